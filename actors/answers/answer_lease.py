@@ -29,6 +29,7 @@ class AnswerLease:
         self.question: Question = recorded.question
         self.answer: Answer = recorded.answer
         self.attempts = recorded.attempts
+        self.model_tokens = 0
         self.began_s = clock.monotonic_s()
         self._store = store
         self._holder = holder

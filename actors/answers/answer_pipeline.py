@@ -276,6 +276,7 @@ class AnswerPipeline:
             return await self._write_with_model(hand, question_text, snippets, draft, composed)
         finally:
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
+            hand.model_tokens += prompt + _RESERVED - spare
             tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
             with contextlib.suppress(HouseError):
                 await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)

@@ -38,8 +38,8 @@ OnTakenOver = Callable[[Question], Awaitable[None]]
 "Called with claimed questions: the process before may have crashed before it added them to the user's history."
 
 
-OnAnswered = Callable[[Question, Answer], None]
-"Called with questions that were answered with success."
+OnAnswered = Callable[[Question, Answer, int], None]
+"Called with finished questions, and the tokens that the language model took."
 
 
 class LeaseWorker(Protocol):
@@ -129,7 +129,10 @@ class QuestionQueue:
         """Store a question of a user without permission (any more): finished, `forbidden`."""
         answer = Answer(finish_reason="forbidden", blocked_reason=reason)
         shown = answer_to_json(question, answer)
-        return await self._store.ask(question, answer, shown, holder="", until_ms=0)
+        is_new = await self._store.ask(question, answer, shown, holder="", until_ms=0)
+        if is_new and self._answered is not None:
+            self._answered(question, answer, 0)
+        return is_new
 
     async def sweep(self) -> None:
         """Claim questions without a lease."""
@@ -178,8 +181,8 @@ class QuestionQueue:
                 self._log.warning("answer_failed", question_id=question_id, reason=reason)
                 self._meter.count("kiosk_answers_failed_total")
                 await hand.finish(finish_reason="error", sentences=(), passages=())
-            elif self._answered is not None and hand.answer.finish_reason == "success":
-                self._answered(hand.question, hand.answer)
+            if self._answered is not None and hand.answer.finished:
+                self._answered(hand.question, hand.answer, hand.model_tokens)
         except LeaseLost:
             self._meter.count("kiosk_answers_lost_total")
         except Unavailable as error:

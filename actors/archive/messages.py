@@ -25,6 +25,8 @@ class ArchiveQuery:
     "Product ids that are excluded."
     only: frozenset[str] | None = None
     "Product ids that are searched; None: all of them."
+    snippet_words: int = 0
+    "Words of a snippet, from the beginning of its passage on; 0: the passage."
     tiers: frozenset[str] = frozenset()
     """Tiers of the user. Locked articles of other tiers change nothing in the result, neither passages and their order
     nor scores and coverage."""

@@ -12,10 +12,12 @@ Source:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ _FEW_PASSAGES = 4_000
 _MANY_PASSAGES = 400_000
 "Above this number, even sketches take a millisecond and more."
 _NO_PERIOD = DateRange()
+_WORD = re.compile(r"\S+")
 _FIRST = np.ones(1, bool)
 
 
@@ -81,6 +84,19 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
         scores = _apply_dates(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
     snippets = _build_snippets(segments, bases, rows, scores, words, meaning, query)
     return ArchiveResult(snippets, corpus, words.coverage)
+
+
+def resize_snippets(library: PassageLibrary, result: ArchiveResult, words: int) -> ArchiveResult:
+    """Return a result whose snippets have so many words of their article, from the beginning of their passages on."""
+    snippets = []
+    for snippet in result.snippets:
+        document = library.find(snippet.product_id)
+        if document is not None:
+            matches = islice(_WORD.finditer(document.text, snippet.start), words)
+            end = max((match.end() for match in matches), default=snippet.start)
+            snippet = replace(snippet, text=document.text[snippet.start : end])
+        snippets.append(snippet)
+    return replace(result, snippets=tuple(snippets))
 
 
 def is_fast(library: PassageLibrary) -> bool:

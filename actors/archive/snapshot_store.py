@@ -79,6 +79,21 @@ class PassageSnapshotStore:
             return library, str(snapshot.facts["offset"])
         return None
 
+    def open_embedder(self, app_id: str) -> Embedder | None:
+        """Return the embedder of the newest snapshot without reading its passages; None if it is not at hand.
+
+        Errors:
+            Fault: the snapshot is damaged
+        """
+        sequences = self.list_sequences(app_id) if self._store.in_place else []
+        if not sequences:
+            return None
+        place = f"{_app_folder(app_id)}/{sequences[-1]}"
+        path = f"{place}/{MANIFEST}"
+        folder = self._store.node_copy(path, place, ())
+        snapshot = PassageSnapshot.open(folder, verify=False, signer=self._store.signer, place=path)
+        return snapshot.embedder or self._find_embedder(str(snapshot.facts["embedder"]))
+
     def _open_snapshot(self, app_id: str, sequence: str) -> PassageSnapshot:
         place = f"{_app_folder(app_id)}/{sequence}"
         if self._store.in_place:

@@ -39,6 +39,7 @@ MAX_AGE_S = 0.5
 class _CachedBook:
     book: ExperimentBook
     serving: tuple[Experiment, ...]
+    questions: tuple[Experiment, ...]
 
 
 class ExperimentCache:
@@ -72,11 +73,23 @@ class ExperimentCache:
         """
         return (await self._cache.read(app_id)).serving
 
+    async def list_questions(self, app_id: str) -> tuple[Experiment, ...]:
+        """Return the experiments whose unit is the question of an agent of the archive, oldest first.
+
+        Errors and cost:
+            as `list_serving`
+        """
+        return (await self._cache.read(app_id)).questions
+
     async def _load(self, app_id: str, last: _CachedBook | None) -> _CachedBook:
         if last is not None and await self._store.version(app_id) == last.book.version:
             return last
         book = await self._store.read_all(app_id)
-        return _CachedBook(book, tuple(experiment for experiment in book.experiments if experiment.serves))
+        return _CachedBook(
+            book,
+            tuple(experiment for experiment in book.experiments if experiment.serves),
+            tuple(experiment for experiment in book.experiments if experiment.method == "question"),
+        )
 
 
 _BITS = 53
@@ -263,6 +276,27 @@ class TreatmentAssigner:
                         )
                     )
         return tuple(treatments)
+
+    async def assign_question(self, app_id: str, question_id: str) -> tuple[ExperimentTreatment, ...]:
+        """Return the variants of a question of an agent, oldest experiment first.
+
+        The log of archive calls has the variants of each question, so nothing is recorded here.
+
+        Cost:
+            a dictionary look-up when no experiment of the app is about questions
+        """
+        try:
+            experiments = await self._cache.list_questions(app_id)
+        except Unavailable:
+            return ()
+        if not experiments:
+            return ()
+        now_ms = self._clock.now_ms()
+        return tuple(
+            ExperimentTreatment(app_id, experiment.experiment_id, select_variant(experiment, question_id))
+            for experiment in experiments
+            if experiment.is_running_at(now_ms) and is_eligible(experiment, question_id)
+        )
 
     def record(
         self,

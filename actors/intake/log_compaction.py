@@ -1,6 +1,6 @@
 """Move log rows of API replicas to the artifact store twice a minute; delete old ones and those of erased users.
 
-The query log and the log of served answers take this way.
+The query log, the log of served answers and that of archive calls take this way.
 """
 
 from __future__ import annotations

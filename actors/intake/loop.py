@@ -24,6 +24,7 @@ from actors.intake.outcomes import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder
+from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
@@ -120,6 +121,14 @@ class IntakeLoop:
                 LogCompactor(
                     stores.served,
                     ServedLogStore(segments.artifacts, clock),
+                    clock,
+                    meter,
+                    self._rules.logs,
+                    keep_days=lambda app_id: self._served_days.get(app_id, KEEP_DAYS),
+                ),
+                LogCompactor(
+                    stores.archive_calls,
+                    CallLogStore(segments.artifacts, clock),
                     clock,
                     meter,
                     self._rules.logs,

@@ -12,6 +12,7 @@ checksummed_files    files with a checksum in the name
 day_files            rows of an app in files by day; `daily_log` is a log in such files
 query_log            the query log
 served_log           the log of answers; `outcomes` has what followed from them
+call_log             the log of archive calls, and of the visits that followed
 snapshots            the results of training runs, one folder for each version; `marked_snapshots`, `run_folders`
 erasures             which data of erased users segments and snapshots still contain; `unverified_users`
 """

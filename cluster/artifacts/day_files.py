@@ -49,6 +49,7 @@ class DayFiles:
     """The rows of one kind of every app in one artifact store.
 
     `schema` has a column `at` (ms since 1970) and one of pseudonyms, `user_column`, empty when the user is unknown.
+    Without `user_column` no row names a user.
     Columns of `added` are missing in files of earlier releases: empty for them.
     """
 
@@ -180,7 +181,7 @@ class DayFiles:
     def without_erased(self, table: Any, commit: Manifest) -> Any:
         """Return the rows whose users were not erased after them."""
         erased: Mapping[str, int] = commit.facts.get("forgotten", {})
-        if not erased:
+        if not erased or not self.user_column:
             return table
         at = pc.index_in(table[self.user_column], value_set=pa.array(erased.keys(), pa.string()))
         until = pc.fill_null(pa.array(erased.values(), pa.int64()).take(at.combine_chunks()), -1)
@@ -191,6 +192,8 @@ class DayFiles:
 
         Returns the number deleted; idempotent. A damaged file is deleted whole, because its users are unknown.
         """
+        if not self.user_column:
+            return 0
         manifest = self._manifest(app_id)
         now_ms = self._clock.now_ms()
         gone, kept = 0, []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cluster.artifacts.artifact_store import ArtifactStore, StoredFile, checksum
+from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
 from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
@@ -18,7 +19,7 @@ from cluster.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.errors import Conflict, Fault, NotFound
 
 _TRIES = 5
-_LOGS = frozenset({QueryLogStore.kind, ServedLogStore.kind, OutcomeStore.kind})
+_LOGS = frozenset({QueryLogStore.kind, ServedLogStore.kind, OutcomeStore.kind, CallLogStore.kind})
 "Folders of apps whose files are replaced every minute, so each is listed right before its copy."
 Report = Callable[[str, int], None]
 

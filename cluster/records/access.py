@@ -103,7 +103,10 @@ class AppSettings(BaseModel):
     """Whether answers and their products are logged, and whether the log distinguishes users. An app that was stored
     without it has the mode of its `query_log`."""
     served_days: int = Field(default=90, ge=1, le=3_650)
-    "Days for which rows of the served log are kept."
+    "Days for which rows of the served log, and of the log of archive calls, are kept."
+    citation_marks: Literal["off", "landing", "redirect"] = "off"
+    """Whether links in results of archive tools carry a mark: on the address of the article, or as a redirect. Off,
+    they are the addresses of the articles."""
     automatic_models: bool = False
     """Whether trainings, promotions and rollbacks happen by themselves. Off in apps that were stored before the switch
     existed, and never in the environment `development`."""
@@ -195,7 +198,8 @@ SWITCHES: Final[dict[str, str]] = {
     "update_significance": "Score from which new content counts as news for a history thread, 0.05 to 1.",
     "query_log": "Log queries with a pseudonym for each user, anonymously, or not at all: pseudonym, anonymous or off.",
     "served_log": "Log answers and their products with pseudonyms of users, anonymously or not: on, anonymous or off.",
-    "served_days": "Days for which the log of answers is kept, 1 to 3650.",
+    "served_days": "Days for which the logs of answers and of archive calls are kept, 1 to 3650.",
+    "citation_marks": "Mark links in results of archive tools, so that visits count: off, landing or redirect.",
     "automatic_models": "Train, promote and roll back models without orders; never in environment development.",
     "currency": "ISO 4217 code of revenue and prices in reports, as EUR; empty: amounts without a currency.",
     "affiliation_fq": "Filter of partners' products that stand beside answers, as tags:partner; empty: none.",

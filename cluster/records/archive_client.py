@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
+
+from cluster.records.log_row import LogRow
 
 CHECK_CLIENT: Final = "kiosk doctor"
 "Name of the client by which `kiosk doctor mcp` calls; reports name its calls apart."
@@ -103,11 +104,23 @@ Outcome = Literal["answered", "refused"]
 SignatureState = Literal["", "verified", "invalid", "unverified"]
 """What the signature of a request proves: empty: there is none; `verified`: a known agent signed it; `invalid`: nobody
 did, or it is expired or used twice; `unverified`: nobody can tell, because the keys of the agent can't be had."""
+CallEvent = Literal["call", "visit"]
+ASK_QUESTION: Final = "ask_question"
+"Tool of the rows of `/v1/ask`."
+API_CLIENT: Final = "(api)"
+"Client of these rows: the publisher's own programs."
+QUESTION_TOOLS: Final = ("ask_archive", "search", ASK_QUESTION)
+"Tools whose call is a question, whether or not its text is kept."
+CALL_SCHEMA: Final = 1
+"Version of the row. Fields may be added within a version."
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveCall:
-    """One call and its outcome. It names no person: a publisher counts clients, not users."""
+class ArchiveCall(LogRow):
+    """One call and its outcome, or a visit of an article that a call linked.
+
+    It names no person: a publisher counts clients, not users.
+    """
 
     at: int
     "Milliseconds since 1970."
@@ -118,7 +131,7 @@ class ArchiveCall:
     "Name that the client sends; untrusted."
     skill_used: str = ""
     question: str = ""
-    "Its first few hundred characters."
+    "Its first few hundred characters; empty under `query_log` off."
     articles: tuple[str, ...] = ()
     "Products whose passages were found or whose text was read; best first, each once."
     outcome: Outcome = "answered"
@@ -131,27 +144,23 @@ class ArchiveCall:
     signature: SignatureState = ""
     agent: str = ""
     "Host of the agent that signed the request; empty unless its signature is verified."
+    schema: int = CALL_SCHEMA
+    event: CallEvent = "call"
+    call_id: str = ""
+    "Random id of the call, for a visit that of the call whose link was followed; empty in rows of earlier releases."
+    question_id: str = ""
+    "The `call_id` of the question that a call belongs to, if it is known."
+    host: str = ""
+    "Host that proved the client's identity; empty if none did."
+    reply_bytes: int = 0
+    model_tokens: int = 0
+    "Tokens of the language model that wrote the answer."
+    marked: bool = False
+    "Whether its links carry marks, so that visits are counted."
+    experiments: tuple[Mapping[str, str], ...] = ()
+    "`experiment` and `variant` by id, for each experiment of the question."
 
-    def json(self) -> bytes:
-        """Write it."""
-        return orjson.dumps(asdict(self))
-
-    @classmethod
-    def parse(cls, text: bytes) -> ArchiveCall | None:
-        """Parse the text that `json` wrote; return None for other text. Fields of a newer release are
-        ignored.
-        """
-        try:
-            given = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return None
-        if not isinstance(given, dict):
-            return None
-        values: dict[str, Any] = {
-            field.name: given[field.name] for field in fields(cls) if field.name in given
-        }
-        values["articles"] = tuple(values.get("articles", ()))
-        try:
-            return cls(**values)
-        except TypeError:
-            return None
+    def __post_init__(self) -> None:
+        for name in ("articles", "experiments"):  # JSON has no tuples
+            if type(getattr(self, name)) is not tuple:
+                object.__setattr__(self, name, tuple(getattr(self, name)))

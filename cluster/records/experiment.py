@@ -22,12 +22,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.units import Moment, Share
 
-Method = Literal["split", "interleave"]
+Method = Literal["split", "interleave", "question"]
 Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]
 
 STEPS: Final[dict[Status, frozenset[Status]]] = {
@@ -158,6 +158,21 @@ class Variant(BaseModel):
     "... with this stored boost rule."
 
 
+class QuestionVariant(BaseModel):
+    """What a variant of the method `question` changes: its `configuration`."""
+
+    model_config = _STRICT
+
+    snippet_words: int = Field(default=0, ge=0, le=1_000)
+    "Length of snippets in words; 0: a passage."
+    citation: str | None = Field(default=None, max_length=500)
+    "The publisher's sentence in instructions to cite; None: that of the archive."
+
+    def with_configuration(self, configuration: Any) -> QuestionVariant:
+        """Return the variant with the values of one more configuration."""
+        return self.model_copy(update=configuration) if isinstance(configuration, dict) else self
+
+
 class Experiment(BaseModel):
     """One experiment of an app."""
 
@@ -185,7 +200,8 @@ class Experiment(BaseModel):
     reports_exposure: bool = False
     "The shop's own code reports who met a variant, so variants may be the same for Kiosk."
     method: Method = "split"
-    "`split` gives each user one variant; `interleave` drafts each list from the products of both variants."
+    """`split` gives each user one variant; `interleave` drafts each list from the products of both variants; `question`
+    gives each question of an agent of the archive one, which changes snippets or citations (`QuestionVariant`)."""
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     goals: Goals = ()
@@ -232,6 +248,17 @@ class Experiment(BaseModel):
                 )
         if self.method == "interleave" and (len(self.variants) != 2 or self.reports_exposure):
             raise ValueError("an interleaving has two variants, and Kiosk itself serves them")
+        if self.method == "question":
+            for variant in self.variants:
+                if variant.engine_id or variant.snapshot or variant.boost_rule:
+                    raise ValueError("a variant of questions changes snippet_words and citation alone")
+                try:
+                    QuestionVariant.model_validate(variant.configuration)
+                except ValidationError:
+                    raise ValueError(
+                        f"the configuration of {variant.slug} has snippet_words (0 to 1000) and citation "
+                        "(at most 500 characters) alone"
+                    ) from None
         return self
 
     def is_running_at(self, now_ms: int) -> bool:

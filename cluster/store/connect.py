@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from cluster.store import keys
@@ -19,12 +20,12 @@ from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
-from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
 from cluster.store.archive.article_revisions import (
     ArticleReadStore,
     ArticleRevisionStore,
     PublisherKeyStore,
 )
+from cluster.store.archive.client_rules import ClientRuleStore
 from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
@@ -187,7 +188,7 @@ def open_stores(
         admin_tokens=AdminTokenStore(server, quarantine),
         invitations=InvitationStore(server, quarantine),
         audit=AuditLog(server),
-        archive_calls=ArchiveCallStore(server),
+        archive_calls=LogStream(server, keys.archive_call, ArchiveCall),
         client_rules=ClientRuleStore(server, quarantine),
         article_revisions=ArticleRevisionStore(server, quarantine),
         article_reads=ArticleReadStore(server),

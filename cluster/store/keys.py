@@ -292,7 +292,8 @@ def page(app: str, user_pseudonym: str, page_mark: str) -> str:
 
 
 def archive_call(app: str) -> str:
-    """Stream, capped at about 200,000: calls of archive tools (sealed JSON `ArchiveCall`). Owner: API replicas."""
+    """Stream, at most about 4,000 batches: archive calls on their way to the artifact store (sealed JSON list of
+    `ArchiveCall`, one `ArchiveCall` of earlier releases). Owner: API replicas add, the intake trims."""
     return f"{{{app}}}:archive-call"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.administration.access import AccessStore
@@ -17,12 +18,12 @@ from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
-from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
 from cluster.store.archive.article_revisions import (
     ArticleReadStore,
     ArticleRevisionStore,
     PublisherKeyStore,
 )
+from cluster.store.archive.client_rules import ClientRuleStore
 from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
@@ -76,7 +77,7 @@ class Stores:
     admin_tokens: AdminTokenStore
     invitations: InvitationStore
     audit: AuditLog
-    archive_calls: ArchiveCallStore
+    archive_calls: LogStream[ArchiveCall]
     client_rules: ClientRuleStore
     article_revisions: ArticleRevisionStore
     article_reads: ArticleReadStore

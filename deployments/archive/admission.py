@@ -22,7 +22,7 @@ from cluster.records.archive_client import (
     find_rule,
     fold_client_name,
 )
-from cluster.store.archive.archive_calls import ClientRuleStore
+from cluster.store.archive.client_rules import ClientRuleStore
 from cluster.store.installation.limits import LimitStore
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.limits.leased_buckets import LEASE_S, LeasedBucket, cancel_leases

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from cluster.records.access import AppSettings
 from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
+
+_DEFAULT = AppSettings()
 
 
 class ArchiveApps(Protocol):
@@ -28,6 +31,10 @@ class ArchiveApps(Protocol):
         """Return the terms that machines read, by app and name; apps without any are absent."""
         ...
 
+    def settings_of(self, app_id: str) -> AppSettings:
+        """Return the switches of an app; the default ones of an unknown app."""
+        ...
+
 
 class DefaultArchive:
     """An installation with the default archive alone."""
@@ -43,3 +50,6 @@ class DefaultArchive:
 
     def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         return {}
+
+    def settings_of(self, app_id: str) -> AppSettings:
+        return _DEFAULT

@@ -23,7 +23,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -32,6 +32,7 @@ from actors.archive.client import ArchiveClient
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
 from cluster.errors import NotFound
 from deployments.archive.admission import ArchiveCaller
+from deployments.archive.call_context import PLAIN, CallContext, link_address
 from deployments.archive.citation import (
     CitationRules,
     citation_format,
@@ -141,25 +142,31 @@ class ArchiveTools:
     terms: MachineTerms
     rows: int = 10
 
-    async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+    async def ask(
+        self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
+    ) -> ToolResult:
         """Return the result of `ask_archive`."""
         app_id = self.find_app()
         snippets, coverage = await self._retrieve(
-            app_id, person, arguments["question"], arguments.get("context", "")
+            app_id, person, arguments["question"], arguments.get("context", ""), context.snippet_words
         )
-        results = [self._result(app_id, person, snippet) for snippet in snippets]
+        results = [self._result(app_id, person, snippet, context) for snippet in snippets]
         document = {"results": results, **self.terms.describe("")}
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
 
-    async def search(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+    async def search(
+        self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
+    ) -> ToolResult:
         """Return the result of `search`: the passages of `ask_archive` as connectors read them."""
         app_id = self.find_app()
-        snippets, coverage = await self._retrieve(app_id, person, arguments["query"], "")
+        snippets, coverage = await self._retrieve(
+            app_id, person, arguments["query"], "", context.snippet_words
+        )
         results = [
             {
                 "id": self._join_id(app_id, person, snippet),
                 "title": _plain_title(snippet.title),
-                "url": _citable_address(snippet.product_id, snippet.url),
+                "url": _citable_address(snippet.product_id, snippet.url, context),
                 "text": fence_line(snippet.text, self.fence_key),
             }
             for snippet in snippets
@@ -167,7 +174,7 @@ class ArchiveTools:
         return ToolResult({"results": results}, tuple(snippet.product_id for snippet in snippets), coverage)
 
     async def _retrieve(
-        self, app_id: str, person: ArchiveCaller, question: str, context: str
+        self, app_id: str, person: ArchiveCaller, question: str, context: str, snippet_words: int
     ) -> tuple[list[Snippet], float | None]:
         query = ArchiveQuery(
             app_id,
@@ -175,21 +182,26 @@ class ArchiveTools:
             context=remove_invisible(context[:MOST_CONTEXT]),
             rows=self.rows,
             tiers=person.tiers,
+            snippet_words=snippet_words,
         )
         passages = await self.archive.ask(query)
         snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
         return snippets, passages.coverage
 
-    async def article(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+    async def article(
+        self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
+    ) -> ToolResult:
         """Return the result of `get_archive_article`.
 
         Errors:
             NotFound: the offset does not belong to this user, or the article is deleted or locked, in the same words
         """
         article = await self._find(person, arguments["product_id"], arguments["offset"], NOT_ISSUED)
-        return ToolResult(self._article(article), (article.product_id,))
+        return ToolResult(self._article(article, context), (article.product_id,))
 
-    async def fetch(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+    async def fetch(
+        self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
+    ) -> ToolResult:
         """Return the result of `fetch`: an article as connectors read it.
 
         Errors:
@@ -199,7 +211,7 @@ class ArchiveTools:
         if not _OFFSET.fullmatch(offset):
             raise NotFound(NOT_RETURNED_BY_SEARCH)
         article = await self._find(person, product_id, int(offset), NOT_RETURNED_BY_SEARCH)
-        whole = self._article(article)
+        whole = self._article(article, context)
         metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
         if whole["authors"]:
             metadata["authors"] = ", ".join(whole["authors"])
@@ -209,7 +221,7 @@ class ArchiveTools:
             "id": arguments["id"],
             "title": _plain_title(article.title),
             "text": whole["content"],
-            "url": _citable_address(article.product_id, article.url),
+            "url": _citable_address(article.product_id, article.url, context),
             "metadata": metadata,
         }
         return ToolResult(document, (article.product_id,))
@@ -232,7 +244,9 @@ class ArchiveTools:
         offset = self.issuer.sign(app_id, person.user_id, snippet.product_id, snippet.position)
         return f"{offset}.{snippet.product_id}"
 
-    def _result(self, app_id: str, person: ArchiveCaller, snippet: Snippet) -> dict[str, Any]:
+    def _result(
+        self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext
+    ) -> dict[str, Any]:
         product_id = snippet.product_id
         result: dict[str, Any] = {
             "product_id": product_id,
@@ -247,12 +261,14 @@ class ArchiveTools:
             result["published_date"] = snippet.published
         address = web_address(snippet.url)
         if address:
-            result["url"] = address
+            result["url"] = link_address(context, product_id, address)
         result["score"] = round(snippet.score, 4)
         return result | self.terms.describe(snippet.licence, only_other=True)
 
-    def _article(self, article: ArchiveArticle) -> dict[str, Any]:
-        title, address = remove_invisible(article.title[:MOST_TITLE]), web_address(article.url)
+    def _article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
+        title = remove_invisible(article.title[:MOST_TITLE])
+        address = link_address(context, article.product_id, web_address(article.url))
+        rules = self.citation if context.citation is None else replace(self.citation, extra=context.citation)
         authors = _authors(article.authors)
         result: dict[str, Any] = {"product_id": article.product_id, "product_title": title}
         if article.child_title:
@@ -268,7 +284,7 @@ class ArchiveTools:
         result["url"] = address
         result["citation_format"] = citation_format(title, address)
         result["citation_instruction"] = citation_instruction(
-            self.citation, article.licence, authors, linked=bool(address)
+            rules, article.licence, authors, linked=bool(address)
         )
         return result | self.terms.describe(article.licence)
 
@@ -282,6 +298,7 @@ def _plain_title(title: str) -> str:
     return " ".join(remove_invisible(title[:MOST_TITLE]).split()) or "Untitled"
 
 
-def _citable_address(product_id: str, url: str) -> str:
+def _citable_address(product_id: str, url: str, context: CallContext) -> str:
     """Return the address of an article; without one a name, because connectors refuse an empty address."""
-    return web_address(url) or f"urn:article:{quote(product_id, safe='', errors='replace')}"
+    address = link_address(context, product_id, web_address(url))
+    return address or f"urn:article:{quote(product_id, safe='', errors='replace')}"

@@ -15,8 +15,10 @@ import orjson
 import structlog
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from cluster.records.archive_client import QUESTION_TOOLS
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
+from deployments.archive.call_context import PLAIN, CallContext, CallContexts
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK, CHECK, FETCH, GET, SEARCH, TOOLS, Tool
@@ -44,7 +46,7 @@ _INITIALIZE = (
 "The required arguments of `initialize`."
 
 _log = structlog.get_logger()
-_Run = Callable[[ArchiveCaller, dict[str, Any]], Awaitable[ToolResult]]
+_Run = Callable[[ArchiveCaller, dict[str, Any], CallContext], Awaitable[ToolResult]]
 
 
 class McpMethods:
@@ -59,8 +61,10 @@ class McpMethods:
         title: str,
         version: str,
         tools: Sequence[Tool] = TOOLS,
+        contexts: CallContexts | None = None,
     ) -> None:
         self._usage = usage
+        self._contexts = contexts
         self._citations = citations
         runs: dict[str, _Run] = {
             ASK: research.ask, GET: research.article, SEARCH: research.search, FETCH: research.fetch,
@@ -123,16 +127,24 @@ class McpMethods:
     async def _call_tool(self, call: RpcCall, person: ArchiveCaller, begun_s: float) -> bytes:
         tool, run, arguments = self._find_tool(call)
         usage = PendingToolCall.from_arguments(tool.name, person, arguments, begun_s)
+        context = PLAIN
         try:
-            result = await run(person, tool.parse_arguments(arguments))
+            given = tool.parse_arguments(arguments)
+            if self._contexts is not None and tool.name != CHECK:
+                context = await self._contexts.open(usage, _read_article(tool.name, given))
+            result = await run(person, given, context)
             news = await self._citations.list_news(person)
             if tool.name in (GET, FETCH):
                 await self._citations.record_read(person, result.articles[0])
         except HouseError as error:
             self._usage.record(usage.refuse(error.message))
             raise
-        self._usage.record(usage.finish(result.articles, result.coverage))
-        return _render_tool_result({**result.document, "corrections": news} if news else result.document)
+        reply = _render_tool_result({**result.document, "corrections": news} if news else result.document)
+        finished = usage.finish(result.articles, result.coverage, len(reply), context)
+        if context is not PLAIN and self._contexts is not None and tool.name in QUESTION_TOOLS:
+            self._contexts.remember(usage, context, finished.articles)
+        self._usage.record(finished)
+        return reply
 
     def _find_tool(self, call: RpcCall) -> tuple[Tool, _Run, dict[str, Any]]:
         name = call.params.get("name")
@@ -147,6 +159,13 @@ class McpMethods:
             raise Invalid(f"Invalid arguments for {name}: arguments must be an object")
         tool, run = self._tools[name]
         return tool, run, arguments
+
+
+def _read_article(tool: str, given: dict[str, Any]) -> str:
+    """Return the product that a call reads; empty for questions."""
+    if tool == GET:
+        return str(given["product_id"])
+    return str(given["id"].partition(".")[2]) if tool == FETCH else ""
 
 
 def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcError:

@@ -11,16 +11,19 @@ from starlette.routing import BaseRoute, Route
 from actors.archive.client import ArchiveClient
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import Clock
+from cluster.meter import Meter
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
-from deployments.archive import archive_tools, text_fence
+from deployments.archive import archive_tools, citation_marks, text_fence
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
+from deployments.archive.call_context import AssignQuestion, CallContexts, assign_nothing
 from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
+from deployments.archive.citation_marks import MarkSigner
 from deployments.archive.citations import article_reads
 from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.citations.citation_pages import build_citation_pages
@@ -38,6 +41,7 @@ from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
+from deployments.archive.visit_pages import VisitPages
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.http.server_addresses import ServerAddresses
@@ -122,6 +126,7 @@ class ArchiveServices:
     "Those of the default archive."
     archives: NamedArchives
     endpoint: McpEndpoint
+    visits: VisitPages
     clock: Clock
 
     @property
@@ -151,9 +156,11 @@ def open_archive(
     log: RequestLog | None = None,
     *,
     on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
+    assign: AssignQuestion = assign_nothing,
+    meter: Meter | None = None,
 ) -> ArchiveServices:
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
-    None: always the one of the configuration.
+    None: always the one of the configuration. `assign` returns the variants of a question.
 
     Errors:
         Invalid: the public address is invalid
@@ -176,23 +183,31 @@ def open_archive(
         vault.derive(article_reads.PURPOSE),
     )
 
+    marks, origin = (
+        MarkSigner(vault.derive_all(citation_marks.PURPOSE)),
+        addresses.public_url or addresses.fallback,
+    )
+
     def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
         return ArchiveWorkers(
             ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
-            UsageLog(stores.archive_calls, find_app, clock, on_call),
+            UsageLog(stores.archive_calls, find_app, clock, on_call, apps.settings_of, meter),
             ArticleReads(stores.article_reads, find_app, agent_key, clock),
         )
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
-        issuer = resource_of(addresses.public_url or addresses.fallback, config.archive_id)
+        issuer = resource_of(origin, config.archive_id)
         terms = MachineTerms(apps, find_app, issuer)
         research = ArchiveTools(find_app, archive, signer, fence_key, config.citation, terms)
         citations = CitationTools(find_app, archive, publisher_keys, workers.reads, fence_key, issuer, clock)
+        contexts = CallContexts(find_app, config.archive_id, apps.settings_of, marks, origin, clock, assign)
         named = {"title": config.title, "version": config.version}
         return McpArchive(
             config.archive_id,
-            McpMethods(research, citations, workers.usage, **named, tools=config.tools),
-            StatelessMethods(research, citations, workers.usage, **named, tools=config.all_tools),
+            McpMethods(research, citations, workers.usage, **named, tools=config.tools, contexts=contexts),
+            StatelessMethods(
+                research, citations, workers.usage, **named, tools=config.all_tools, contexts=contexts
+            ),
             workers.gate,
             citations,
             terms,
@@ -215,7 +230,10 @@ def open_archive(
         clock=clock,
         log=log or RequestLog(),
     )
-    return ArchiveServices(config, apps, oauth, workers, archives, endpoint, clock)
+    visits = VisitPages(
+        marks, find_default, apps, workers.usage, stores.records, config.client_addresses, clock
+    )
+    return ArchiveServices(config, apps, oauth, workers, archives, endpoint, visits, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +277,7 @@ def build_archive_routes(
     routes: list[BaseRoute] = [
         *build_pages(ArchiveCards(services.config, services.apps, addresses), addresses),
         *build_citation_pages(services.archives, services.config.client_addresses, services.clock),
+        *services.visits.build_routes(),
         *(Route(path, endpoint=services.endpoint) for path in paths),
         *build_oauth_routes(services.oauth),
     ]

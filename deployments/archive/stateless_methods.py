@@ -14,6 +14,7 @@ import orjson
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools
+from deployments.archive.call_context import CallContexts
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.methods import (
@@ -48,8 +49,11 @@ class StatelessMethods(McpMethods):
         title: str,
         version: str,
         tools: Sequence[Tool],
+        contexts: CallContexts | None = None,
     ) -> None:
-        super().__init__(research, citations, usage, title=title, version=version, tools=tools)
+        super().__init__(
+            research, citations, usage, title=title, version=version, tools=tools, contexts=contexts
+        )
         meta = {f"{PREFIX}serverInfo": {"name": NAME, "title": title, "version": version}}
         cached = {"resultType": "complete", "ttlMs": CACHE_MS, "cacheScope": "public", "_meta": meta}
         self._complete = dumps({"resultType": "complete", "_meta": meta})

@@ -46,6 +46,7 @@ from cluster.process.identity_check import IdentityWatch
 from cluster.process.memory import guard_writes
 from cluster.process.priority import restore_priority
 from cluster.process.tracing import open_tracing
+from cluster.records.question import Answer, Question
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime import roster
 from cluster.runtime.meter import RayMeter
@@ -138,6 +139,8 @@ class Gateway:
             self._keyring,
             self._log,
             on_call=self._served_log.record_call,
+            assign=lambda *question: self._experiments.treatments.assign_question(*question),
+            meter=meter,
         )
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
@@ -192,7 +195,7 @@ class Gateway:
         history, keys = LocalHistoryClient(self._stores, clock, open_answering(self._stores)), self._keyring
         self._question_client = open_question_client(
             self._stores, self._archive_client, clock, self._meter, begun=record_in_history(history), llm=settings.llm,
-            app_ids=lambda: keys.app_ids, answered=self._served_log.record_question, tokens_of=keys.tokens_of,
+            app_ids=lambda: keys.app_ids, answered=self._record_answer, tokens_of=keys.tokens_of,
             affiliation_of=keys.affiliation_of,
         )  # fmt: skip
         ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
@@ -200,6 +203,11 @@ class Gateway:
             self._stores, self._engine_router, clock, self._experiments, self._query_log, self._served_log, ask=ask,
             history=history, artifact_store=artifact_store, find_unknown_products=self._host.find_unknown_products,
         )  # fmt: skip
+
+    def _record_answer(self, question: Question, answer: Answer, model_tokens: int) -> None:
+        """Record the answer of a question in the log of answers, and in that of archive calls."""
+        self._served_log.record_question(question, answer)
+        self._archive.workers.usage.record_question(question, answer, model_tokens)
 
     async def check_health(self) -> None:
         """Raise if this replica follows revoked keys no longer, or is of another installation; not for the store."""

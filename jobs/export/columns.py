@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, get_args
 import orjson
 import pyarrow as pa
 
-from cluster.artifacts import outcomes, query_log, served_log
+from cluster.artifacts import call_log, outcomes, query_log, served_log
 from cluster.records.intake import Noun
 from cluster.records.times import moment_ms
 
-Subject = Literal["users", "products", "interactions", "queries", "served", "outcomes"]
+Subject = Literal["users", "products", "interactions", "queries", "served", "outcomes", "calls"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
 NOUN_OF: Final[Mapping[str, Noun]] = {"users": "user", "products": "product", "interactions": "interaction"}
 
@@ -83,6 +83,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "served": pa.schema(
         [pa.field("at", _TIME), *[field for field in served_log.COLUMNS if field.name != "at"]]
     ),
+    "calls": pa.schema([pa.field("at", _TIME), *[field for field in call_log.COLUMNS if field.name != "at"]]),
     "outcomes": pa.schema(
         [pa.field("at", _TIME), *[field for field in outcomes.COLUMNS if field.name != "at"]]
     ),

@@ -49,7 +49,7 @@ def export_frame(
     *,
     settings: Settings | None = None,
 ) -> pl.DataFrame:
-    """Return users, products, interactions, queries or served answers of an app as a polars frame.
+    """Return users, products, interactions, queries, served answers or archive calls of an app as a polars frame.
 
     Errors:
         NotFound: the app does not exist

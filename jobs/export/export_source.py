@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.daily_log import DailyLog
 from cluster.artifacts.day_files import DayFiles
 from cluster.artifacts.manifest import Manifest
@@ -253,6 +254,8 @@ async def open_source(
         return await _open_log(app_id, QueryLogStore(artifacts), stores.queries, since_ms)
     if subject == "served":
         return await _open_log(app_id, ServedLogStore(artifacts), stores.served, since_ms)
+    if subject == "calls":
+        return await _open_log(app_id, CallLogStore(artifacts), stores.archive_calls, since_ms)
     if subject == "outcomes":
         outcomes = OutcomeStore(artifacts)
         return DaySource(app_id, outcomes, await asyncio.to_thread(outcomes.commit, app_id), since_ms)

@@ -24,8 +24,8 @@ from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
-from tests.fakes.stores.archive_admin import MemoryArchiveCalls
 from tests.fakes.stores.memory import memory_stores
+from tests.fakes.stores.query_log import MemoryLogStream
 
 
 async def main(port: int) -> None:
@@ -33,7 +33,7 @@ async def main(port: int) -> None:
     clock = SystemClock()
     stores = memory_stores(clock)
     if os.environ.get("KIOSK_CLIENTS_FORGET"):
-        stores = replace(stores, archive_calls=_Forgetful())
+        stores = replace(stores, archive_calls=_Forgetful(clock))
     account = Account(
         username=os.environ["KIOSK_USER"],
         user_id="u-1",
@@ -54,9 +54,9 @@ async def main(port: int) -> None:
         await services.close()
 
 
-class _Forgetful(MemoryArchiveCalls):
-    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
-        return None
+class _Forgetful(MemoryLogStream[ArchiveCall]):
+    async def append(self, app_id: str, rows: Sequence[ArchiveCall]) -> bool:
+        return True
 
 
 async def _report_ready(server: uvicorn.Server) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
+from deployments.archive.archive_apps import DefaultArchive
 from deployments.archive.services import build_archive_routes
 from tests.contract.scenario import differences
 from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
@@ -343,7 +344,7 @@ async def test_every_row_is_answered_exactly(row: Row, corner: ArchiveCorner) ->
     assert "mcp-session-id" not in answer.headers
 
 
-class ChosenApp:
+class ChosenApp(DefaultArchive):
     """The choice of an administrator."""
 
     app_id = "news"

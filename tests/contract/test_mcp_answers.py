@@ -374,9 +374,9 @@ async def test_every_call_is_noted_with_client_skill_question_articles_and_refus
     await corner.tool("get_archive_article", {**pair(first), "offset": 7})
     await corner.tool("ask_archive", {})
     await corner.rpc("ping")
-    assert await corner.stores.archive_calls.read_since("playground", 0) == [], "off the request's way"
+    assert await corner.stores.archive_calls.read_all("playground", "0") == [], "off the request's way"
     await corner.services.workers.usage.write()
-    asked, read, made_up, empty = await corner.stores.archive_calls.read_since("playground", 0)
+    asked, read, made_up, empty = await corner.stores.archive_calls.read_all("playground", "0")
     assert (asked.tool, asked.client_name, asked.skill_used) == (
         "ask_archive",
         "Example Agent",
@@ -403,7 +403,7 @@ async def test_every_call_is_noted_with_the_time_it_took(
     corner.archive.wrong = Unavailable("away")
     await corner.tool("ask_archive", {"question": "river"})
     await corner.services.workers.usage.write()
-    calls = await corner.stores.archive_calls.read_since("playground", 0)
+    calls = await corner.stores.archive_calls.read_all("playground", "0")
     assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
 
 
@@ -413,7 +413,7 @@ async def test_the_report_records_coverage_and_the_answer_omits_it(corner: Archi
     assert "coverage" not in json.dumps(first)
     await corner.tool("get_archive_article", pair(first))
     await corner.services.workers.usage.write()
-    calls = await corner.stores.archive_calls.read_since("playground", 0)
+    calls = await corner.stores.archive_calls.read_all("playground", "0")
     assert [call.coverage for call in calls] == [0.333, 1.0, None]
 
 
@@ -430,13 +430,13 @@ async def test_the_book_survives_a_store_that_is_away_and_stays_bounded(
     await corner.services.workers.usage.write()
     monkeypatch.setattr(corner.stores.archive_calls, "append", good)
     await corner.services.workers.usage.write()
-    assert len(await corner.stores.archive_calls.read_since("playground", 0)) == 3
+    assert len(await corner.stores.archive_calls.read_all("playground", "0")) == 3
 
 
 async def test_what_strangers_send_is_noted_only_so_far(corner: ArchiveCorner) -> None:
     await corner.tool("ask_archive", {"question": "x" * 500_000, "skill_used": "y" * 500})
     await corner.services.workers.usage.write()
-    (noted,) = await corner.stores.archive_calls.read_since("playground", 0)
+    (noted,) = await corner.stores.archive_calls.read_all("playground", "0")
     assert (len(noted.question), len(noted.skill_used)) == (500, 120)
 
 

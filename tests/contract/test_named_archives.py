@@ -9,6 +9,7 @@ from itertools import product
 
 import pytest
 
+from cluster.records.access import AppSettings
 from cluster.records.archive_client import ClientRule
 from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
@@ -26,6 +27,7 @@ class Apps:
 
     archives: dict[str, NamedArchive] = field(default_factory=dict)
     terms: dict[str, dict[str, ArchiveTerms]] = field(default_factory=dict)
+    settings: dict[str, AppSettings] = field(default_factory=dict)
 
     def archive_app(self, default: str) -> str:
         return default
@@ -38,6 +40,9 @@ class Apps:
 
     def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         return self.terms
+
+    def settings_of(self, app_id: str) -> AppSettings:
+        return self.settings.get(app_id, AppSettings())
 
 
 @dataclass
@@ -222,7 +227,7 @@ async def test_rules_limits_and_calls_belong_to_one_archive(house: House) -> Non
         ("sports", ["answered", "refused", "refused"]),
         ("wine", ["refused"] * 3),
     ):
-        calls = await house.corner.stores.archive_calls.read_since(app_id, 0)
+        calls = await house.corner.stores.archive_calls.read_all(app_id, "0")
         assert [entry.outcome for entry in calls] == outcomes
 
 

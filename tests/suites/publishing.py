@@ -29,9 +29,10 @@ class ArchiveCallSuite:
         calls = [a_call(now + step, f"question {step}") for step in range(2_500)]
         await stores.archive_calls.append(APP, calls[:1_000])
         await stores.archive_calls.append(APP, calls[1_000:])
-        assert await stores.archive_calls.read_since(APP, 0) == calls
-        assert await stores.archive_calls.read_since(APP, now + 2_400) == calls[2_400:]
-        assert await stores.archive_calls.read_since(OTHER, 0) == []
+        assert await stores.archive_calls.read_all(APP, "0") == calls
+        later = await stores.archive_calls.read_all(APP, "0", lambda call: call.at >= now + 2_400)
+        assert later == calls[2_400:]
+        assert await stores.archive_calls.read_all(OTHER, "0") == []
 
     async def test_a_call_keeps_the_agent_that_signed_it(self, stores: Stores) -> None:
         signed = replace(a_call(SystemClock().now_ms()), signature="verified", agent="agent.example")
@@ -40,7 +41,7 @@ class ArchiveCallSuite:
 
     async def test_an_empty_batch_is_accepted(self, stores: Stores) -> None:
         await stores.archive_calls.append(APP, [])
-        assert await stores.archive_calls.read_since(APP, 0) == []
+        assert await stores.archive_calls.read_all(APP, "0") == []
 
 
 class ClientRuleSuite:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +37,7 @@ from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS, happen, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
+from tests.suites.waiting import until
 
 APP = "shop"
 PRODUCTS, PEOPLE, ROWS, TOPICS = 60, 40, 4, 4

@@ -3,5 +3,5 @@
 questions          questions with their answers, and the queue of unfinished ones
 question_bank      suggested questions     threads   saved history threads
 log_stream         rows of logs on their way to the artifact store
-archive_calls      the log of calls, and the publisher's rules for clients
+client_rules       the publisher's rules for clients of the archive
 """

@@ -102,5 +102,6 @@ class LogStream(Generic[Row]):
             given = orjson.loads(body)
         except orjson.JSONDecodeError:
             return ()
-        rows = map(self._row_type.from_dict, given if isinstance(given, list) else [])
+        # archive calls of earlier releases have an entry each
+        rows = map(self._row_type.from_dict, given if isinstance(given, list) else [given])
         return tuple(row for row in rows if row is not None)

@@ -135,8 +135,10 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         is_typed = row.endpoint == "autocomplete"
         self._put_answer(request, row, treatments, is_typed=is_typed)
 
-    def record_question(self, question: Question, answer: Answer) -> None:
+    def record_question(self, question: Question, answer: Answer, model_tokens: int = 0) -> None:
         """Record the answer of a question with the ids that it cites; `service_id` is the id of the question."""
+        if answer.finish_reason != "success":
+            return
         if question.generation is None and not question.is_automated:
             user_key = ids.user_key_from_id(question.user_id) if question.user_id else ""
             if question.anonymous_id and not user_key:
@@ -148,7 +150,8 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
     def record_call(self, app_id: str, call: ArchiveCall) -> None:
         """Record the ids that an archive tool returned to an agent; no call names a person."""
         if call.outcome == "answered":
-            self._put_cited(app_id, f"archive_{call.tool}", ids.new_service_id(), call.articles, call.took_ms)
+            service_id = call.call_id or ids.new_service_id()
+            self._put_cited(app_id, f"archive_{call.tool}", service_id, call.articles, call.took_ms)
 
     def _put_cited(
         self,

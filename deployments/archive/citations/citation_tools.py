@@ -15,7 +15,9 @@ from cluster.errors import Invalid
 from cluster.records.article_revision import ArticleRevision, passage_digest
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import MOST_TITLE, ToolResult
+from deployments.archive.call_context import PLAIN, CallContext
 from deployments.archive.citation import web_address
+from deployments.archive.citation_marks import unmark
 from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.text_fence import fence_line
 from deployments.archive.tools import MOST_CITATIONS, MOST_NAME, MOST_QUESTION
@@ -65,11 +67,13 @@ def _read_citation(name: str, given: Any) -> Citation:
         linked, sentence = _split_text(values["text"])
         url, passage = url or linked, passage or sentence
     linked_url, _ = _split_text(url)
-    if not values["product_id"] and not linked_url:
+    linked_url, product_id = unmark(linked_url)
+    product_id = values["product_id"] or product_id
+    if not product_id and not linked_url:
         raise Invalid(f"{name} must have a product_id, a url, or a text with a link")
     if values["digest"] and not _DIGEST.fullmatch(values["digest"]):
         raise Invalid(f"{name}.digest must be the number of words, a colon and a SHA-256 in hexadecimal")
-    return Citation(values["product_id"], linked_url, passage.strip(), values["digest"])
+    return Citation(product_id, linked_url, passage.strip(), values["digest"])
 
 
 def _split_text(text: str) -> tuple[str, str]:
@@ -102,7 +106,9 @@ class CitationTools:
     "Address of the archive in statements."
     clock: Clock
 
-    async def check(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+    async def check(
+        self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
+    ) -> ToolResult:
         """Return the result of `check_citations`.
 
         Errors:

@@ -57,7 +57,9 @@ def export(
     app: AppName,
     subject: Annotated[
         str,
-        typer.Argument(metavar="WHAT", help="users, products, interactions, queries, served or outcomes."),
+        typer.Argument(
+            metavar="WHAT", help="users, products, interactions, queries, served, outcomes or calls."
+        ),
     ],
     out: Annotated[str, typer.Option(metavar="FILE", help="The file; - for standard output.")],
     since: Annotated[
@@ -72,7 +74,7 @@ def export(
     keep_formulas: KeepFormulas = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write all users, products, interactions, queries, served answers or outcomes of an app into a file."""
+    """Write all users, products, interactions, queries, answers, outcomes or archive calls of an app into a file."""
     from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
     from jobs.export.file_export import ExportOrder, check_subject
 

@@ -15,7 +15,8 @@ from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import print_result
 from deployments.operations.frame.time_span import parse_span_ms as parse_span_ms
-from deployments.operations.insight.archive_report import UNANSWERED_BELOW, ArchiveReport
+from deployments.operations.insight.archive_report import ArchiveReport
+from deployments.operations.insight.call_sums import UNANSWERED_BELOW
 from jobs.refresh.evaluation.plots import BarChart
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from cluster.errors import Fault, NewerRelease
-from cluster.records.access import IN_BROWSER, ApiKey, App, find_archive_app, reveal_key
+from cluster.records.access import IN_BROWSER, ApiKey, App, AppSettings, find_archive_app, reveal_key
 from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
@@ -24,6 +24,7 @@ EXPOSED_EVERY_MS = 3_600_000
 _ALL = "all"
 "The only entry of the cache."
 
+_DEFAULT_SETTINGS = AppSettings()
 _log = structlog.get_logger()
 
 
@@ -117,6 +118,11 @@ class Keyring:
     def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         """Return the terms that machines read, by app and name; apps without any are absent. Cost: 0.1 microseconds."""
         return self._terms
+
+    def settings_of(self, app_id: str) -> AppSettings:
+        """Return the switches of an app; the default ones of an unknown app."""
+        app = self._apps.get(app_id)
+        return _DEFAULT_SETTINGS if app is None else app.settings
 
     def tokens_of(self, app_id: str) -> int:
         """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
 from pydantic import Field, ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
@@ -15,9 +13,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
 from cluster.records.archive_client import (
+    API_CLIENT,
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
-    ArchiveCall,
     ClientRule,
     fold_client_name,
     is_client_name,
@@ -29,28 +27,11 @@ from deployments.operations.access.named_archives import load_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.frame.time_span import parse_span_ms
-from deployments.operations.insight.archive_report import (
-    UNANSWERED_BELOW,
-    ArchiveReport,
-    ClientUsage,
-    build_archive_report,
-)
+from deployments.operations.insight.archive_report import ClientUsage
+from deployments.operations.insight.readership import load_callers
 
 SEEN_DAYS = "30d"
 _MOST_SEEN = 1_000
-_LONGEST_TITLE = 300
-
-
-class ReadArchiveReport(OfApp):
-    """Which calls to report."""
-
-    since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
-    top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
-    unanswered_below: float = Field(
-        default=UNANSWERED_BELOW, ge=0, le=1, allow_inf_nan=False,
-        description="A question is unanswered if its best passage holds less of it than this share.",
-    )  # fmt: skip
 
 
 class ReadArchiveApp(Arguments):
@@ -258,44 +239,14 @@ async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveCh
     return ArchiveChoice(chosen.app_id, True)
 
 
-@operation("archive.report", "GET", "/apps/{app_id}/archive/report", "analyst")
-async def report_archive(services: AdminServices, given: ReadArchiveReport) -> ArchiveReport:
-    """Report the archive's use by clients, skills and questions.
-
-    No person is named.
-
-    Errors:
-        Invalid: no span of time
-    Cost:
-        200,000 calls: about two seconds in other threads, once in 30 seconds
-    """
-    span_ms = parse_span_ms(given.since)
-
-    async def load() -> ArchiveReport:
-        until = services.now_ms()
-        calls = await services.stores.archive_calls.read_since(given.app_id, until - span_ms)
-        report = await asyncio.to_thread(_build_report, calls, until - span_ms, until, given)
-        ids = [line[0] for line in report.articles]
-        bodies = await services.stores.records.get_many(given.app_id, "product", ids)
-        titles = {
-            product_id: str(orjson.loads(body).get("title") or "")[:_LONGEST_TITLE]
-            for product_id, body in zip(ids, bodies, strict=True)
-            if body is not None
-        }
-        return replace(report, titles=titles)
-
-    report: ArchiveReport = await services.cache.get(
-        ("archive.report", given.app_id, given.since, given.top, given.unanswered_below), load
-    )
-    return report
-
-
 @operation("clients.list", "GET", "/apps/{app_id}/archive/clients")
 async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
     """List rules for clients of the archive, and who called within 30 days."""
     rules = await services.stores.client_rules.all(given.app_id)
-    usage = ReadArchiveReport(app_id=given.app_id, since=SEEN_DAYS, top=_MOST_SEEN)
-    seen = (await report_archive(services, usage)).clients
+    callers: list[ClientUsage] = await services.cache.get(
+        ("clients.list", given.app_id), lambda: load_callers(services, given.app_id, SEEN_DAYS)
+    )
+    seen = [usage for usage in callers if usage.name != API_CLIENT][:_MOST_SEEN]
     return ArchiveClients(given.app_id, tuple(rule for _, rule in sorted(rules.items())), tuple(seen))
 
 
@@ -382,14 +333,6 @@ def _summarize_grants(client_id: str, grants: Sequence[ActiveGrant]) -> Connecte
         len({active.grant.user_id for active in grants}),
         min(active.grant.created_at for active in grants),
         newest.used_at,
-    )
-
-
-def _build_report(
-    calls: Sequence[ArchiveCall], since: int, until: int, given: ReadArchiveReport
-) -> ArchiveReport:
-    return build_archive_report(
-        calls, since=since, until=until, top=given.top, unanswered_below=given.unanswered_below
     )
 
 

@@ -287,7 +287,7 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
 
     Errors:
         NotFound: no such app or experiment; Fault: compacted interactions are damaged
-        Invalid: the experiment interleaves its variants
+        Invalid: the experiment interleaves its variants, or its unit is the question of an agent
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
@@ -295,6 +295,8 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     experiment = await lifecycle.get(given.app_id, given.experiment)
     if experiment.method == "interleave":
         raise Invalid(f"{experiment.slug} interleaves its variants; see `kiosk experiments interleaving`")
+    if experiment.method == "question":
+        raise Invalid(f"the unit of {experiment.slug} is a question; see `kiosk experiments questions`")
     report: ExperimentReport = await services.cache.get(
         ("experiments.report", given.app_id, experiment.model_dump_json()),
         lambda: load_report(services.stores, services.artifacts, experiment),

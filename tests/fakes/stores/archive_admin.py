@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
+from cluster.records.archive_client import ClientRule, fold_client_name
 from cluster.records.article_revision import ArticleRead, ArticleRevision, PublisherKey
-from cluster.store.archive.archive_calls import MOST_CALLS, ArchiveCallStore, ClientRuleStore
 from cluster.store.archive.article_revisions import (
     MOST_READS,
     ArticleReadStore,
     ArticleRevisionStore,
     PublisherKeyStore,
 )
-
-
-class MemoryArchiveCalls(ArchiveCallStore):
-    """`ArchiveCallStore` in dictionaries."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, deque[ArchiveCall]] = {}
-
-    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
-        self._calls.setdefault(app_id, deque(maxlen=MOST_CALLS)).extend(calls)
-
-    async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
-        return [call for call in self._calls.get(app_id, ()) if call.at >= at_ms]
+from cluster.store.archive.client_rules import ClientRuleStore
 
 
 class MemoryClientRules(ClientRuleStore):

@@ -9,7 +9,6 @@ from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
 from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit, MemoryInvitations
 from tests.fakes.stores.archive_admin import (
-    MemoryArchiveCalls,
     MemoryArticleReads,
     MemoryArticleRevisions,
     MemoryClientRules,
@@ -76,7 +75,7 @@ def memory_stores(
         admin_tokens=MemoryAdminTokens(),
         invitations=MemoryInvitations(),
         audit=MemoryAudit(),
-        archive_calls=MemoryArchiveCalls(),
+        archive_calls=MemoryLogStream(clock),
         client_rules=MemoryClientRules(),
         article_revisions=MemoryArticleRevisions(),
         article_reads=MemoryArticleReads(),

@@ -117,16 +117,16 @@ async def _search_in_vain(shop: AdminShop) -> None:
 
 async def test_a_search_without_results_leads_to_the_products_of_a_similar_one(shop: AdminShop) -> None:
     await _search_in_vain(shop)
-    page = (await (await visitor(shop, "analyst")).get(f"{BASE}/search")).text
-    assert f'<a href="/console{BASE}/catalog?q=bread%20knife">bread knife</a>' in page
+    page = (await (await visitor(shop, "analyst")).get(f"{APP_PATH}/search")).text
+    assert f'<a href="/console{APP_PATH}/catalog?q=bread%20knife">bread knife</a>' in page
     assert "/catalog/new" not in page
 
 
 async def test_an_editor_goes_from_a_search_without_results_to_a_product_and_a_rule(shop: AdminShop) -> None:
     await _search_in_vain(shop)
     editor = await visitor(shop, "editor")
-    page = (await editor.get(f"{BASE}/search")).text
-    links = re.findall(rf'href="/console({BASE}/(?:catalog/new|rules/edit)\?[^"]*)"', page)
+    page = (await editor.get(f"{APP_PATH}/search")).text
+    links = re.findall(rf'href="/console({APP_PATH}/(?:catalog/new|rules/edit)\?[^"]*)"', page)
     texts = []
     for link in links:
         form = (await editor.get(unescape(link))).text
@@ -208,12 +208,12 @@ async def test_the_page_of_a_user_has_the_name_picture_description_and_times_of_
     assert answer[0] == 200, answer
     await shop.corner.apply()
     person = await visitor(shop, "analyst")
-    page = (await person.get(f"{BASE}/readers/one?user_id=ilse")).text
+    page = (await person.get(f"{APP_PATH}/readers/one?user_id=ilse")).text
     assert 'src="https://cdn.example.com/ilse.jpg"' in page
     assert "Ilse &lt;Berg&gt;</p>" in page
     assert '<p class="dim">Grows roses.</p>' in page
     assert "Account since 2024-05-06, last changed 2025-01-02." in page
-    assert 'src="javascript' not in (await person.get(f"{BASE}/readers/one?user_id=trap")).text
+    assert 'src="javascript' not in (await person.get(f"{APP_PATH}/readers/one?user_id=trap")).text
 
 
 async def test_an_analyst_looks_people_up_and_may_not_erase(shop: AdminShop) -> None:
