@@ -27,6 +27,8 @@ class NamedArchive(BaseModel):
     "A sentence added to what agents are told about citing."
     connectors: bool = False
     "Whether clients of the handshake see `search` and `fetch` too."
+    includes: tuple[str, ...] = ()
+    "Named archives of the same owner whose articles are searched too; one that is closed is left out."
     members_only: bool = True
     "Whether only accounts with a role in the app, and administrators, may connect agents; else all accounts may."
 

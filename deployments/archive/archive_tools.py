@@ -127,6 +127,8 @@ class ToolResult:
     articles: tuple[str, ...]
     "Product ids."
     coverage: float | None = None
+    is_included: bool = False
+    "Whether the article belongs to another archive, which this one includes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,10 @@ class ArchiveTools:
     ) -> ToolResult:
         """Return the result of `ask_archive`."""
         app_id = self.find_app()
-        snippets, coverage = await self._retrieve(
+        snippets, coverage = await self.retrieve(
             app_id, person, arguments["question"], arguments.get("context", ""), context.snippet_words
         )
-        results = [self._result(app_id, person, snippet, context) for snippet in snippets]
+        results = [self.describe_snippet(app_id, person, snippet, context) for snippet in snippets]
         document = {"results": results, **self.terms.describe("")}
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
 
@@ -159,23 +161,16 @@ class ArchiveTools:
     ) -> ToolResult:
         """Return the result of `search`: the passages of `ask_archive` as connectors read them."""
         app_id = self.find_app()
-        snippets, coverage = await self._retrieve(
+        snippets, coverage = await self.retrieve(
             app_id, person, arguments["query"], "", context.snippet_words
         )
-        results = [
-            {
-                "id": self._join_id(app_id, person, snippet),
-                "title": _plain_title(snippet.title),
-                "url": _citable_address(snippet.product_id, snippet.url, context),
-                "text": fence_line(snippet.text, self.fence_key),
-            }
-            for snippet in snippets
-        ]
+        results = [self.describe_link(app_id, person, snippet, context) for snippet in snippets]
         return ToolResult({"results": results}, tuple(snippet.product_id for snippet in snippets), coverage)
 
-    async def _retrieve(
+    async def retrieve(
         self, app_id: str, person: ArchiveCaller, question: str, context: str, snippet_words: int
     ) -> tuple[list[Snippet], float | None]:
+        """Return the best passages for a question, and how much of it they cover."""
         query = ArchiveQuery(
             app_id,
             remove_invisible(question),
@@ -196,8 +191,10 @@ class ArchiveTools:
         Errors:
             NotFound: the offset does not belong to this user, or the article is deleted or locked, in the same words
         """
-        article = await self._find(person, arguments["product_id"], arguments["offset"], NOT_ISSUED)
-        return ToolResult(self._article(article, context), (article.product_id,))
+        article = await self.find_article(person, arguments["product_id"], arguments["offset"])
+        if article is None:
+            raise NotFound(NOT_ISSUED)
+        return ToolResult(self.describe_article(article, context), (article.product_id,))
 
     async def fetch(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
@@ -207,46 +204,56 @@ class ArchiveTools:
         Errors:
             NotFound: the id does not belong to this user, or the article is deleted or locked, in the same words
         """
-        offset, _, product_id = arguments["id"].partition(".")
-        if not _OFFSET.fullmatch(offset):
+        product_id, offset = split_id(arguments["id"])
+        article = await self.find_article(person, product_id, offset)
+        if article is None:
             raise NotFound(NOT_RETURNED_BY_SEARCH)
-        article = await self._find(person, product_id, int(offset), NOT_RETURNED_BY_SEARCH)
-        whole = self._article(article, context)
+        return ToolResult(self.describe_fetched(arguments["id"], article, context), (article.product_id,))
+
+    def describe_fetched(
+        self, joined_id: str, article: ArchiveArticle, context: CallContext
+    ) -> dict[str, Any]:
+        """Return an article as connectors read it."""
+        whole = self.describe_article(article, context)
         metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
         if whole["authors"]:
             metadata["authors"] = ", ".join(whole["authors"])
         optional = ("published_date", "corrected_at", "correction_note", "license_url", "content_usage")
         metadata |= {name: whole[name] for name in optional if name in whole}
-        document = {
-            "id": arguments["id"],
+        return {
+            "id": joined_id,
             "title": _plain_title(article.title),
             "text": whole["content"],
             "url": _citable_address(article.product_id, article.url, context),
             "metadata": metadata,
         }
-        return ToolResult(document, (article.product_id,))
 
-    async def _find(
-        self, person: ArchiveCaller, product_id: str, offset: int, refusal: str
-    ) -> ArchiveArticle:
+    async def find_article(
+        self, person: ArchiveCaller, product_id: str, offset: int
+    ) -> ArchiveArticle | None:
+        """Return an article; None if the offset is of another archive or user, or it is deleted or locked."""
         app_id = self.find_app()
         position = self.issuer.verify(app_id, person.user_id, product_id, offset)
-        article = (
-            None
-            if position is None
-            else await self.archive.article(app_id, product_id, position, person.tiers)
-        )
-        if article is None:
-            raise NotFound(refusal)
-        return article
+        if position is None:
+            return None
+        return await self.archive.article(app_id, product_id, position, person.tiers)
 
-    def _join_id(self, app_id: str, person: ArchiveCaller, snippet: Snippet) -> str:
-        offset = self.issuer.sign(app_id, person.user_id, snippet.product_id, snippet.position)
-        return f"{offset}.{snippet.product_id}"
-
-    def _result(
+    def describe_link(
         self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext
     ) -> dict[str, Any]:
+        """Return a passage as a result of `search`."""
+        offset = self.issuer.sign(app_id, person.user_id, snippet.product_id, snippet.position)
+        return {
+            "id": f"{offset}.{snippet.product_id}",
+            "title": _plain_title(snippet.title),
+            "url": _citable_address(snippet.product_id, snippet.url, context),
+            "text": fence_line(snippet.text, self.fence_key),
+        }
+
+    def describe_snippet(
+        self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext
+    ) -> dict[str, Any]:
+        """Return a passage as a result of `ask_archive`."""
         product_id = snippet.product_id
         result: dict[str, Any] = {
             "product_id": product_id,
@@ -265,7 +272,8 @@ class ArchiveTools:
         result["score"] = round(snippet.score, 4)
         return result | self.terms.describe(snippet.licence, only_other=True)
 
-    def _article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
+    def describe_article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
+        """Return an article with its citation."""
         title = remove_invisible(article.title[:MOST_TITLE])
         address = link_address(context, article.product_id, web_address(article.url))
         rules = self.citation if context.citation is None else replace(self.citation, extra=context.citation)
@@ -287,6 +295,12 @@ class ArchiveTools:
             rules, article.licence, authors, linked=bool(address)
         )
         return result | self.terms.describe(article.licence)
+
+
+def split_id(joined: str) -> tuple[str, int]:
+    """Return product and offset of an id that `search` returned; another id has the offset -1, which names nothing."""
+    offset, _, product_id = joined.partition(".")
+    return product_id, int(offset) if _OFFSET.fullmatch(offset) else -1
 
 
 def _authors(names: Sequence[str]) -> list[str]:

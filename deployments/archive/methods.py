@@ -20,6 +20,7 @@ from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
 from deployments.archive.call_context import PLAIN, CallContext, CallContexts
 from deployments.archive.citations.citation_tools import CitationTools
+from deployments.archive.combined_tools import CombinedTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK, CHECK, FETCH, GET, SEARCH, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
@@ -54,7 +55,7 @@ class McpMethods:
 
     def __init__(
         self,
-        research: ArchiveTools,
+        research: ArchiveTools | CombinedTools,
         citations: CitationTools,
         usage: UsageLog,
         *,
@@ -134,7 +135,7 @@ class McpMethods:
                 context = await self._contexts.open(usage, _read_article(tool.name, given))
             result = await run(person, given, context)
             news = await self._citations.list_news(person)
-            if tool.name in (GET, FETCH):
+            if tool.name in (GET, FETCH) and not result.is_included:
                 await self._citations.record_read(person, result.articles[0])
         except HouseError as error:
             self._usage.record(usage.refuse(error.message))

@@ -28,6 +28,7 @@ from deployments.archive.citations import article_reads
 from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
+from deployments.archive.combined_tools import CombinedTools, SourceArchive
 from deployments.archive.endpoint import McpArchive, McpEndpoint
 from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.methods import McpMethods
@@ -66,6 +67,8 @@ class ArchiveConfig:
     "Languages of the articles, as agents read them; empty: nothing is said."
     subjects: str | None = None
     "What the archive covers, as agents read it; empty: nothing is said; None: see `covers`."
+    includes: tuple[str, ...] = ()
+    "Named archives whose articles are searched too."
     version: str = "0.1.0"
     "Release of the archive's interface, as its page names it; independent of the release of Kiosk."
     public_url: str = ""
@@ -110,7 +113,7 @@ class ArchiveConfig:
         """Return the configuration of a named archive; what is not its own is that of the installation."""
         return replace(
             self, app_id=app_id, archive_id=app_id, title=archive.title, subjects=archive.subjects,
-            languages=archive.languages, connectors=archive.connectors,
+            languages=archive.languages, connectors=archive.connectors, includes=archive.includes,
             citation=CitationRules(archive.licence, archive.citation),
         )  # fmt: skip
 
@@ -195,18 +198,34 @@ def open_archive(
             ArticleReads(stores.article_reads, find_app, agent_key, clock),
         )
 
+    def open_source(app_id: str) -> SourceArchive | None:
+        named = apps.find_archive(app_id)
+        if named is None:
+            return None
+        find_app = partial(str, app_id)
+        rules = CitationRules(named.licence, named.citation)
+        terms = MachineTerms(apps, find_app, resource_of(origin, app_id))
+        return SourceArchive(
+            app_id, named.title, ArchiveTools(find_app, archive, signer, fence_key, rules, terms)
+        )
+
+    def combine(config: ArchiveConfig, research: ArchiveTools) -> CombinedTools:
+        main = SourceArchive(config.app_id, config.title, research)
+        return CombinedTools(main, lambda: list(filter(None, map(open_source, config.includes))))
+
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
         issuer = resource_of(origin, config.archive_id)
         terms = MachineTerms(apps, find_app, issuer)
         research = ArchiveTools(find_app, archive, signer, fence_key, config.citation, terms)
+        tools = combine(config, research) if config.includes else research
         citations = CitationTools(find_app, archive, publisher_keys, workers.reads, fence_key, issuer, clock)
         contexts = CallContexts(find_app, config.archive_id, apps.settings_of, marks, origin, clock, assign)
         named = {"title": config.title, "version": config.version}
         return McpArchive(
             config.archive_id,
-            McpMethods(research, citations, workers.usage, **named, tools=config.tools, contexts=contexts),
+            McpMethods(tools, citations, workers.usage, **named, tools=config.tools, contexts=contexts),
             StatelessMethods(
-                research, citations, workers.usage, **named, tools=config.all_tools, contexts=contexts
+                tools, citations, workers.usage, **named, tools=config.all_tools, contexts=contexts
             ),
             workers.gate,
             citations,

@@ -16,6 +16,7 @@ from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools
 from deployments.archive.call_context import CallContexts
 from deployments.archive.citations.citation_tools import CitationTools
+from deployments.archive.combined_tools import CombinedTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.methods import (
     CALL_S,
@@ -42,7 +43,7 @@ class StatelessMethods(McpMethods):
 
     def __init__(
         self,
-        research: ArchiveTools,
+        research: ArchiveTools | CombinedTools,
         citations: CitationTools,
         usage: UsageLog,
         *,

@@ -188,7 +188,13 @@ class ArchiveCorner:
     services: ArchiveServices
     app: Any
 
-    def token(self, user_id: str = "ida", client: str = "client-1", name: str = "Example Agent") -> str:
+    def token(
+        self,
+        user_id: str = "ida",
+        client: str = "client-1",
+        name: str = "Example Agent",
+        resource: str = RESOURCE,
+    ) -> str:
         """Make an access token as a finished sign-in would."""
         now_ms = self.clock.now_ms()
         grant = Grant(
@@ -197,7 +203,7 @@ class ArchiveCorner:
             username=user_id,
             client_id=client,
             client_name=name,
-            resource=RESOURCE,
+            resource=resource,
             created_at=now_ms,
         )
         return self.services.oauth.bearer.issue(grant, 3600)

@@ -19,6 +19,8 @@ from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
+MOST_INCLUDED = 8
+"Archives that an archive searches too."
 _READ_AT_ONCE = 50
 "Accounts whose grants are read at once."
 _LINE = r"^[^\x00-\x1f\x7f{}]*$"
@@ -50,6 +52,11 @@ class OpenArchive(OfApp):
     )
     connectors: bool | None = Field(
         None, description="Whether agents of the older MCP revisions see the tools search and fetch too."
+    )
+    includes: list[str] | None = Field(
+        None,
+        max_length=MOST_INCLUDED,
+        description="Other archives whose articles are searched too; you must own them. Empty: none.",
     )
     members_only: bool | None = Field(
         None,
@@ -128,7 +135,9 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
 
     Errors:
         NotFound: no such app
-        Invalid: the address of the app belongs to another page, or a language is no code
+        Forbidden: an included archive belongs to an app that the caller does not own
+        Invalid: the address of the app belongs to another page, a language is no code, or an app that is to be
+            included has no archive of its own
     """
     wrong = [language for language in given.languages or () if not _LANGUAGE.fullmatch(language)]
     if wrong:
@@ -136,6 +145,7 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
     if given.app_id in RESERVED_NAMES:
         raise Invalid(f"{mcp_path(given.app_id)} is another page; an archive needs an app of another name")
     app = await key_admin(services).app(given.app_id)
+    await _check_included(services, given.app_id, given.includes or ())
     before = app.archive or NamedArchive(title=app.display_name or app.app_id)
     change = given.model_dump(exclude={"app_id"}, exclude_none=True)
     archive = NamedArchive.model_validate({**before.model_dump(), **change})
@@ -143,6 +153,17 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
     if archive.members_only and not before.members_only:
         await end_grants(services, given.app_id, members_stay=True)
     return ArchiveDetails(given.app_id, archive)
+
+
+async def _check_included(services: AdminServices, app_id: str, included: Iterable[str]) -> None:
+    apps = (await services.stores.access.read_all()).apps
+    for other_id in included:
+        services.principal.require("owner", other_id)
+        other = apps.get(other_id)
+        if other_id == app_id or other is None or other.archive is None:
+            raise Invalid(
+                f"{other_id} is no other archive; open one with archive.open, then include it in {app_id}"
+            )
 
 
 @operation("archive.close", "DELETE", _PATH, "owner", read_before=_read_settings)

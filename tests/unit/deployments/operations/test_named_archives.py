@@ -12,8 +12,9 @@ import pytest
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import AppRole, Code, Grant
 from cluster.records.archive_client import short_id
-from cluster.records.named_archive import archive_of, mcp_path
+from cluster.records.named_archive import NamedArchive, archive_of, mcp_path
 from deployments.operations.access.named_archives import close_archive, open_archive
+from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
@@ -55,7 +56,7 @@ async def test_an_archive_is_opened_changed_and_closed(shop: AdminShop) -> None:
     opened = await shop.perform("archive.open", title="Books", languages=["en", "de"])
     assert opened.to_dict() == {
         "app_id": APP, "path": f"/mcp/{APP}", "title": "Books", "subjects": "", "languages": ["en", "de"],
-        "licence": "All rights reserved", "citation": "", "connectors": False, "members_only": True,
+        "licence": "All rights reserved", "citation": "", "connectors": False, "includes": [], "members_only": True,
     }  # fmt: skip
     changed = await shop.perform("archive.open", licence="CC BY 4.0", connectors=True)
     assert (changed.archive.title, changed.archive.licence) == ("Books", "CC BY 4.0")
@@ -87,6 +88,28 @@ async def test_wrong_settings_are_refused(shop: AdminShop, wrong: dict[str, Any]
     with pytest.raises(Invalid):
         await shop.perform("archive.open", **wrong)
     assert (await shop.services.stores.access.read_all()).apps[APP].archive is None
+
+
+async def test_only_archives_of_the_same_owner_are_included(shop: AdminShop) -> None:
+    access = shop.services.stores.access
+    wine = (await access.read_all()).apps[APP].model_copy(update={"app_id": "wine"})
+    await access.put_app(wine)
+    plain = shop.services
+    shop.services = plain.for_principal(Principal("ada", "1", "console", roles={APP: "owner"}))
+    with pytest.raises(Forbidden, match="you have no role in wine"):
+        await shop.perform("archive.open", includes=["wine"])
+    shop.services = plain.for_principal(
+        Principal("ada", "1", "console", roles={APP: "owner", "wine": "owner"})
+    )
+    with pytest.raises(Invalid, match="wine is no other archive; open one"):
+        await shop.perform("archive.open", includes=["wine"])
+    with pytest.raises(Invalid, match="is no other archive"):
+        await shop.perform("archive.open", includes=[APP])
+    await access.put_app(wine.model_copy(update={"archive": NamedArchive(title="Wine")}))
+    opened = await shop.perform("archive.open", includes=["wine"])
+    assert opened.archive.includes == ("wine",)
+    assert (await shop.perform("archive.open", title="Books")).archive.includes == ("wine",)
+    assert (await shop.perform("archive.open", includes=[])).archive.includes == ()
 
 
 async def test_an_owner_opens_and_an_editor_does_not(shop: AdminShop) -> None:
