@@ -108,8 +108,8 @@ class TooMany(HouseError):
 class Unavailable(HouseError):
     """A part is down, or not ready yet; the client should retry.
 
-    Facts: `retry_after_s` (int, seconds), and `unsent` if the store got nothing of the command, so that another process
-    may repeat it.
+    Facts: `retry_after_s` (int, seconds); `unsent` if the store got nothing of the command, so that another process may
+    repeat it; `late` if the store did not answer by the deadline, so that a read may be repeated.
     """
 
     code = "unavailable"

@@ -23,7 +23,8 @@ What `tighten` changes, and why:
     bound of reads              a number of concurrent reads for each replica; further ones are refused at once. A
     read counts when its whole body is here. Proven secret keys, secret keys that are new
     and all others have a bound each
-    replica without Redis       a write that such a replica did not begin is sent to another one
+    replica without Redis       a write that such a replica did not begin is sent to another one, and a read that
+    waited too long for Redis is sent again
     node without power          a connection whose bytes nobody acknowledges for three seconds ends, and reads are
     sent again
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
@@ -71,8 +72,9 @@ READING_POSTS = "/v1/recommendation/ /v1/search/"
 NAMED_ARCHIVE_PATH = "^/mcp/[a-z0-9-]+/?$"
 "The addresses of named archives; every other path below `/mcp/` is no resource with a token."
 UNSENT = 501
-"""Status that an API replica gives a write that it could not begin, because its connection to Redis is away. HAProxy
-sends the write to another replica; if none can, the client gets 503. Kiosk uses this status for nothing else."""
+"""Status that an API replica gives a write that it could not begin, because its connection to Redis is away, and a read
+for which Redis did not answer in time. HAProxy sends the request again, to another replica if there is one; if that
+does not help, the client gets 503. Kiosk uses this status for nothing else."""
 SILENT_S = 3
 """Longest time until the other end acknowledges bytes. The kernel of a node acknowledges at once, however busy the
 replica is; a node without power or network never does."""

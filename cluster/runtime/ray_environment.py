@@ -152,10 +152,10 @@ def serving_environment(paths: InstallationPaths, wrapper: Path) -> dict[str, ob
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": HARD_STOP_S,
         # For a busy machine; a replica that can't start reports it at once.
         "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
-        # The first refused connection removes a dead replica; a request that only reads is sent again to
-        # another one (see `haproxy_config`).
+        # The first refused connection removes a dead replica; a request that only reads is sent again to another one,
+        # also if Redis did not answer in time (501, see `haproxy_config`).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,
-        "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
+        "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response 501",
         "RAY_SERVE_HAPROXY_RETRIES": 2,
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_FASTINTER": "200ms",

@@ -21,7 +21,9 @@ import pytest
 from cluster.errors import Fault
 from cluster.local.haproxy_config import UNSENT, HAProxyOptions, tighten
 from cluster.local.haproxy_process import find_haproxy
+from cluster.paths import InstallationPaths
 from cluster.process.sockets import free_ports
+from cluster.runtime.ray_environment import serving_environment
 from deployments.edge.http.errors import UNSENT_STATUS
 from tests.cluster.nodes.machine import Network, missing_right
 from tests.suites.waiting import wait_until
@@ -42,7 +44,7 @@ SERVES = """global
 defaults
     mode http
     option redispatch 1
-    retry-on conn-failure empty-response
+    retry-on {retry_on}
     retries 2
     balance roundrobin
 frontend http_frontend
@@ -59,6 +61,9 @@ backend http-api
 {servers}
 """
 "The parts of Serve's configuration that matter here."
+RETRY_ON = serving_environment(InstallationPaths.from_data_dir(Path("/x")), Path("/x"))[
+    "RAY_SERVE_HAPROXY_RETRY_ON"
+]
 
 
 class Server(ThreadingHTTPServer):
@@ -75,6 +80,8 @@ class Replica:
     status: int = 200
     drops: bool = False
     "Whether it ends the connection without an answer."
+    well_after: int = 0
+    "Number of requests for one path after which it answers 200; 0: never."
     paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -92,7 +99,9 @@ class Replica:
                         self.close_connection = True
                         self.connection.shutdown(socket.SHUT_RDWR)
                         return
-                self.send_response(200 if is_check else replica.status)
+                count = replica.paths.count(f"{self.command} {self.path}")
+                is_well = is_check or count > replica.well_after > 0
+                self.send_response(200 if is_well else replica.status)
                 self.send_header("content-length", "2")
                 self.end_headers()
                 self.wfile.write(b"{}")
@@ -117,7 +126,7 @@ def proxy(folder: Path, addresses: list[str]) -> Iterator[str]:
     servers = "\n".join(f"    server s{at} {address} check" for at, address in enumerate(addresses))
     options = HAProxyOptions("haproxy", "", str(folder / "pid"), address_rate=0, address_requests=0)
     path = folder / "haproxy.cfg"
-    path.write_text(tighten(SERVES.format(port=port, servers=servers), options))
+    path.write_text(tighten(SERVES.format(port=port, servers=servers, retry_on=RETRY_ON), options))
     log = folder / "haproxy.log"
     with log.open("w") as out:
         running = subprocess.Popen([find_haproxy(), "-db", "-f", str(path)], stdout=out, stderr=out)
@@ -160,6 +169,20 @@ def test_a_write_that_no_replica_began_is_sent_to_another_replica(tmp_path: Path
         begun = len([path for path in away.paths if path != "GET /v1/products/up"])
         assert begun >= 3
         assert len([path for path in well.paths if path != "GET /v1/products/up"]) == 4 * len(WRITES)
+
+
+@pytest.mark.usefixtures("allow_world")
+def test_a_read_for_which_redis_was_late_is_sent_again(tmp_path: Path) -> None:
+    assert str(RETRY_ON).split()[-1] == str(UNSENT)
+    late, well = Replica(status=UNSENT), Replica()
+    with proxy(tmp_path, [late.address, well.address]) as url:
+        for method, path in READS * 4:
+            assert send(url, method, path)[0] == 200
+        assert len([path for path in late.paths if path != "GET /v1/products/up"]) >= 3
+    alone = Replica(status=UNSENT, well_after=2)
+    with proxy(tmp_path, [alone.address]) as url:
+        assert send(url, *READS[0])[0] == 200
+        assert alone.paths.count("GET /v1/products/a") == 3
 
 
 @pytest.mark.usefixtures("allow_world")

@@ -55,6 +55,7 @@ async def test_only_a_command_that_the_store_never_got_is_marked_unsent(
     async def is_unsent() -> bool:
         with pytest.raises(Unavailable) as refused:
             await strict_stores.interactions.append(APP, b"[]", [])
+        assert refused.value.facts.get("late", False) is not refused.value.facts.get("unsent", False)
         return bool(refused.value.facts.get("unsent"))
 
     await strict_stores.interactions.append(APP, b"[]", [])

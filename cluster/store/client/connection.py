@@ -101,7 +101,7 @@ class RedisConnection:
             self._dialling = loop.create_task(self._dial())
 
     def _expire_early(self, future: asyncio.Future[Any]) -> None:
-        if fail(future, Unavailable("the store did not answer in time", retry_after_s=1)):
+        if fail(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
             self._watch.timed_out(1)
 
     async def _dial(self) -> None:

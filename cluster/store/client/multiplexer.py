@@ -165,7 +165,7 @@ class CommandMultiplexer(asyncio.Protocol):
         for future, deadline in self._slots:
             if deadline > now:
                 following = min(following, deadline)
-            elif fail(future, Unavailable("the store did not answer in time", retry_after_s=1)):
+            elif fail(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
                 overdue += 1
         self._arm(max(following, now + 0.005))
         if overdue:

@@ -170,10 +170,11 @@ class RequestHandler:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
             reply = reply_from_error(error, endpoint.family, request_id=request.request_id)
-            is_unsent = isinstance(error, Unavailable) and error.facts.get("unsent", False)
-            if is_unsent and self._is_behind_haproxy and endpoint.rules.writes:
-                # HAProxy sends it to another replica, whose Redis connection may be well
-                return replace(reply, status=UNSENT_STATUS)
+            if self._is_behind_haproxy and isinstance(error, Unavailable):
+                is_late = error.facts.get("late", False) and not endpoint.rules.writes
+                if error.facts.get("unsent", False) or is_late:
+                    # HAProxy sends it again, to another replica if there is one
+                    return replace(reply, status=UNSENT_STATUS)
             return reply
 
     def _answer_unknown_path(self, match: PathMatch[Endpoint] | None, request: ApiRequest) -> Reply:

@@ -26,8 +26,8 @@ Family = Literal["message", "detail", "upload", "experiments"]
 
 BUSY = "The service is busy or restarting. Please retry."
 UNSENT_STATUS = 501
-"""Status of a write that this replica could not begin, because its connection to Redis is away. Only HAProxy sees it,
-and sends the write to another replica (`cluster/local/haproxy_config.py`)."""
+"""Status of a write that this replica could not begin, because its connection to Redis is away, and of a read for which
+Redis did not answer in time. Only HAProxy sees it, and sends the request again (`cluster/local/haproxy_config.py`)."""
 METHOD_NOT_ALLOWED = "method not allowed"
 _ANSWERED_EVERYWHERE = ("HEAD", "OPTIONS")
 _HELP: Header = (b"link", b'</docs>; rel="help"')
