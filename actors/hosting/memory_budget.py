@@ -142,12 +142,16 @@ class MemoryBudget:
         return MemoryUse(self.budget_bytes, counted, len(sizes), dict(self._large), dict(reloads))
 
     def _report_large(self, sizes: Mapping[str, int]) -> None:
-        """Log once that one app alone takes more than the budget: it is served, and nothing else stays beside it."""
+        """Name each app that alone takes more than the budget: it is served, and no other stays beside it."""
+        before = self._large
         self._large = {app_id: nbytes for app_id, nbytes in sizes.items() if nbytes > self.budget_bytes}
+        for app_id in before.keys() - self._large.keys():
+            self._meter.remove_gauge("kiosk_memory_over_budget", app=app_id)
+            self._reported.discard(app_id)
         for app_id, nbytes in self._large.items():
+            self._meter.gauge("kiosk_memory_over_budget", nbytes / self.budget_bytes, app=app_id)
             if app_id not in self._reported:
                 self._reported.add(app_id)
                 self._log.warning(
                     "app_larger_than_budget", app=app_id, mb=nbytes >> 20, budget_mb=self.budget_bytes >> 20
                 )
-        self._meter.gauge("kiosk_memory_over_budget", float(bool(self._large)))

@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cluster.records.replica_memory import ABOVE_BUDGET_MB
+
 PROCESS_MB = 400
 "MiB of an API replica or a dedicated engine without apps: code, libraries, connections. Measured: 320 to 400."
-ABOVE_BUDGET_MB = 256
-"""MiB that a full replica takes above `PROCESS_MB` and its budget. The budget bounds an estimate of the apps' arrays;
-the process also has the state that a renewal loads beside the old one, and memory that the allocator returns late.
-Measured: 983 to 1,093 MiB resident with 13 apps of 20,000 products and a budget of 512."""
 
 
 def replica_arguments(node_cpus: Sequence[float], given: Mapping[str, Any]) -> dict[str, Any]:

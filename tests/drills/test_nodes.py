@@ -116,6 +116,33 @@ def test_a_worker_that_comes_back_has_its_proxy_again(cluster: NodeCluster) -> N
     assert len(traffic.failed) <= 0.001 * len(traffic.answers) + 1
 
 
+def test_a_node_that_loses_redis_but_no_client_fails_few_writes_and_no_read(cluster: NodeCluster) -> None:
+    place = cluster.worker_place(with_intake=False)
+    wait(lambda: all(machine.processes("ServeReplica:api:api") for machine in cluster.machines), 120)
+    machine = cluster.machines[place]
+    with Traffic(cluster) as traffic:
+        time.sleep(5)
+        lost_s = traffic.now_s
+        machine.lose(cluster.redis_address)
+        time.sleep(20)
+        machine.reach(cluster.redis_address)
+        found_s = traffic.now_s
+        time.sleep(15)
+    missing, late_s = traffic.missing_users()
+    late = [answer for answer in traffic.failed if answer.at_s > lost_s + 8]
+    print(
+        f"\na node without Redis from {lost_s:.0f} to {found_s:.0f} s: {traffic}; {len(late)} failed later than 8 s; "
+        f"{len(missing)} of {len(traffic.users)} uploads missing, all others after {late_s:.1f} s"
+    )
+    assert missing == []
+    assert {answer.status for answer in traffic.failed} <= {503}
+    assert [answer for answer in traffic.failed if answer.kind == "read"] == []
+    # A write under way may have been done, so nobody repeats it. Later ones go to replicas that reach Redis.
+    writes = 0.4 * traffic.rate
+    assert len(traffic.failed) <= 4 * writes, traffic
+    assert late == [], traffic
+
+
 def test_a_killed_haproxy(cluster: NodeCluster) -> None:
     with Traffic(cluster, places=(1,)) as traffic:
         time.sleep(5)

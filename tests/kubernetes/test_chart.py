@@ -20,7 +20,8 @@ from typer.main import get_command
 from cluster.admin.schema import record_running
 from cluster.errors import HouseError
 from cluster.process.sockets import free_ports
-from cluster.runtime.cluster_plan import ABOVE_BUDGET_MB, PROCESS_MB, reserved_bytes
+from cluster.records.replica_memory import ABOVE_BUDGET_MB
+from cluster.runtime.cluster_plan import PROCESS_MB, reserved_bytes
 from cluster.settings import SECRET_VARIABLES, Settings
 from cluster.store.client.acl import acl_rules
 from cluster.store.connect import open_stores

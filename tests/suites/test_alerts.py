@@ -60,6 +60,7 @@ SERIES: dict[str, dict[str, str]] = {
     "KioskProviderCeiling": {f'{K}provider_ceiling_total{{app="a"}}': _counter(1)},
     "KioskRedisFilling": {f"{K}redis_memory_share": _gauge(0.95, 0.4)},
     "KioskAppsReloaded": {f"{K}reloads_total": _counter(10)},
+    "KioskAppTooLarge": {f'{K}memory_over_budget{{app="a"}}': _gauge(1.5, 0)},
     "KioskStoreAway": {f"{K}store_away": _gauge(1, 0)},
     "KioskQuarantine": {f'{K}store_quarantined_total{{kind="user"}}': _counter(1)},
     "KioskIntakeStuck": {f'{K}intake_depth{{app="a"}}': _gauge(500, 0)},

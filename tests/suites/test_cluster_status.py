@@ -209,9 +209,14 @@ async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: Op
         assert "kiosk up --memory" in line["advice"]
     await memory.delete("api-2")
     await memory.record(ReplicaMemory("api-1", now, 512 << 20, 700 << 20, 1, {"shop": 700 << 20}, {}))
-    _, report = await run("cluster", "status")
+    code, report = await run("cluster", "status")
     [line] = [part for part in report["findings"] if part["check"] == "app memory"]
+    assert (code, line["level"]) == (0, "warning")
     assert line["words"].endswith("larger than the budget alone: shop (700 MiB)")
+    await memory.record(ReplicaMemory("api-1", now, 512 << 20, 800 << 20, 1, {"shop": 800 << 20}, {}))
+    code, report = await run("cluster", "status")
+    assert code == 1
+    assert bad(report)["app memory"].endswith("alone: shop (800 MiB), which is more than Ray reserves")
 
 
 async def test_another_key_and_another_store_are_named(

@@ -13,7 +13,7 @@ from cluster.clock import iso_ms
 from cluster.process.disk import used_share
 from cluster.process.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.records.access import IN_BROWSER, App
-from cluster.records.replica_memory import ReplicaMemory
+from cluster.records.replica_memory import ABOVE_BUDGET_MB, ReplicaMemory
 from cluster.store.administration.access import AccessStore
 from cluster.store.installation.schema import RunningRelease, StoredSchema
 
@@ -91,6 +91,7 @@ def check_app_memory(replicas: Sequence[ReplicaMemory]) -> Finding:
         return Finding("app memory", "ok", "no API replica has reported yet")
     largest = max(replicas, key=lambda memory: memory.counted_bytes)
     budget_mb = largest.budget_bytes >> 20
+    largest_budget = max(memory.budget_bytes for memory in replicas)
     reloads = sum((Counter(memory.reloads) for memory in replicas), Counter[str]())
     words = (
         f"{largest.counted_bytes >> 20:,} of {budget_mb:,} MiB for {largest.apps} apps in the fullest API replica, "
@@ -100,7 +101,11 @@ def check_app_memory(replicas: Sequence[ReplicaMemory]) -> Finding:
     large = {app_id: size for memory in replicas for app_id, size in memory.large_apps.items()}
     if large:
         names = ", ".join(f"{app_id} ({size >> 20:,} MiB)" for app_id, size in sorted(large.items()))
-        return Finding("app memory", "warning", f"{words}; larger than the budget alone: {names}", advice)
+        is_reserved = max(large.values()) <= largest_budget + (ABOVE_BUDGET_MB << 20)
+        words = f"{words}; larger than the budget alone: {names}"
+        if not is_reserved:
+            words += ", which is more than Ray reserves"
+        return Finding("app memory", "warning" if is_reserved else "bad", words, advice)
     if reloads.total() > FEW_RELOADS:
         names = ", ".join(f"{app_id} {count}x" for app_id, count in reloads.most_common(_SHOWN_APPS))
         return Finding("app memory", "warning", f"{words}: not all used apps fit ({names})", advice)

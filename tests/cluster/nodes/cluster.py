@@ -53,9 +53,9 @@ class NodeCluster:
 
     def open(self) -> None:
         """Start both Redis servers and three machines without Ray."""
-        here = self.network.address(1)
-        for port in (6379, 6380):
-            options = ("--bind", here, "--port", str(port), "--protected-mode", "no")
+        # Redis of Kiosk has an address for itself, so that a node can lose it alone.
+        for address, port in ((self.network.add_address(9), 6379), (self.network.address(1), 6380)):
+            options = ("--bind", address, "--port", str(port), "--protected-mode", "no")
             self.servers.append(RedisProcess(*options, durable=True).start())
         (self.folder / "data").mkdir()
         secret = {
@@ -73,7 +73,12 @@ class NodeCluster:
     @property
     def redis_url(self) -> str:
         """Return the address of the Redis of Kiosk."""
-        return f"redis://{self.network.address(1)}:6379"
+        return f"redis://{self.redis_address}:6379"
+
+    @property
+    def redis_address(self) -> str:
+        """Return the address of this process at which only the Redis of Kiosk listens."""
+        return self.network.address(9)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -4,6 +4,7 @@
     node = network.machine(2, shared=(folder,))             a machine that answers at the second address
     node.run("ray", "status"); node.start("sleep", "60")    commands inside of it
     node.unplug(); node.plug()                              the cable
+    node.lose(address); node.reach(address)                 packets to one address only: they get lost in silence
     node.cut_power()                                        cable first, then every process: no FIN, no RST leaves
 
 So neither a socket file, loopback, a pid nor shared memory of one machine means anything on another one. Everything
@@ -75,6 +76,11 @@ class Network:
     def address(self, place: int) -> str:
         """Return the address of a place in the network; the first is this process's."""
         return f"10.77.{self.number}.{place}"
+
+    def add_address(self, place: int) -> str:
+        """Give this process one more address, and return it."""
+        _ip("addr", "add", f"{self.address(place)}/24", "dev", self.bridge)
+        return self.address(place)
 
     def machine(
         self, place: int, *, shared: Sequence[Path] = (), environment: Mapping[str, str] | None = None
@@ -188,6 +194,15 @@ class Machine:
     def plug(self) -> None:
         """Connect the cable again."""
         _ip("link", "set", self.cable, "up")
+
+    def lose(self, address: str) -> None:
+        """Send packets for an address to a card that does not exist: they get lost, and nobody says so."""
+        neighbour = ("neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "dev", "eth0")
+        self.run("ip", *neighbour, "nud", "permanent")
+
+    def reach(self, address: str) -> None:
+        """Let packets for an address arrive again."""
+        self.run("ip", "neigh", "del", address, "dev", "eth0")
 
     def cut_power(self) -> None:
         """Disconnect the cable, then end all processes at once."""

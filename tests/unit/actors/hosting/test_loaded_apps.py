@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import MemoryBudget, MemoryUse
@@ -173,8 +174,45 @@ class Counts(SilentMeter):
     def __init__(self) -> None:
         self.totals = Counter[str]()
 
+        self.gauges: dict[str, float] = {}
+        "App -> value of its gauge."
+
     def count(self, name: str, by: float = 1, **tags: str) -> None:
         self.totals[name] += int(by)
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        if name == "kiosk_memory_over_budget":
+            self.gauges[tags["app"]] = value
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        self.gauges.pop(tags["app"], None)
+
+
+async def test_an_app_larger_than_the_budget_alone_is_served_and_named_until_it_fits_or_leaves() -> None:
+    clock, meter = ManualClock(), Counts()
+    budget = MemoryBudget(20, meter, clock)
+    loaded = _of_clock(clock, {}, budget)
+    shop = await loaded.get("shop")
+    clock.advance(1_000)
+    grown = await loaded.get("grown")
+    grown.nbytes = 50
+    with capture_logs() as lines:
+        assert await budget.evict() == 50
+        assert await budget.evict() == 50
+    assert [(line["event"], line["app"]) for line in lines if "budget" in line["event"]] == [
+        ("app_larger_than_budget", "grown")
+    ]
+    assert (shop.closed, grown.closed, meter.gauges) == (True, False, {"grown": 2.5})
+    assert budget.read_use().large_apps == {"grown": 50}
+    grown.nbytes = 20
+    await budget.evict()
+    assert (budget.read_use().large_apps, meter.gauges) == ({}, {})
+    grown.nbytes = 50
+    await budget.evict()
+    clock.advance(1_000)
+    await loaded.get("shop")
+    assert (grown.closed, meter.gauges) == (True, {})
+    await loaded.close()
 
 
 async def test_only_an_app_that_returns_within_ten_minutes_counts_as_reloaded() -> None:
