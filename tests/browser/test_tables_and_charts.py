@@ -60,6 +60,36 @@ async def test_a_table_is_sorted_by_a_column_and_saved_as_csv(
         assert tab.complaints == []
 
 
+async def test_columns_are_left_out_of_a_table_and_its_file_until_they_are_chosen_again(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.go("/people")
+        headings = tab.page.locator("thead th:visible")
+        names = await headings.all_inner_texts()
+        choice = tab.page.locator("details.columns-choice")
+        await choice.locator("summary").focus()
+        await tab.page.keyboard.press("Enter")
+        assert [text.strip() for text in await choice.locator("label").all_inner_texts()] == names[1:]
+        await choice.get_by_label("Role", exact=True).uncheck()
+        assert await headings.all_inner_texts() == [name for name in names if name != "Role"]
+        assert await tab.find_faults() == []
+        await tab.page.reload()
+        assert await headings.all_inner_texts() == [name for name in names if name != "Role"]
+        async with tab.page.expect_download() as pending:
+            await tab.page.get_by_role("button", name="CSV: Team").click()
+        (first, row) = csv.reader(io.StringIO(await _read_text(await pending.value)))
+        assert first[:2] == ["User name", names[2]]
+        assert len(row) == len(first)
+        await choice.locator("summary").click()
+        await choice.get_by_label("Role", exact=True).check()
+        assert await headings.all_inner_texts() == names
+        assert tab.complaints == []
+
+
 async def test_a_formula_in_a_table_stays_a_text_in_csv(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()

@@ -132,7 +132,8 @@
     form.dispatchEvent(new Event("change"));
   }
 
-  // Tables: a heading sorts the rows of the page, and a button saves them as CSV. Tables with spans stay as they are.
+  // Tables: a heading sorts the rows of the page, a button saves them as CSV, and columns can be left out of both. Tables
+  // with spans stay as they are.
   const cellText = (cell) => cell.dataset.value ?? cell.innerText.trim().replace(/\s+/g, " ");
   const numberOf = (text) => {
     const plain = text.replace(/[,\s]/g, "").replace(/(%|ms|[KMG]?B)$/, "");
@@ -165,18 +166,59 @@
   function saveTable(box) {
     const table = box.querySelector("table");
     const keep = [...table.tHead.rows[0].cells].map((cell) => cell.tagName === "TH" || table.tBodies[0].rows[0]?.cells[cell.cellIndex]?.tagName === "TH");
-    const lines = [...table.rows].map((row) => [...row.cells].filter((_, at) => keep[at]).map((cell) => csvCell(cellText(cell))).join(","));
+    const lines = [...table.rows].map((row) => [...row.cells].filter((cell, at) => keep[at] && !cell.hidden).map((cell) => csvCell(cellText(cell))).join(","));
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
     link.download = `${(table.caption?.textContent || "table").trim().toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
+  const titleOf = (table) => (table.caption?.textContent || "").trim();
+  // The columns that a person left out, by the title of the table; a browser may refuse the storage.
+  function hiddenColumns(table, names) {
+    const key = `kiosk-columns:${titleOf(table)}`;
+    try {
+      if (names) localStorage.setItem(key, JSON.stringify(names));
+      return JSON.parse(localStorage.getItem(key)) || [];
+    } catch {
+      return names || [];
+    }
+  }
+  function hideColumns(table, names) {
+    const hidden = [...table.tHead.rows[0].cells].map((cell, at) => at > 0 && names.includes(cellText(cell)));
+    for (const row of table.rows) [...row.cells].forEach((cell, at) => { cell.hidden = hidden[at]; });
+  }
+  function buildColumnChoice(table) {
+    const headings = [...table.tHead.rows[0].cells].slice(1).filter((cell) => cell.tagName === "TH");
+    if (headings.length < 2) return null;
+    const choice = document.createElement("details");
+    choice.className = "columns-choice";
+    const summary = document.createElement("summary");
+    summary.textContent = root.dataset.columnsLabel;
+    summary.setAttribute("aria-label", `${root.dataset.columnsLabel}: ${titleOf(table)}`);
+    const hidden = hiddenColumns(table);
+    choice.append(summary, ...headings.map((heading) => {
+      const label = document.createElement("label");
+      const box = document.createElement("input");
+      box.type = "checkbox";
+      box.value = cellText(heading);
+      box.checked = !hidden.includes(box.value);
+      label.append(box, ` ${box.value}`);
+      return label;
+    }));
+    choice.addEventListener("change", () => {
+      const names = [...choice.querySelectorAll("input:not(:checked)")].map((box) => box.value);
+      hideColumns(table, hiddenColumns(table, names));
+    });
+    hideColumns(table, hidden);
+    return choice;
+  }
   function prepareTables(within) {
     for (const box of within.querySelectorAll(".table-box")) {
       const table = box.querySelector("table");
       if (box.dataset.ready || !table || !table.tBodies[0] || table.querySelector("[rowspan], [colspan]")) continue;
       box.dataset.ready = "yes";
+      const choice = buildColumnChoice(table);
       for (const heading of table.tBodies[0].rows.length > 1 ? table.tHead.querySelectorAll("th") : []) {
         const button = document.createElement("button");
         button.type = "button";
@@ -190,8 +232,8 @@
       save.className = "quiet small save-table";
       save.dataset.saveTable = "";
       save.textContent = root.dataset.saveLabel;
-      save.setAttribute("aria-label", `${root.dataset.saveLabel}: ${(table.caption?.textContent || "").trim()}`);
-      box.after(save);
+      save.setAttribute("aria-label", `${root.dataset.saveLabel}: ${titleOf(table)}`);
+      box.after(save, ...(choice ? [choice] : []));
     }
   }
 
