@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 from tests.house.tree import ROOT
@@ -57,6 +60,9 @@ REPLACED = {
     "dealt with": "viewed or bought",
     "shut out": "refused",
     "at place ": "at position",
+    "places differ": "positions differ",
+    "search: *": "Search: all products",
+    'open = "open"': "Not significant yet",
     "readers of history": "users of history threads",
     "readers get": "users get",
 }
@@ -73,6 +79,17 @@ def _texts() -> dict[str, str]:
     return {
         str(path.relative_to(ROOT)): path.read_text("utf-8") for path in paths if ".min." not in path.name
     }
+
+
+def test_no_label_of_a_benchmark_names_a_door_or_an_own_placement() -> None:
+    labels = [
+        node.value
+        for path in (ROOT / "tests" / "benchmarks").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200
+    ]
+    assert len(labels) > 500
+    assert [label for label in labels if re.search(r"\bdoor\b|\bplacement own\b", label)] == []
 
 
 @pytest.mark.parametrize("phrase", REPLACED)

@@ -93,6 +93,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def test_from_training_to_serving_and_back(shop: Shop) -> None:
     plan = shop.run_json("train", generated_market.APP, "--recipe", "fast", "--dry-run")
     assert (plan["events"], plan["fits"]) == (2_000, True)
+    shown = shop.kiosk("train", generated_market.APP, "--recipe", "fast", "--dry-run").stdout
+    assert re.search(r"2,000 events of [\d,]+ users with [\d,]+ products", " ".join(shown.split()))
+    assert "reader" not in shown
     assert (plan["interactions"]["settled"], plan["interactions"]["waiting"]) == (2_000, 0)
     first = shop.run_json("train", generated_market.APP, "--recipe", "fast", "--local", "--promote")
     assert (first["status"], first["promoted"]) == ("finished", True)
