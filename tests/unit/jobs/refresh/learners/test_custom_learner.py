@@ -17,7 +17,8 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.cli import render_conformance
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.learners.conformance import ConformanceCheck, check_conformance
-from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.learners.training_progress import keep_progress
+from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
@@ -29,7 +30,8 @@ EXAMPLES = Path(__file__).parents[5] / "docs" / "examples"
 def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield
-    sys.modules.pop("my_learner", None)
+    for name in ("my_learner", "two_towers"):
+        sys.modules.pop(name, None)
 
 
 def broken(learner: str) -> dict[str, ConformanceCheck]:
@@ -55,6 +57,43 @@ def test_the_example_trains_by_its_recipe_and_beats_popularity(
     assert plan.recipe.blend.weights["next_item"] > 0
     checks = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
     assert checks > 0.5
+
+
+class Notes:
+    """Keeps the lines of progress; stores no state."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.lines.append(text)
+
+    def load(self, name: str) -> ModelState | None:
+        return None
+
+    def store(self, name: str, state: ModelState) -> None:
+        """Store nothing."""
+
+
+def test_the_neural_example_keeps_every_promise(examples: None) -> None:
+    checks = check_conformance("two_towers:TwoTowers", {"width": 8, "epochs": 20, "batch": 32})
+    assert [(check.promise, check.reason) for check in checks if not check.kept] == []
+
+
+def test_the_neural_example_learns_with_a_falling_loss_for_each_epoch(
+    examples: None, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners("two_towers:TwoTowers")
+    blend = {"weights": {"towers": 1.0}, "weights_new": {"towers": 1.0}}
+    towers = {"learner": "two_towers:TwoTowers", "config": {"width": 16, "epochs": 12}}
+    recipe = parse_recipe({"name": "towers", "parts": {"towers": towers}, "blend": blend})
+    split, notes = split_for_recipe(recipe, circles()), Notes()
+    with keep_progress(notes):
+        engine = train_engine(recipe, split.test.train)
+    assert evaluate(engine, split.test).figures["ndcg@10"].mean() > 0.5
+    losses = [float(line.rpartition(" ")[2]) for line in notes.lines if line.startswith("epoch ")]
+    assert len(losses) == 12
+    assert losses[-1] < losses[0] / 2
 
 
 @pytest.mark.parametrize(
