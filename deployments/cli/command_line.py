@@ -111,7 +111,7 @@ _PARTS = (
     *(_command(word, "installation") for word in ("upgrade", "sbom")),
     *(_group(word, f"access.{word}") for word in ("apps", "keys", "users", "tokens")),
     _group("audit", "insight.audit"),
-    *(_group(word, f"content.{word}") for word in ("rules", "products")),
+    *(_group(word, f"content.{word}") for word in ("rules", "products", "feeds")),
     _group("master-key", "installation.master_key"),
     _group("engines", "training.engines", "training.promote"),
     _group("clients", "access.clients"),

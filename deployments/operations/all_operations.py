@@ -21,6 +21,7 @@ from deployments.operations.access import (
 from deployments.operations.content import (
     catalog,
     erasures,
+    feeds,
     import_preview,
     imports,
     quarantine,
@@ -66,6 +67,7 @@ _MODULES: tuple[ModuleType, ...] = (
     tryout,
     imports,
     import_preview,
+    feeds,
     quarantine,
     apps,
     keys,

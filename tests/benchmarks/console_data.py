@@ -61,11 +61,13 @@ class PageDataSizes:
     runs: int = 20
     people: int = 10
     refused: int = 20
+    feeds: int = 5
 
 
 LARGE = PageDataSizes(
     products=1_000_000, interactions=1_000_000, users=200_000, rules=402, queries=200_000, calls=50_000,
     exposures=50_000, audit_rows=20_000, bank=20_000, runs=200, people=200, refused=150,
+    feeds=100,
 )  # fmt: skip
 
 
@@ -91,6 +93,9 @@ async def fill_app(
         for at in range(sizes.rules)
     ]  # fmt: skip
     await stage.perform("rules.put", app_id=app_id, rules=rules)
+    for at in range(sizes.feeds):
+        address = f"https://news.example.com/{at}.xml"
+        await stage.perform("feeds.add", app_id=app_id, feed=f"feed-{at}", address=address)
     erasure = await stage.perform("users.erase", app_id=app_id, user_id="b0-7")
     asked = await stage.perform("try.ask", app_id=app_id, variants=[{"question": "Which kettle is quiet?"}])
     question_id = asked["variants"][0]["answer"]["data"]["question_id"]
