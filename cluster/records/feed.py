@@ -96,6 +96,8 @@ class FeedArticle(BaseModel):
     "Of the entry in the feed: an unchanged entry costs nothing."
     record_digest: str = ""
     "Of the product record; empty: it was refused."
+    listed: Mapping[str, str] = {}
+    "Other feed that lists it -> digest of the entry there; a change means that the page may have changed."
     has_page: bool = False
     "Whether its text comes from its page."
     etag: str = ""

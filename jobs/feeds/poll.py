@@ -35,6 +35,8 @@ MOST_CHECKS = 20
 "Of these, pages of earlier articles."
 CHUNK = 50
 MOST_REASONS = 10
+MOST_LISTING = 10
+"Other feeds whose entries of one article are noted."
 MOST_VALIDATORS = MOST_DOCUMENTS
 HOUR_MS = 3_600_000
 LEAST_CHECK_MS = 6 * HOUR_MS
@@ -193,10 +195,12 @@ class FeedPoll:
         ids = await self._find_ids(claimed)
         articles = await self._feeds.articles(self._feed.app_id, ids)
         for entry, product_id, article in zip(claimed, ids, articles, strict=True):
-            if product_id in self._taken or not self._is_changed(entry, article, reads_pages):
-                self._taken.add(product_id)
-                continue
+            is_met = product_id in self._taken
             self._taken.add(product_id)
+            if is_met or not self._is_changed(entry, article, reads_pages):
+                if article is not None and article.feed != self._feed.name and not is_met:
+                    await self._note_listed(entry, product_id, article)
+                continue
             try:
                 change = await self._read_entry(entry, product_id, article, place, reads_pages)
                 if change is not None:
@@ -230,6 +234,15 @@ class FeedPoll:
         if article.feed == self._feed.name:
             return entry.digest != article.entry_digest
         return article.feed not in self._owners or (reads_pages and not article.has_page)
+
+    async def _note_listed(self, entry: Entry, product_id: str, article: FeedArticle) -> None:
+        """Note how the entry of an article of another feed is; when it changed, that feed looks at the page soon."""
+        before = article.listed.get(self._feed.name)
+        if before == entry.digest or (before is None and len(article.listed) >= MOST_LISTING):
+            return
+        after = article.model_copy(update={"listed": {**article.listed, self._feed.name: entry.digest}})
+        checks = {product_id: self._clock.now_ms()} if before is not None else {}
+        await self._feeds.put_articles(self._feed.app_id, {product_id: after}, checks=checks, addresses={})
 
     async def _read_entry(
         self, entry: Entry, product_id: str, article: FeedArticle | None, place: str, reads_pages: bool
@@ -361,6 +374,8 @@ class FeedPoll:
         app_id, name = self._feed.app_id, self._feed.name
         ids = await self._feeds.due_articles(app_id, name, self._clock.now_ms(), MOST_CHECKS)
         for product_id, article in zip(ids, await self._feeds.articles(app_id, ids), strict=True):
+            if article is not None and not self._claim(digest_address(article.address)):
+                continue  # another poll changes what is known of it just now
             is_over = article is None or article.feed != name or self._is_past(article)
             if article is None or is_over:
                 await self._feeds.drop_checks(app_id, name, [product_id])

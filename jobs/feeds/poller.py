@@ -119,7 +119,10 @@ class FeedPoller:
 
     def _drop_ended(self) -> None:
         for key in [key for key, task in self._polls.items() if task.done()]:
-            del self._polls[key], self._hosts[key]
+            task = self._polls.pop(key)
+            del self._hosts[key]
+            if not task.cancelled():
+                task.result()  # raises what no poll expects
 
     async def _poll(self, feed: Feed) -> None:
         """Poll one feed and store the result; whatever it holds, the other feeds go on."""

@@ -10,8 +10,11 @@ import pytest
 
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
+from jobs.feeds.poller import LEASE
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import PUBLIC
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.publisher_site import PublisherSite, Reply
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.feeds import APP, Newsstand, plain_text, site_client
@@ -94,12 +97,27 @@ async def test_updates_corrections_and_removals_are_followed(stand: Newsstand, s
     noted = site.of("sitemap")[4]
     noted.note, noted.version, noted.is_free = "The year was wrong.", 2, False
     await stand.poll_again()
+    await stand.poll_again()
     assert await stand.archive() == site.journal()
     record = next(record for record in await stand.records() if record["title"] == noted.title)
     assert (record["corrected_at"], record["correction_note"]) == ("2026-04-02", "The year was wrong.")
     assert record["access"] == "subscriber"
     assert record["authors"] == ["Ada"]
     assert record["cover_image"] == "https://sitemap.example.com/a.jpg"
+
+
+async def test_an_update_in_another_feed_makes_the_page_read_again(
+    stand: Newsstand, site: PublisherSite
+) -> None:
+    site.fill(4)
+    await stand.add_formats()
+    await stand.settle()
+    await stand.poll_again()
+    await stand.poll_again()
+    site.of("json")[0].version += 1  # the sitemap lists this article too, reads its page, and shows no change
+    await stand.poll_again()
+    await stand.poll_again()
+    assert await stand.archive() == site.journal()
 
 
 async def test_an_article_whose_page_is_gone_is_removed(stand: Newsstand, site: PublisherSite) -> None:
@@ -329,3 +347,33 @@ async def test_only_one_poller_works(stand: Newsstand, site: PublisherSite) -> N
     stand.clock.advance(61_000)
     assert await other.run_once() == 1
     await other.release()
+
+
+async def test_a_poller_that_is_killed_anywhere_loses_and_repeats_no_article(
+    stand: Newsstand, site: PublisherSite
+) -> None:
+    site.fill(4)
+    for name in ("atom", "sitemap"):
+        await stand.add(name, f"https://{name}.example.com/feed")
+    kills = 0
+    for number in range(200):
+        life = Life(2 * number + 3)
+        poller = stand.new_poller(mortal(stand.stores, life), owner=f"poller {number}")
+        try:
+            await stand.settle(poller)
+        except Killed:
+            kills += 1
+            await poller.stop()
+        else:
+            break
+        # what the lease does by itself in ten seconds
+        await stand.stores.leases.release(LEASE, f"poller {number}")
+        stand.clock.advance(3_600_000)
+        site.articles[number % 8 + 8 if number % 2 else number % 4 + 4].version += 1
+    assert kills > 5
+    await stand.poll_again(minutes=24 * 60)
+    expected = {
+        title: text for title, text in site.journal().items() if " atom " in title or " sitemap " in title
+    }
+    assert {title: text for title, text in (await stand.archive()).items() if title in expected} == expected
+    assert not [title for title in await stand.archive() if title.endswith("(twice)")]
