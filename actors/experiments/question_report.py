@@ -6,13 +6,13 @@ several times, or of an article that both the question and its read linked, coun
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from actors.archive.article_visits import match_visits
-from actors.experiments.goal_report import ALPHA
+from actors.experiments.goal_report import ALPHA, effect_to_dict
 from actors.experiments.statistics import EffectEstimate, VariantSample, compare_samples
 from cluster.records.archive_client import CHECK_CLIENT, QUESTION_TOOLS
 from cluster.records.experiment import Experiment, Variant
@@ -37,7 +37,7 @@ class QuestionVariantReport:
             "questions": self.sample.users,
             "visits": round(self.sample.total),
             "visits_per_question": round(self.sample.mean, 6),
-            "effect": None if self.effect is None else asdict(self.effect),
+            "effect": effect_to_dict(self.effect),
         }
 
 

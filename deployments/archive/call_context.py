@@ -17,7 +17,7 @@ from cluster.clock import Clock
 from cluster.records.access import AppSettings
 from cluster.records.experiment import QuestionVariant
 from deployments.archive.admission import ArchiveCaller
-from deployments.archive.citation_marks import MarkedLinks, MarkSigner
+from deployments.archive.citations.citation_marks import MarkedLinks, MarkSigner
 
 MOST_RESULTS = 50_000
 "Results of questions that one archive of a replica remembers; the oldest go first."

@@ -16,18 +16,19 @@ from cluster.records.archive_client import ArchiveCall
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
-from deployments.archive import archive_tools, citation_marks, text_fence
+from deployments.archive import archive_tools, text_fence
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.call_context import AssignQuestion, CallContexts, assign_nothing
 from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
-from deployments.archive.citation_marks import MarkSigner
-from deployments.archive.citations import article_reads
+from deployments.archive.citations import article_reads, citation_marks
 from deployments.archive.citations.article_reads import ArticleReads
+from deployments.archive.citations.citation_marks import MarkSigner
 from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
+from deployments.archive.citations.visit_pages import VisitPages
 from deployments.archive.combined_tools import CombinedTools, SourceArchive
 from deployments.archive.endpoint import McpArchive, McpEndpoint
 from deployments.archive.machine_terms import MachineTerms
@@ -42,7 +43,6 @@ from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
-from deployments.archive.visit_pages import VisitPages
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.http.server_addresses import ServerAddresses

@@ -41,11 +41,10 @@ from deployments.operations.insight import (
     measurements,
     outcomes,
     overview,
-    question_experiments,
-    readership,
     search_activity,
     tryout,
 )
+from deployments.operations.insight.archive import question_experiments, readership
 from deployments.operations.models import (
     engines,
     evaluations,

@@ -17,8 +17,8 @@ from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import MOST_TITLE, ToolResult
 from deployments.archive.call_context import PLAIN, CallContext
 from deployments.archive.citation import web_address
-from deployments.archive.citation_marks import unmark
 from deployments.archive.citations.article_reads import ArticleReads
+from deployments.archive.citations.citation_marks import unmark
 from deployments.archive.text_fence import fence_line
 from deployments.archive.tools import MOST_CITATIONS, MOST_NAME, MOST_QUESTION
 

@@ -18,6 +18,7 @@ from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, wri
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.insight import experiment_plan, experiments, interleaving
+from deployments.operations.insight.archive import question_experiments
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -89,6 +90,7 @@ COMMANDS = (
         "interleave", "experiments.interleave", INTERLEAVE_EPILOG, {"name": "NAME", "engine_id": "--engine"}
     ),
     OperationCommand("interleaving", "experiments.interleaving"),
+    OperationCommand("questions", "experiments.questions"),
     OperationCommand("list", "experiments.list"),
     OperationCommand("show", "experiments.get"),
     OperationCommand("start", "experiments.start"),
@@ -104,7 +106,7 @@ COMMANDS = (
     OperationCommand("archive", "experiments.archive"),
     OperationCommand("plan", "experiments.plan", PLAN_EPILOG),
 )
-add_commands(app, COMMANDS, experiments, experiment_plan, interleaving)
+add_commands(app, COMMANDS, experiments, experiment_plan, interleaving, question_experiments)
 
 
 @app.command("report", epilog=REPORT_EPILOG)

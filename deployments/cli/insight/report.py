@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -15,8 +15,15 @@ from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import print_result
 from deployments.operations.frame.time_span import parse_span_ms as parse_span_ms
-from deployments.operations.insight.archive_report import ArchiveReport
-from deployments.operations.insight.call_sums import UNANSWERED_BELOW
+from deployments.operations.insight.archive.archive_report import ArchiveReport
+from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
+from deployments.operations.insight.archive.readership import (
+    MOST_LINES,
+    Breakdown,
+    ReadArchiveReport,
+    load_archive_report,
+    write_usage,
+)
 from jobs.refresh.evaluation.plots import BarChart
 
 if TYPE_CHECKING:
@@ -33,6 +40,7 @@ EPILOG = """
   kiosk report mcp                          the last 30 days
   kiosk report mcp --since 24h --json
   kiosk report mcp --unanswered-below .4    fewer questions count as unanswered; 0: those that found nothing at all
+  kiosk report mcp --by article --out articles.parquet     one part of the report as a file
   kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
 """
 SEARCH_EPILOG = """
@@ -72,15 +80,26 @@ def mcp(
             help="A question is unanswered when its best passage holds less of it than this share.",
         ),
     ] = UNANSWERED_BELOW,
+    by: Annotated[
+        str, typer.Option(help="Part for --out: agent, skill, tool, article, day or unanswered.")
+    ] = "agent",
+    out: Annotated[Path | None, typer.Option(help="Write this part into a .csv or .parquet file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
+    """Report the archive's use: agents, skills, tools, articles, questions, cost, visits. No person is named."""
     parse_span_ms(since)
+    if out is not None and (out.suffix not in (".csv", ".parquet") or by not in get_args(Breakdown)):
+        raise Invalid(
+            f"{out} should end in .csv or .parquet, and --by be one of {', '.join(get_args(Breakdown))}"
+        )
     installation = Installation()
     app_id = name or installation.perform("archive.app").app_id
     report: ArchiveReport = installation.perform(
         "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
     )
+    if out is not None:
+        given = ReadArchiveReport(app_id=app_id, since=since, unanswered_below=below)
+        asyncio.run(_write_part(installation, given, cast(Breakdown, by), out))
     formats = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, build_charts(report), formats) if charts is not None else []
     if as_json:
@@ -90,6 +109,20 @@ def mcp(
     _show(report, app_id)
     for path in files:
         screen.print_lines(str(path))
+
+
+async def _write_part(installation: Installation, given: ReadArchiveReport, by: Breakdown, out: Path) -> None:
+    """Write all rows of one part of the archive's report.
+
+    Errors:
+        Invalid: the file can't be written
+    """
+    async with installation.open_administration() as administration:
+        report = await load_archive_report(administration.services, given, top=MOST_LINES)
+    try:
+        await asyncio.to_thread(out.write_bytes, write_usage(report, by, out.suffix[1:]))
+    except OSError as error:
+        raise Invalid(f"{out} can't be written: {error.strerror}") from error
 
 
 @app.command("outcomes", epilog=OUTCOMES_EPILOG)
@@ -193,39 +226,52 @@ def _show(report: ArchiveReport, app_id: str) -> None:
     if not report.calls:
         out.print("There are no calls yet. `kiosk doctor mcp` makes some.")
         return
-    table = screen.build_table("client", "asks", "reads", "refused", "ids", title="Clients")
-    for line in report.clients:
-        ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
-        table.add_row(screen.quote_text(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
-    out.print(table, "")
-    for title, rows in (
-        ("Skills", report.skills),
-        ("Questions", report.questions),
-        ("Refusals", report.refusals),
-    ):
+    for by in ("agent", "skill", "tool", "article"):
+        _show_usage(report, by)
+    for title, rows in (("Questions", report.questions), ("Refusals", report.refusals)):
         if rows:
             table = screen.build_table("calls", "", title=title)
             for words, count in rows:
                 table.add_row(str(count), screen.quote_text(words))
             out.print(table, "")
     _show_unanswered(report)
-    table = screen.build_table("read", "found", "article", title="Articles")
-    for product_id, read, hits in report.articles:
-        title = report.titles.get(product_id, "")
-        table.add_row(
-            str(read), str(hits), screen.quote_text(f"{title} ({product_id})" if title else product_id)
+    cost = report.cost
+    out.print(
+        f"Answers: {cost['reply_bytes']:,} bytes, about {cost['reply_tokens']:,} tokens of agents; "
+        f"{cost['model_tokens']:,} tokens of the language model."
+    )
+    if report.links:
+        out.print(
+            f"Citations: {report.visits:,} of {report.links:,} links were followed ({report.visit_share:.2%}), "
+            f"{report.repeated_visits:,} again; {report.other_visits:,} visits of other calls."
         )
-    out.print(table)
+
+
+def _show_usage(report: ArchiveReport, by: str) -> None:
+    table = screen.build_table(
+        by, "calls", "asks", "reads", "refused", "unanswered", "visits", "yield", title=f"By {by}"
+    )
+    for row in report.usage[by]:
+        title = report.titles.get(row.name, "") if by == "article" else ""
+        share = "-" if row.visit_share is None else f"{row.visit_share:.1%}"
+        counts = (row.calls, row.asks, row.reads, row.refused, row.unanswered, row.visits)
+        table.add_row(
+            screen.quote_text(f"{title} ({row.name})" if title else row.name), *map(str, counts), share
+        )
+    screen.out().print(table, "")
 
 
 def _show_unanswered(report: ArchiveReport) -> None:
-    if not report.missing:
+    if not report.groups:
         return
     share = f"{report.missing_calls:,} of {report.question_calls:,} asks below {report.unanswered_below:g}"
-    table = screen.build_table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
-    for line in report.missing:
-        last = iso_ms(line.last_at)[:16].replace("T", " ")
-        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quote_text(line.question))
+    table = screen.build_table(
+        "calls", "texts", "last", "covered", "", title=f"Questions without an answer: {share}"
+    )
+    for group in report.groups:
+        last = iso_ms(group.last_at)[:16].replace("T", " ")
+        question = screen.quote_text(group.question)
+        table.add_row(str(group.calls), str(group.questions), last, f"{group.coverage:.0%}", question)
     screen.out().print(table, "")
 
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.times import moment_ms
+from deployments.console.file_replies import file_response
 from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.access.archive_clients import ArchiveClients
 from deployments.operations.access.archive_terms import SetTerms
 from deployments.operations.access.named_archives import OpenArchive
-from deployments.operations.insight.archive_report import ArchiveReport
+from deployments.operations.frame.operation import Download
+from deployments.operations.insight.archive.archive_report import ArchiveReport
+from deployments.operations.insight.archive.readership import MEDIA_TYPES, Breakdown
 
 ARCHIVE = "/apps/{app_id}/archive"
 _IN_ADDRESS = frozenset({"app_id"})
 SPANS = ("24h", "7d", "30d", "90d")
+PARTS = ("agent", "skill", "tool", "article")
+"Parts of the report that are tables of the page."
 VERBS = {
     "allow": "archive.allow_done",
     "deny": "archive.deny_done",
@@ -32,8 +37,7 @@ VERBS = {
 
 async def show_archive(request: ConsoleRequest) -> Response:
     """Show the archive's use, its clients and connected applications."""
-    since = request.query.get("since", "30d")
-    since = since if since in SPANS else "30d"
+    since = _read_span(request)
     clients, choice, terms, connections, named, report = await asyncio.gather(
         request.perform("clients.list", app_id=request.app_id),
         request.perform("archive.app", app_id=request.app_id),
@@ -44,12 +48,23 @@ async def show_archive(request: ConsoleRequest) -> Response:
     )
     return request.page(
         "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
-        connections=connections, read_app=choice.app_id, named=named,
+        connections=connections, read_app=choice.app_id, named=named, parts=PARTS,
         named_inputs=list_inputs(OpenArchive, named and named.archive, exclude=_IN_ADDRESS),
         terms=terms, terms_inputs=list_inputs(SetTerms, terms.terms.get(""), exclude=_IN_ADDRESS),
         seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
     )  # fmt: skip
+
+
+async def download_report(request: ConsoleRequest) -> Response:
+    """Return one part of the report as a file."""
+    by, form = request.query.get("by", ""), request.query.get("form", "")
+    by, form = by if by in get_args(Breakdown) else "agent", form if form in MEDIA_TYPES else "csv"
+    download: Download = await request.perform(
+        "archive.export", app_id=request.app_id, since=_read_span(request), by=by, form=form
+    )
+    body = b"".join([chunk async for chunk in download.chunks])
+    return file_response(body, f"archive-{by}.{form}", MEDIA_TYPES[form])
 
 
 async def change_client(request: ConsoleRequest) -> Response:
@@ -112,6 +127,11 @@ async def disconnect(request: ConsoleRequest) -> Response:
     return _back(request, request.services.text("archive.disconnected", count=ended.ended))
 
 
+def _read_span(request: ConsoleRequest) -> str:
+    since = request.query.get("since", "30d")
+    return since if since in SPANS else "30d"
+
+
 async def _load_report(request: ConsoleRequest, since: str) -> ArchiveReport | None:
     """Return the report; None for those who may not read questions."""
     if not request.may("analyst"):
@@ -158,6 +178,7 @@ def _back(request: ConsoleRequest, notice: str) -> Response:
 
 PAGES = (
     Page(ARCHIVE, show_archive),
+    Page(ARCHIVE + "/file", download_report, role="analyst", example="-"),
     Page(ARCHIVE + "/clients", change_client, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/choose", choose_app, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/open", open_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),

@@ -26,6 +26,7 @@ LIST = "/apps/{app_id}/experiments"
 NEW = LIST + "/new"
 EXPERIMENT = LIST + "/{experiment}"
 INTERLEAVING = "/apps/{app_id}/interleavings/{interleaving}"
+QUESTIONS = "/apps/{app_id}/question-experiments/{question_experiment}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
 MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
@@ -129,6 +130,9 @@ async def show_experiment(request: ConsoleRequest) -> Response:
     shown = await request.perform("experiments.get", **named)
     if shown.experiment.method == "interleave":
         path = path_of(INTERLEAVING, app_id=request.app_id, interleaving=named["experiment"])
+        return request.redirect(path.removeprefix("/console"))
+    if shown.experiment.method == "question":
+        path = path_of(QUESTIONS, app_id=request.app_id, question_experiment=named["experiment"])
         return request.redirect(path.removeprefix("/console"))
     report = await request.perform("experiments.report", **named)
     return request.page(

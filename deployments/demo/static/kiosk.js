@@ -103,6 +103,17 @@
     });
   }
 
+  // A link in an answer of the archive led here: count the visit, and keep the mark out of links that people share.
+  function reportVisit(base) {
+    const {location, history} = root;
+    const [part, mark] = (location && /[?&]kiosk_mark=([^&]+)/.exec(location.search)) || [];
+    if (!mark) return;
+    const search = location.search.replace(part, "").replace(/^&/, "?");
+    history.replaceState(history.state, "", location.pathname + search + location.hash);
+    const request = {method: "POST", body: decodeURIComponent(mark), keepalive: true, credentials: "omit"};
+    fetch(base.slice(0, -3) + "visits", request).catch(() => {});
+  }
+
   // 0 is no answer at all: offline, a timeout, a server that is restarting.
   const isPassing = (reply) => !reply.status || reply.status === 429 || reply.status >= 500;
 
@@ -115,6 +126,7 @@
     const settings = {flushMs: 1000, timeoutMs: 10000, retries: 3, ...options};
     const origin = script && script.src ? new URL(script.src).origin : "";
     const base = text(settings.url || origin).replace(/\/+$/, "") + "/v1/";
+    guarded(reportVisit, base);
     const isAllowed = settings.storage !== "memory";
     const local = openStorage("localStorage", isAllowed);
     const tab = openStorage("sessionStorage", isAllowed);

@@ -14,7 +14,7 @@ from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
 from actors.language.embedder import HashingEmbedder
-from deployments.operations.insight.call_sums import UNANSWERED_BELOW
+from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval_sets import collections
 

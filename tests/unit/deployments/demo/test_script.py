@@ -150,6 +150,11 @@ def test_source_and_minified_script_do_the_same() -> None:
     ]
     assert outputs[0] == outputs[1]
     requests = [json.loads(line) for line in outputs[0].splitlines()]
+    landings, requests = requests[:6], requests[6:]
+    assert [(sent.get("address"), sent.get("visit")) for sent in landings] == [
+        ("/comet?a=1&b=%20#top", None), (None, "t-_0..na 1/2"), ("/comet?b#top", None), (None, "x.y.z"),
+        ("/comet#top", None), (None, None),
+    ]  # fmt: skip
     assert [request["path"] for request in requests if "path" in request][:2] == [
         "/v1/recommendation/user_to_products",
         "/v1/recommendation/user_to_products",

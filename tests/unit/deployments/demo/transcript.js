@@ -24,6 +24,10 @@ const answers = {
 
 async function fetch(address, {method, headers, body, keepalive}) {
   const url = new URL(address);
+  if (url.pathname === "/visits") {
+    lines.push({path: url.pathname, search: url.search, method, keepalive, visit: body});
+    return {};
+  }
   const {"Idempotency-Key": key, ...others} = headers;
   lines.push({path: url.pathname, search: url.search, method, headers: others, keyed: Boolean(key), keepalive, body: body && JSON.parse(body)});
   const [status, reply, retry] = (answers[url.pathname] || []).shift() || [200, {message: "success"}];
@@ -43,7 +47,19 @@ const world = {
 world.Math = Object.create(Math, {random: {value: () => 0.5}});
 vm.runInNewContext(readFileSync(process.argv[2], "utf-8"), world);
 
+// A visitor who followed a link of an agent's answer: the mark goes to Kiosk, and leaves the address bar.
+function land(search) {
+  world.location = {search, pathname: "/comet", hash: "#top"};
+  world.history = {state: 1, replaceState: (state, _, address) => lines.push({state, address})};
+  world.Kiosk.open({key: "kpk_dev_x", url: "https://kiosk.example/"});
+  delete world.location;
+}
+
 (async () => {
+  land("?a=1&kiosk_mark=t-_0..na%201%2F2&b=%20");
+  land("?kiosk_mark=x.y.z&b");
+  land("?kiosk_mark=%");
+  land("?other_kiosk_mark=1");
   const kiosk = world.Kiosk.open({key: "kpk_dev_x", url: "https://kiosk.example/", userId: 7, userHash: "abc", userType: "free"});
   lines.push({version: kiosk.version, id: kiosk.anonymousId, names: Object.keys(kiosk), search: Object.keys(kiosk.user_history)});
   const list = await kiosk.recommendation.user_to_products({rows: 2});

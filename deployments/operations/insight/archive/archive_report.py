@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from actors.language.embedder import Embedder
-from deployments.operations.insight.call_sums import (
+from deployments.operations.insight.archive.call_sums import (
     DIMENSIONS,
     UNANSWERED_BELOW,
     PeriodCalls,
@@ -20,7 +20,7 @@ from deployments.operations.insight.call_sums import (
     sum_coverage,
     sum_usage,
 )
-from deployments.operations.insight.question_groups import QuestionGroup, group_questions
+from deployments.operations.insight.archive.question_groups import QuestionGroup, group_questions
 
 _ANSWERED: Final = pl.col("outcome") == "answered"
 

@@ -22,7 +22,13 @@ from cluster.errors import HouseError
 from cluster.store.data.records import RecordStore
 from deployments.archive.archive_apps import ArchiveApps
 from deployments.archive.citation import web_address
-from deployments.archive.citation_marks import MOST_MARK, VISITS, CitationMark, MarkSigner, archive_of_mark
+from deployments.archive.citations.citation_marks import (
+    MOST_MARK,
+    VISITS,
+    CitationMark,
+    MarkSigner,
+    archive_of_mark,
+)
 from deployments.archive.oauth.replies import ANY_ORIGIN, NO_STORE, NOSNIFF, is_preflight, preflight
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.access.robots import detect_robot

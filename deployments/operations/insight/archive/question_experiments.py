@@ -17,8 +17,8 @@ from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
+from deployments.operations.insight.archive.readership import load_calls
 from deployments.operations.insight.experiments import OfExperiment
-from deployments.operations.insight.readership import load_calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from deployments.operations.content.refused_rows import escape_formula
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
-from deployments.operations.insight.archive_report import (
+from deployments.operations.insight.archive.archive_report import (
     ArchiveReport,
     ClientUsage,
     build_archive_report,
     list_callers,
 )
-from deployments.operations.insight.call_sums import UNANSWERED_BELOW, UsageRow, select_period
+from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW, UsageRow, select_period
 from jobs.export.export_source import LogSource, open_source
 
 MOST_ROWS: Final = 1_000_000
@@ -39,7 +39,8 @@ MEDIA_TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parq
 Breakdown = Literal["agent", "skill", "tool", "article", "day", "unanswered"]
 _LONGEST_TITLE = 300
 _READ_TRIES = 5
-_MOST_LINES = 100_000
+MOST_LINES: Final = 100_000
+"Rows of a part as a file."
 
 
 class ReadArchiveReport(OfApp):
@@ -75,7 +76,7 @@ async def report_archive(services: AdminServices, given: ReadArchiveReport) -> A
         200,000 calls: about two seconds in other threads, once in 30 seconds
     """
     key = ("archive.report", given.app_id, given.since, given.top, given.unanswered_below)
-    report: ArchiveReport = await services.cache.get(key, lambda: _load_report(services, given))
+    report: ArchiveReport = await services.cache.get(key, lambda: load_archive_report(services, given))
     return report
 
 
@@ -87,7 +88,7 @@ async def export_archive(services: AdminServices, given: ExportArchiveReport) ->
         Invalid: no span of time
     """
     whole = ReadArchiveReport(app_id=given.app_id, since=given.since)
-    report = await _load_report(services, whole, top=_MOST_LINES)
+    report = await load_archive_report(services, whole, top=MOST_LINES)
     body = await asyncio.to_thread(write_usage, report, given.by, given.form)
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -151,9 +152,14 @@ async def load_calls(services: AdminServices, app_id: str, since_ms: int) -> tup
     raise Unavailable("the files of archive calls keep changing; try again")
 
 
-async def _load_report(
+async def load_archive_report(
     services: AdminServices, given: ReadArchiveReport, *, top: int | None = None
 ) -> ArchiveReport:
+    """Read the rows of a period and build the report; with `top` its lists have so many rows, and no titles.
+
+    Errors:
+        Invalid: no span of time; Unavailable: the store does not answer
+    """
     until_ms = services.now_ms()
     since_ms, rows = await load_calls(services, given.app_id, until_ms - parse_span_ms(given.since))
     embedder = await asyncio.to_thread(_open_embedder, services, given.app_id)
@@ -163,7 +169,9 @@ async def _load_report(
     )  # fmt: skip
     if top is not None:
         return report
-    ids = [line[0] for line in report.articles]
+    ids = list(
+        {line[0]: None for line in report.articles} | {row.name: None for row in report.usage["article"]}
+    )
     bodies = await services.stores.records.get_many(given.app_id, "product", ids)
     titles = {
         product_id: str(orjson.loads(body).get("title") or "")[:_LONGEST_TITLE]

@@ -2,7 +2,7 @@
 
     mark      <token>.<archive>.<product id>      archive: empty for the default one
     token     27 characters: call id (8 bytes), hour of its end (3 bytes), tag (9 bytes), as URL-safe base64
-    tag       HMAC-SHA256 over app, product id, call id and hour, its first 9 bytes
+    tag       HMAC-SHA256 over app, archive, product id, call id and hour, its first 9 bytes
 
 The call id is random, and the row of the call names agent, tool and skill. No mark names a person. A forged mark is
 valid once in 2^72 guesses.
@@ -61,9 +61,8 @@ class MarkSigner:
     def sign(self, app_id: str, archive_id: str, call_id: str, product_id: str, now_ms: int) -> str:
         """Return the mark of one link of a call. Cost: 5 microseconds."""
         body = bytes.fromhex(call_id) + (now_ms // _HOUR_MS + LIFE_H).to_bytes(3, "big")
-        tag = _compute_tag(self.keys[0], app_id, product_id, body)
-        token = base64.urlsafe_b64encode(body + tag).decode().rstrip("=")
-        return f"{token}.{archive_id}.{product_id}"
+        tag = _compute_tag(self.keys[0], (app_id, archive_id, product_id), body)
+        return f"{_encode(body + tag)}.{archive_id}.{product_id}"
 
     def verify(self, app_id: str, mark: str) -> CitationMark | None:
         """Return what a mark of an app says; None if it is not genuine."""
@@ -72,9 +71,11 @@ class MarkSigner:
         if not product_id or len(product_id) > MOST_PRODUCT_ID or not _TOKEN.fullmatch(token):
             return None
         raw = base64.urlsafe_b64decode(token + "=")
+        if _encode(raw) != token:  # the last character has two spare bits
+            return None
         body, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]
         for key in self.keys:
-            if hmac.compare_digest(tag, _compute_tag(key, app_id, product_id, body)):
+            if hmac.compare_digest(tag, _compute_tag(key, (app_id, archive_id, product_id), body)):
                 return CitationMark(body[:8].hex(), archive_id, product_id, int.from_bytes(body[8:], "big"))
         return None
 
@@ -126,7 +127,11 @@ def archive_of_mark(mark: str) -> str:
     return mark.partition(".")[2].partition(".")[0]
 
 
-def _compute_tag(key: bytes, app_id: str, product_id: str, body: bytes) -> bytes:
-    names = [name.encode("utf-8", "surrogatepass") for name in (app_id, product_id)]
-    message = b"".join(len(name).to_bytes(4, "big") + name for name in names) + body
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _compute_tag(key: bytes, names: tuple[str, ...], body: bytes) -> bytes:
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    message = b"".join(len(name).to_bytes(4, "big") + name for name in encoded) + body
     return hmac.digest(key, message, "sha256")[:_TAG_BYTES]

@@ -1,0 +1,1 @@
+"""What agents of the archive ask, read and cite."""
