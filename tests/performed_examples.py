@@ -84,10 +84,13 @@ async def _seed(shop: AdminShop) -> None:
     table = pa.Table.from_pylist([click], schema=OUTCOME_COLUMNS)
     OutcomeStore(services.artifacts).replace_days(APP, {name_day(NOW_MS // DAY_MS): table}, {})
     call = ArchiveCall(
-        at=NOW_MS - 1, tool="ask", client="host:claude.ai", client_name="claude.ai", question="who won",
-        skill_used="news",
+        at=NOW_MS - 2, tool="ask_archive", client="c-1", client_name="Claude", question="who won", skill_used="news",
+        articles=("b-1",), coverage=0.8, took_ms=4.0, call_id="c1", question_id="c1", reply_bytes=2_400, marked=True,
     )  # fmt: skip
-    await stores.archive_calls.append(APP, [call, replace(call, outcome="refused", refusal="rate")])
+    refused = replace(call, outcome="refused", refusal="rate", articles=(), call_id="c2", marked=False)
+    missed = replace(call, question="who lost", articles=(), coverage=0.0, call_id="c3")
+    visit = replace(call, at=NOW_MS - 1, event="visit")
+    await stores.archive_calls.append(APP, [call, refused, missed, visit])
 
 
 def _mask(value: Any, app_id: str) -> Any:

@@ -19,6 +19,7 @@ from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.day_files import name_day
 from cluster.artifacts.outcomes import OutcomeStore
@@ -31,6 +32,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.access import App
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
@@ -476,3 +478,24 @@ async def test_what_makes_no_sense_is_refused(world: World) -> None:
     for out, form in (("x.txt", ""), ("-", "parquet"), ("-", ""), ("x.csv", "xlsx")):
         with pytest.raises(Invalid):
             choose_format(out, form)
+
+
+async def test_archive_calls_come_from_files_and_from_the_queue(world: World) -> None:
+    log, clock = CallLogStore(world.artifacts), SystemClock()
+    compactor = LogCompactor(world.stores.archive_calls, log, clock, SilentMeter())
+    day, now_ms = 86_400_000, clock.now_ms()
+
+    def call(call_id: str, at: int, **more: Any) -> ArchiveCall:
+        return ArchiveCall(at, "ask_archive", "c-1", "Agent", question="Who?", call_id=call_id, **more)
+
+    await world.stores.archive_calls.append(APP, [call("c1", now_ms - 2 * day), call("c2", now_ms - 600_000)])
+    assert await compactor.run_once([APP], at_once=True) == 2
+    visit = call("c2", now_ms - 5, event="visit", articles=("p1",))
+    await world.stores.archive_calls.append(APP, [visit])
+    rows = await world.rows("calls")
+    assert [(row["call_id"], row["event"]) for row in rows] == [("c1", "call"), ("c2", "call"), ("c2", "visit")]
+    assert rows[0]["at"].endswith("Z")
+    assert len(await world.rows("calls", since_ms=now_ms - day)) == 2
+    await world.export("calls", "out.parquet")
+    await world.export("calls", "out.csv")
+    assert pl.read_parquet(world.folder / "out.parquet")["articles"].to_list() == [[], [], ["p1"]]
