@@ -21,11 +21,11 @@ def _exported() -> dict[str, set[str]]:
     """Return each name that Prometheus reads with its labels."""
     names = dict(OF_HAPROXY)
     for metric in scan_metrics().values():
-        base = f"ray_{metric.name.removesuffix('_total')}"
+        name = f"ray_{metric.name.removesuffix('_total')}"
         if metric.kind == "histogram":
-            names |= {base + end: metric.labels | {"le"} for end in OF_HISTOGRAMS}
+            names |= {name + end: metric.labels | {"le"} for end in OF_HISTOGRAMS}
         else:
-            names[base + ("_total" if metric.kind == "counter" else "")] = metric.labels
+            names[name + ("_total" if metric.kind == "counter" else "")] = metric.labels
     return names
 
 
@@ -34,13 +34,15 @@ def _faults(expression: str) -> list[str]:
     exported = _exported()
     matches = re.findall(r"\b((?:ray_kiosk|haproxy)_\w+)(?:\{([^}]*)\})?", expression)
     faults = [name for name, _ in matches if name not in exported]
-    known = set().union(*(exported.get(name, set()) for name, _ in matches))
+    label_names = set().union(*(exported.get(name, set()) for name, _ in matches))
     for name, matchers in matches:
         used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
         faults += [f"{name}: {label}" for label in used - exported.get(name, set())]
     for labels in re.findall(r"by \(([^)]*)\)", expression):
         faults += [
-            f"by {label}" for label in (part.strip() for part in labels.split(",")) if label not in known
+            f"by {label}"
+            for label in (part.strip() for part in labels.split(","))
+            if label not in label_names
         ]
     return faults if matches else ["no metric"]
 

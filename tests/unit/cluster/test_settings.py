@@ -132,10 +132,10 @@ def test_every_program_prints_one_line_and_exits_with_code_2(tmp_path: Path, lin
     )
     assert done.returncode == 2, done.stderr
     # handover writes its line to the log, which escapes the quotes and goes to standard output
-    said = (done.stderr + done.stdout if "handover" in line else done.stderr).strip()
-    assert "KIOSK_DISK_LIMIT: " in said
-    assert "is no number between 0 and 1" in said
-    assert len(said.splitlines()) == 1
+    output = (done.stderr + done.stdout if "handover" in line else done.stderr).strip()
+    assert "KIOSK_DISK_LIMIT: " in output
+    assert "is no number between 0 and 1" in output
+    assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["", "0.0.0.0:9101", "10.0.0.5:9101", "[::]:9101"])

@@ -20,13 +20,13 @@ def logged_query(
     at: int = NOW_MS,
     kind: QueryKind = "search",
     *,
-    reader: str = "",
+    user_key: str = "",
     typist: str = "",
     total: int = 1,
 ) -> LoggedQuery:
     return LoggedQuery(
         at=at, kind=kind, text=text, total=total, language="en", served_by="search", engine_id="default",
-        took_ms=2.5, reader=reader, typist=typist or reader,
+        took_ms=2.5, reader=user_key, typist=typist or user_key,
     )  # fmt: skip
 
 
@@ -81,13 +81,15 @@ def test_nothing_tells_typists_apart_once_settled(artifacts: QueryLogStore, tmp_
 def test_forgotten_readers_leave_no_row_and_late_ones_of_theirs_stay_away(
     artifacts: QueryLogStore, clock: StillClock, tmp_path: Path
 ) -> None:
-    artifacts.append(APP, [logged_query("mine", reader="gina"), logged_query("hers", reader="mara")], "1-0")
+    artifacts.append(
+        APP, [logged_query("mine", user_key="gina"), logged_query("hers", user_key="mara")], "1-0"
+    )
     assert artifacts.delete(APP, ["gina"]) == 1
     assert texts(artifacts) == ["hers"]
     assert not any(b"mine" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     late = [
-        logged_query("late", clock.at_ms - 500, reader="gina"),
-        logged_query("again", clock.at_ms + 500, reader="gina"),
+        logged_query("late", clock.at_ms - 500, user_key="gina"),
+        logged_query("again", clock.at_ms + 500, user_key="gina"),
     ]
     artifacts.append(APP, late, "2-0")
     assert texts(artifacts) == ["hers", "again"]
@@ -149,9 +151,9 @@ def test_what_interrupted_writers_left_is_removed(
     assert texts(artifacts) == ["kept"]
 
 
-def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t") -> list[LoggedQuery]:
+def typed(*texts: str, every_ms: int = 300, user_key: str = "", typist: str = "t") -> list[LoggedQuery]:
     return [
-        logged_query(text, NOW_MS + at * every_ms, "autocomplete", reader=reader, typist=typist)
+        logged_query(text, NOW_MS + at * every_ms, "autocomplete", user_key=user_key, typist=typist)
         for at, text in enumerate(texts)
     ]
 
@@ -164,8 +166,8 @@ def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t")
         (typed("trow", "trowel", every_ms=2_001), ["trow", "trowel"]),
         (typed("trow", "hoe"), ["trow", "hoe"]),
         (typed("trow", "trow"), ["trow", "trow"]),
-        (typed("trow", "trow", reader="gina", typist="gina"), ["trow"]),
-        (typed("trow", "hoe", reader="gina", typist="gina"), ["hoe"]),
+        (typed("trow", "trow", user_key="gina", typist="gina"), ["trow"]),
+        (typed("trow", "hoe", user_key="gina", typist="gina"), ["hoe"]),
         ([logged_query("trow", kind="search", typist="t"), *typed("trowel")], ["trow", "trowel"]),
         (typed("t", "tr", typist=""), ["t", "tr"]),
         ([*typed("tr", "tro", typist="a"), *typed("tro", "trow", typist="b")], ["tro", "trow"]),

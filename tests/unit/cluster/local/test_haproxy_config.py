@@ -9,7 +9,7 @@ from cluster.local.haproxy_config import NAMED_ARCHIVE_PATH, HAProxyOptions, tig
 from cluster.process.sockets import is_loopback
 from cluster.runtime.ray_environment import is_behind_haproxy
 
-WISHES = HAProxyOptions("haproxy", "0.0.0.0:8000", "/run/pid")
+OPTIONS = HAProxyOptions("haproxy", "0.0.0.0:8000", "/run/pid")
 WRITTEN = """global
     tune.bufsize 16384
 defaults
@@ -25,9 +25,9 @@ listen stats
 
 
 def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> None:
-    WISHES.save(tmp_path / "wishes")
+    OPTIONS.save(tmp_path / "wishes")
     read = HAProxyOptions.load(tmp_path / "wishes")
-    assert read == WISHES == read.with_environment({"PATH": "/bin"})
+    assert read == OPTIONS == read.with_environment({"PATH": "/bin"})
     given = read.with_environment(
         {
             "KIOSK_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1",
@@ -41,12 +41,12 @@ def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> Non
 
 
 def test_bounds_of_nought_are_none() -> None:
-    bounded = tighten(WRITTEN, WISHES)
+    bounded = tighten(WRITTEN, OPTIONS)
     assert "sc0_conn_cur" in bounded
     assert "sc1_conn_cur" in bounded
     assert "sc1_http_req_rate" in bounded
     free = tighten(
-        WRITTEN, WISHES.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"})
+        WRITTEN, OPTIONS.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"})
     )
     assert "sc0_conn_cur" not in free
     assert "sc1_http_req_rate" not in free
@@ -54,8 +54,8 @@ def test_bounds_of_nought_are_none() -> None:
 
 def test_only_named_proxies_are_believed() -> None:
     nobody, somebody = (
-        tighten(WRITTEN, WISHES),
-        WISHES.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"}),
+        tighten(WRITTEN, OPTIONS),
+        OPTIONS.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"}),
     )
     assert "req.hdr_ip(x-forwarded-for" not in nobody
     assert "http-request set-header X-Forwarded-For %[src]" in nobody
@@ -66,7 +66,7 @@ def test_only_named_proxies_are_believed() -> None:
 
 
 def test_the_page_of_statistics_is_left_out() -> None:
-    assert "stats" not in tighten(WRITTEN, WISHES)
+    assert "stats" not in tighten(WRITTEN, OPTIONS)
 
 
 def test_local_addresses_are_distinguished_from_others() -> None:
@@ -79,15 +79,15 @@ def test_local_addresses_are_distinguished_from_others() -> None:
 
 def test_metrics_are_read_on_loopback_unless_a_setting_names_an_address() -> None:
     exporting = WRITTEN + "frontend prometheus\n    bind :9101\n    mode http\n"
-    assert "    bind 127.0.0.1:9101" in tighten(exporting, WISHES)
-    opened = WISHES.with_environment({"KIOSK_HAPROXY_METRICS": "0.0.0.0:9102"})
+    assert "    bind 127.0.0.1:9101" in tighten(exporting, OPTIONS)
+    opened = OPTIONS.with_environment({"KIOSK_HAPROXY_METRICS": "0.0.0.0:9102"})
     written = tighten(exporting, opened)
     assert "    bind 0.0.0.0:9102" in written
     assert "9101" not in written
 
 
 def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
-    assert "!{ path /-/healthz /-/ready }" in tighten(WRITTEN, WISHES)
+    assert "!{ path /-/healthz /-/ready }" in tighten(WRITTEN, OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
     ],
 )
 def test_only_addresses_of_archives_prove_a_token(path: str, proves: bool) -> None:
-    assert f"path -m reg {NAMED_ARCHIVE_PATH}" in tighten(WRITTEN, WISHES)
-    assert "path_beg /mcp/ }" not in tighten(WRITTEN, WISHES)
+    assert f"path -m reg {NAMED_ARCHIVE_PATH}" in tighten(WRITTEN, OPTIONS)
+    assert "path_beg /mcp/ }" not in tighten(WRITTEN, OPTIONS)
     assert bool(re.search(NAMED_ARCHIVE_PATH, path)) == proves

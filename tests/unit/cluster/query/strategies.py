@@ -100,10 +100,10 @@ fields = st.sampled_from(
      "product_id", "product_group_id", "condition", "enable_question_answering", "nowhere"]
 )  # fmt: skip
 
-asked = st.one_of(
+bound = st.one_of(
     texts, st.sampled_from(WORDS), sentences, st.sampled_from(DATES), st.sampled_from(["False", "TRUE"])
 )
-ends = st.one_of(st.none(), asked)
+ends = st.one_of(st.none(), bound)
 globs = st.lists(
     st.sampled_from(["*", "?", "a", "A", "lder", "r", "e", "\\*", "ß", "4"]), min_size=1, max_size=4
 )
@@ -112,8 +112,8 @@ expressions = st.sampled_from(
 )
 
 leaves: st.SearchStrategy[Node] = st.one_of(
-    st.builds(Term, fields, asked),
-    st.builds(Phrase, fields, asked),
+    st.builds(Term, fields, bound),
+    st.builds(Phrase, fields, bound),
     st.builds(Wildcard, fields, globs.map("".join)),
     st.builds(Regex, fields, expressions),
     st.builds(Exists, fields),

@@ -16,7 +16,7 @@ from cluster.runtime.ray_environment import RayPorts, ray_environment
 from cluster.settings import Settings
 
 ROOT = Path("/usr/lib/python3/site-packages")
-OF_ONE_MACHINE = {
+OF_A_MACHINE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
     "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT",
@@ -37,7 +37,7 @@ def paths(tmp_path: Path) -> InstallationPaths:
 def test_a_node_has_all_that_one_machine_has(paths: InstallationPaths) -> None:
     alone = ray_environment(paths, RayPorts(1, 2, 3, 4, 5, 6), haproxy=True)
     node = node_environment(paths, {}, ROOT, head=False, may_raise=True)
-    assert alone.keys() - node.keys() == OF_ONE_MACHINE
+    assert alone.keys() - node.keys() == OF_A_MACHINE
     different = {name for name in alone.keys() & node.keys() if alone[name] != node[name]}
     assert different == {"RAY_SERVE_HAPROXY_BINARY_PATH"}
     assert node["RAY_SERVE_HAPROXY_BINARY_PATH"] == str(wrapper_path(paths))

@@ -20,7 +20,7 @@ from deployments.operations.frame.examples import example_arguments, example_res
 from tests.performed_examples import perform_examples
 
 MESSAGE = re.compile(r"^[A-Z].*\.$", re.DOTALL)
-_BASE: dict[str, Any] = {
+_DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0", "info": {"title": "Kiosk", "version": "1", "description": "x"}, "tags": [], "paths": {},
     "components": {
         "schemas": {
@@ -34,13 +34,15 @@ _BASE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return extend_openapi(_BASE, describe_administration(OPERATIONS.values()))
+    return extend_openapi(_DOCUMENT, describe_administration(OPERATIONS.values()))
 
 
 def described(document: dict[str, Any], name: str) -> dict[str, Any]:
     operation = OPERATIONS[name]
-    found: dict[str, Any] = document["paths"][f"/v1/admin{operation.path}"][operation.method.lower()]
-    return found
+    operation_entry: dict[str, Any] = document["paths"][f"/v1/admin{operation.path}"][
+        operation.method.lower()
+    ]
+    return operation_entry
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
@@ -73,8 +75,8 @@ def test_an_operation_is_described_whole(document: dict[str, Any], name: str) ->
 def test_examples_of_results_are_there(document: dict[str, Any]) -> None:
     without = [
         name
-        for name, one in OPERATIONS.items()
-        if example_result(one) is None and one.media_type == "application/json"
+        for name, operation in OPERATIONS.items()
+        if example_result(operation) is None and operation.media_type == "application/json"
     ]
     assert without == [], "give the operation an example of its result"
 
@@ -89,7 +91,7 @@ def test_references_lead_somewhere_and_names_are_unique(document: dict[str, Any]
     text = json.dumps(document)
     for name in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
         assert name in document["components"]["schemas"], name
-    names = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    names = [entry["operationId"] for path in document["paths"].values() for entry in path.values()]
     assert len(names) == len(set(names)) == len(OPERATIONS)
 
 

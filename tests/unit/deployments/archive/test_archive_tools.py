@@ -50,7 +50,7 @@ def test_every_neighbour_of_a_good_offset_is_wrong() -> None:
 def test_offsets_do_not_show_the_order_of_passages() -> None:
     offsets = [ISSUER.sign("news", "ida", "a-1", position) for position in range(2000)]
     assert len(set(offsets)) == 2000
-    rising = sum(one < other for one, other in itertools.pairwise(offsets))
+    rising = sum(earlier < later for earlier, later in itertools.pairwise(offsets))
     assert 850 < rising < 1150
     low = [offset & MOST_POSITIONS - 1 for offset in offsets]
     assert len(set(low)) > 1600, "the low bits follow the position"
@@ -66,8 +66,8 @@ def test_what_is_no_offset_is_none() -> None:
 
 def test_offsets_of_the_previous_key_are_good_until_it_is_removed() -> None:
     old, both, new = (OffsetSigner(keys) for keys in ((b"1" * 32,), (b"2" * 32, b"1" * 32), (b"2" * 32,)))
-    for issuer, reader, other in ((old, both, new), (both, new, old)):
+    for issuer, verifier, other in ((old, both, new), (both, new, old)):
         offset = issuer.sign("news", "ida", "a-1", 17)
-        assert reader.verify("news", "ida", "a-1", offset) == 17
-        assert reader.verify("news", "bob", "a-1", offset) is None
+        assert verifier.verify("news", "ida", "a-1", offset) == 17
+        assert verifier.verify("news", "bob", "a-1", offset) is None
         assert other.verify("news", "ida", "a-1", offset) is None

@@ -153,8 +153,8 @@ def test_the_endpoint_for_agents_stands_in_the_openapi_document() -> None:
 
 def test_names_and_lengths_fit_the_draft_schema() -> None:
     assert len(DESCRIPTION) <= 100
-    for base in (ORIGIN, "http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"):
-        assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", build_card(base, "t", "1")["name"])
+    for origin in (ORIGIN, "http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"):
+        assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", build_card(origin, "t", "1")["name"])
 
 
 async def test_the_guide_names_every_address_tool_and_the_licence(corner: ArchiveCorner) -> None:
@@ -162,9 +162,9 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     text = answer.body.decode()
     assert text.startswith("# The Gazette\n")
-    for wanted in (f"{ORIGIN}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
+    for part in (f"{ORIGIN}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
                    "Creative Commons Attribution 4.0", "Name the Gazette.", f"{ORIGIN}{CARD}"):  # fmt: skip
-        assert wanted in text, wanted
+        assert part in text, part
     assert all(f"{ORIGIN}/mcp" in how for _, how in list_installs(f"{ORIGIN}/mcp"))
     assert not re.search(r"(?<!\{)\{[a-z]+\}(?!\})", text), "a place was not filled in"
 
@@ -185,11 +185,11 @@ async def test_pages_are_for_reading_only(corner: ArchiveCorner, path: str) -> N
     assert (head.status, head.body) == (200, b"")
     wrong = await fetch(corner, path, "POST")
     assert (wrong.status, wrong.headers["allow"]) == (405, "GET, HEAD")
-    asked = await fetch(
+    preflight = await fetch(
         corner, path, "OPTIONS", origin="https://x.example", access_control_request_method="GET"
     )
-    assert asked.status == 204
-    assert "MCP-Protocol-Version" in asked.headers["access-control-allow-headers"]
+    assert preflight.status == 204
+    assert "MCP-Protocol-Version" in preflight.headers["access-control-allow-headers"]
 
 
 @pytest.mark.parametrize("path", [CARD, GUIDE])

@@ -74,7 +74,7 @@ def test_text_that_utf8_can_not_carry_is_written_all_the_same() -> None:
 
 def _sound(read: RpcCall | RpcError | None) -> None:
     if isinstance(read, RpcError):
-        told = json.loads(render_error(read))
-        assert set(told) == {"jsonrpc", "id", "error"}
-        assert told["error"]["code"] in (-32700, -32603)
-        assert told["error"]["message"]
+        message = json.loads(render_error(read))
+        assert set(message) == {"jsonrpc", "id", "error"}
+        assert message["error"]["code"] in (-32700, -32603)
+        assert message["error"]["message"]

@@ -22,8 +22,11 @@ RELEASES = (Path(__file__).parents[3] / "contract").glob("release-*")
 
 
 def test_tools_have_the_arguments_of_the_specification() -> None:
-    told = {tool.name: {one.name: (one.type, one.required) for one in tool.arguments} for tool in TOOLS}
-    assert told == {
+    arguments = {
+        tool.name: {argument.name: (argument.type, argument.required) for argument in tool.arguments}
+        for tool in TOOLS
+    }
+    assert arguments == {
         "ask_archive": {
             "question": ("string", True), "context": ("string", False), "skill_used": ("string", False),
         },
@@ -36,16 +39,16 @@ def test_tools_have_the_arguments_of_the_specification() -> None:
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_descriptions_hold_what_clients_insist_on(tool: Any) -> None:
-    told = tool.to_dict()
-    assert told["inputSchema"]["type"] == told["outputSchema"]["type"] == "object"
-    assert isinstance(told["inputSchema"]["required"], list)
-    assert "additionalProperties" not in told["inputSchema"]
+    description = tool.to_dict()
+    assert description["inputSchema"]["type"] == description["outputSchema"]["type"] == "object"
+    assert isinstance(description["inputSchema"]["required"], list)
+    assert "additionalProperties" not in description["inputSchema"]
     assert all(
-        one["type"] in ("string", "integer", "array") and one["description"]
-        for one in told["inputSchema"]["properties"].values()
+        argument["type"] in ("string", "integer", "array") and argument["description"]
+        for argument in description["inputSchema"]["properties"].values()
     )
-    assert told["annotations"]["readOnlyHint"] is True
-    assert None not in _values(told)
+    assert description["annotations"]["readOnlyHint"] is True
+    assert None not in _values(description)
 
 
 def test_unknown_arguments_are_ignored_and_null_is_absent() -> None:

@@ -57,7 +57,7 @@ def test_the_tables_of_the_commands_are_listed() -> None:
     assert len(TABLES) > 30
 
 
-@pytest.mark.parametrize(("name", "columns", "ids", "droppable"), TABLES, ids=[one[0] for one in TABLES])
+@pytest.mark.parametrize(("name", "columns", "ids", "droppable"), TABLES, ids=[case[0] for case in TABLES])
 def test_no_word_is_cut_at_80_and_at_140_columns(
     name: str, columns: tuple[str, ...], ids: tuple[str, ...], droppable: tuple[str, ...]
 ) -> None:

@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OWN = {"console.css", "console.js", "icon.svg"}
+OURS = {"console.css", "console.js", "icon.svg"}
 _KEY = re.compile(r"""\b(?:t|text|texts)\(\s*["']([a-z0-9_.]+)["']""")
 _OPEN_KEY = re.compile(r"""\bt\(\s*["']([a-z0-9_.]+[._])["']\s*~""")
 _FORMATTED_KEY = re.compile(r"""\bf"([a-z0-9_]+\.[a-z0-9_.]+\.)\{""")
@@ -58,7 +58,7 @@ async def visitor(memory_stores: Stores) -> Visitor:
 
 def test_each_vendored_file_has_its_version_licence_and_checksum() -> None:
     rows = tomllib.loads((STATIC / "VENDORED.toml").read_text("utf-8"))["file"]
-    assert {row["name"] for row in rows} | OWN == {
+    assert {row["name"] for row in rows} | OURS == {
         path.name for path in STATIC.iterdir() if path.suffix in SERVED
     }
     for row in rows:

@@ -339,7 +339,7 @@ async def test_the_question_bank_and_clients_are_changed(console: OpenConsole) -
     )
     assert "have to be a number" in refused.text
     await visitor.post("/apps/shop/archive/clients", verb="forget", client="Bot")
-    assert [one.client for one in (await console.shop.perform("clients.list")).rules] == [HOSTILE]
+    assert [rule.client for rule in (await console.shop.perform("clients.list")).rules] == [HOSTILE]
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_a_rule_that_removes_what_another_pins_conflicts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"api_names": ["search"]}, {"api_names": ["user_to_products"]}),
         ({"anchor_products": ["x"]}, {"anchor_products": ["y"]}),
@@ -217,13 +217,13 @@ def test_a_rule_that_removes_what_another_pins_conflicts() -> None:
     ],
 )
 def test_rules_that_no_query_triggers_together_do_not_conflict(
-    one: dict[str, Any], other: dict[str, Any]
+    first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    assert check(a_rule("a", position=[1], **one), a_rule("b", position=[1], **other)).conflicts == ()
+    assert check(a_rule("a", position=[1], **first), a_rule("b", position=[1], **second)).conflicts == ()
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"queries": ["knife"]}, {"queries": ["bread knife"], "query_option": "is"}),
         ({"queries": ["^kni.*"], "query_option": "regex"}, {"queries": ["knife"], "query_option": "is"}),
@@ -232,8 +232,8 @@ def test_rules_that_no_query_triggers_together_do_not_conflict(
         ({"api_names": ["search"]}, {}),
     ],
 )
-def test_rules_that_one_query_triggers_conflict(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert len(check(a_rule("a", position=[1], **one), a_rule("b", position=[1], **other)).conflicts) == 1
+def test_rules_that_one_query_triggers_conflict(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert len(check(a_rule("a", position=[1], **first), a_rule("b", position=[1], **second)).conflicts) == 1
 
 
 @pytest.mark.parametrize(

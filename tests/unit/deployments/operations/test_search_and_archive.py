@@ -229,12 +229,12 @@ async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop
 
 
 async def test_checks_of_the_house_are_no_traffic_and_articles_have_titles(shop: AdminShop) -> None:
-    own = {"at": NOW_MS - 5, "tool": "ask_archive", "client": "c", "question": "Is it up?"}
+    check_call = {"at": NOW_MS - 5, "tool": "ask_archive", "client": "c", "question": "Is it up?"}
     await shop.services.stores.archive_calls.append(
         APP,
         [
-            ArchiveCall(**own, client_name=CHECK_CLIENT),
-            ArchiveCall(**{**own, "client_name": "Claude", "articles": ("hand-fork", "gone")}),
+            ArchiveCall(**check_call, client_name=CHECK_CLIENT),
+            ArchiveCall(**{**check_call, "client_name": "Claude", "articles": ("hand-fork", "gone")}),
         ],
     )
     report = await shop.perform("archive.report", role="analyst")
@@ -284,13 +284,13 @@ async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
         await go_on.wait()
         running -= 1
 
-    asked = [asyncio.ensure_future(cache.get(("report", "shop", top), compute)) for top in range(50)]
+    futures = [asyncio.ensure_future(cache.get(("report", "shop", top), compute)) for top in range(50)]
     other = asyncio.ensure_future(cache.get(("report", "news", 1), compute))
     await asyncio.sleep(0.01)
-    assert sum(one.done() for one in asked) == 50 - MOST_OF_APP
+    assert sum(future.done() for future in futures) == 50 - MOST_OF_APP
     assert not other.done()
     go_on.set()
-    done = await asyncio.gather(*asked, other, return_exceptions=True)
-    assert sum(isinstance(one, TooMany) for one in done) == 50 - MOST_OF_APP
+    done = await asyncio.gather(*futures, other, return_exceptions=True)
+    assert sum(isinstance(outcome, TooMany) for outcome in done) == 50 - MOST_OF_APP
     assert most == AT_ONCE
     await cache.get(("report", "shop", 49), compute)

@@ -52,15 +52,15 @@ async def test_the_serving_snapshot_and_another_answer_for_the_same_users(
 ) -> None:
     first, second = await _publish(shop, tmp_path)
     given: dict[str, Any] = {**ENGINE, "first": first, "second": second[:8], "user_ids": "u1\n u2 \n"}
-    found = (await shop.perform("snapshots.compare_lists", role="analyst", **given)).to_dict()
-    assert (found["first"], found["second"]) == (first, second)
-    assert [user["user_id"] for user in found["users"]] == ["u1", "u2"]
-    assert 0 < found["overlap"] <= 1
-    one = found["users"][0]
-    assert len(one["first"]) == len(one["second"]) == 10
-    assert one["shared"] == sum(product["in_both"] for product in one["second"])
-    assert one["first"][0]["title"].startswith("Bead number")
-    assert one["first"][0]["came_from"]
+    comparison = (await shop.perform("snapshots.compare_lists", role="analyst", **given)).to_dict()
+    assert (comparison["first"], comparison["second"]) == (first, second)
+    assert [user["user_id"] for user in comparison["users"]] == ["u1", "u2"]
+    assert 0 < comparison["overlap"] <= 1
+    user = comparison["users"][0]
+    assert len(user["first"]) == len(user["second"]) == 10
+    assert user["shared"] == sum(product["in_both"] for product in user["second"])
+    assert user["first"][0]["title"].startswith("Bead number")
+    assert user["first"][0]["came_from"]
     engine = await shop.stores.engines.get(APP, "default")
     assert engine is not None
     assert engine.snapshot == first
@@ -100,13 +100,13 @@ async def test_it_needs_an_analyst_bounded_users_and_the_api(shop: ModelShop, tm
 
 def test_loaded_snapshots_are_few_and_released_in_time() -> None:
     bounds = SnapshotBounds(most=2)
-    one, two, three = (("shop", "default", version) for version in ("a", "b", "c"))
-    bounds.reserve([one, two], 0.0)
-    bounds.reserve([one, two], 100.0)
+    first, second, third = (("shop", "default", version) for version in ("a", "b", "c"))
+    bounds.reserve([first, second], 0.0)
+    bounds.reserve([first, second], 100.0)
     with pytest.raises(TooMany, match="2 snapshots are loaded for comparisons already") as caught:
-        bounds.reserve([three], 200.0)
+        bounds.reserve([third], 200.0)
     assert caught.value.facts["retry_after_s"] == LOADED_S - 100
-    bounds.reserve([three], 100.0 + LOADED_S)
+    bounds.reserve([third], 100.0 + LOADED_S)
     assert bounds.count == 1
 
 
@@ -122,12 +122,12 @@ async def test_the_serving_snapshot_and_another_one_are_tried_side_by_side(
     shop.services = replace(shop.services, api=LocalApi(corner.handler, corner.keyring.secret_of))
     given: dict[str, Any] = {"role": "analyst", "variants": [{"user_id": "u1", "rows": 10}] * 2}
     tried = (await shop.perform("try.recommend", snapshots=["", second[:8]], **given))["variants"]
-    assert [one["snapshot"] for one in tried] == ["", second]
-    assert [one["error"] for one in tried] == ["", ""]
-    scores = [[product["why"]["score"] for product in one["products"]] for one in tried]
+    assert [variant["snapshot"] for variant in tried] == ["", second]
+    assert [variant["error"] for variant in tried] == ["", ""]
+    scores = [[product["why"]["score"] for product in variant["products"]] for variant in tried]
     assert scores[0] != scores[1]
     same = (await shop.perform("try.recommend", snapshots=[first], **given))["variants"]
-    assert [one["products"] for one in same] == [tried[0]["products"]] * 2
+    assert [variant["products"] for variant in same] == [tried[0]["products"]] * 2
     with pytest.raises(NotFound):
         await shop.perform("try.recommend", snapshots=["nothing"], **given)
     full = SnapshotBounds(most=1)

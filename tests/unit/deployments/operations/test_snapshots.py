@@ -42,7 +42,7 @@ async def test_a_snapshot_is_previewed_promoted_and_rolled_back(shop: ModelShop,
     nothing = (await shop.perform("promotions.roll_back", **ENGINE, to="none")).entry
     assert nothing.version == ""
     history = (await shop.perform("promotions.list", role="viewer", **ENGINE, limit=3)).to_dict()
-    assert [one["version"] for one in history["history"]] == ["", first, second]
+    assert [entry["version"] for entry in history["history"]] == ["", first, second]
     assert history["serving"] == ""
 
 
@@ -69,15 +69,15 @@ async def test_a_verdict_against_something_else_is_compared_anew_or_refused(
     assert preview.verdict.startswith("not compared with what serves now")
     with pytest.raises(Conflict, match=f"was not compared with {first}, which serves now"):
         await shop.perform("promotions.promote", **ENGINE, version=third)
-    asked: list[tuple[str, ...]] = []
+    comparisons: list[tuple[str, ...]] = []
 
     async def compare(*words: str) -> dict[str, Any]:
-        asked.append(words)
+        comparisons.append(words)
         return evaluation(0.03, serving=first)
 
     object.__setattr__(shop.services, "compare_versions", compare)
     entry = (await shop.perform("promotions.promote", **ENGINE, version=third)).entry
-    assert asked == [(APP, "default", third, first)]
+    assert comparisons == [(APP, "default", third, first)]
     assert "0.1700 of what serves" in entry.reason
 
 
@@ -117,8 +117,8 @@ async def test_evaluations_have_their_plots_as_data(shop: ModelShop, tmp_path: P
     listed = (await shop.perform("evaluations.list", role="viewer", **ENGINE)).to_dict()
     assert listed["total"] == 2
     assert listed["evaluations"][0]["figures"] == {"ndcg@10": 0.2}
-    one = (await shop.perform("evaluations.get", role="viewer", **ENGINE, version=second)).to_dict()
-    plots = {plot["name"]: plot for plot in one["plots"]}
+    evaluation = (await shop.perform("evaluations.get", role="viewer", **ENGINE, version=second)).to_dict()
+    plots = {plot["name"]: plot for plot in evaluation["plots"]}
     assert set(plots) == {"figures", "segments", "weights", "parts"}
     ours, theirs = plots["figures"]["series"]
     assert (ours["low"][0], ours["high"][0]) == (0.19, 0.21)

@@ -119,10 +119,10 @@ async def test_an_estimate_counts_rows_and_reads_none(shop: ModelShop) -> None:
     assert files
     for path in files:
         path.unlink()
-    found = (await shop.perform("runs.estimate", role="editor", recipe="fast", changes="seed=7")).to_dict()
-    assert (found["events"], found["readers"], found["products"]) == (40, 5, 2)
-    assert found["fits"] is True
-    assert {part["part"] for part in found["parts"]} >= {"rules"}
+    estimate = (await shop.perform("runs.estimate", role="editor", recipe="fast", changes="seed=7")).to_dict()
+    assert (estimate["events"], estimate["readers"], estimate["products"]) == (40, 5, 2)
+    assert estimate["fits"] is True
+    assert {part["part"] for part in estimate["parts"]} >= {"rules"}
     counted = StageResult(name="dataset", facts={"events": 20, "readers": 5})
     await shop.stores.runs.compare_and_set(a_run("counted", engine_id="default", stages=(counted,)))
     assert (await shop.perform("runs.estimate", recipe="fast")).to_dict()["readers"] == 10
@@ -130,8 +130,8 @@ async def test_an_estimate_counts_rows_and_reads_none(shop: ModelShop) -> None:
 
 async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ALLOWED, "_read", lambda: ("b:B", "a:A"))
-    found = (await shop.perform("recipes.list", role="viewer")).to_dict()
-    assert [recipe["name"] for recipe in found["recipes"]] == [
+    listing = (await shop.perform("recipes.list", role="viewer")).to_dict()
+    assert [recipe["name"] for recipe in listing["recipes"]] == [
         "default",
         "fast",
         "deep",
@@ -139,7 +139,7 @@ async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pyt
         "shop",
         "session",
     ]
-    assert found["learners"] == ["a:A", "b:B"]
+    assert listing["learners"] == ["a:A", "b:B"]
 
 
 async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:

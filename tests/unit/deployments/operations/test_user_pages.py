@@ -23,9 +23,9 @@ def test_all_pages_together_have_every_id_once(
     seen: list[str] = []
     after = ""
     for _ in range(100):
-        rest = [one for one in stored if one > after]
-        fetched = [one for one in rest[:size] if part in one]
-        fitting = (one for one in active if one > after and part in one)
+        rest = [user_id for user_id in stored if user_id > after]
+        fetched = [user_id for user_id in rest[:size] if part in user_id]
+        fitting = (user_id for user_id in active if user_id > after and part in user_id)
         until = rest[size - 1] if len(rest) >= size else None
         shown, cursor = merge_user_ids(fetched, until, fitting, limit)
         assert len(shown) <= limit
@@ -33,7 +33,7 @@ def test_all_pages_together_have_every_id_once(
         if not cursor:
             break
         after = cursor
-    assert seen == sorted(one for one in {*stored, *active} if part in one)
+    assert seen == sorted(user_id for user_id in {*stored, *active} if part in user_id)
 
 
 @pytest.mark.parametrize(("is_cut", "words"), [(False, "bought 2 "), (True, "bought at least 2 ")])

@@ -41,9 +41,13 @@ def test_an_accepted_redirect_uri_leads_to_its_visible_host(uri: str) -> None:
 def test_two_addresses_match_when_equal_or_alike_but_for_a_loopback_port(first: str, second: str) -> None:
     if find_fault(first) or find_fault(second):
         return
-    one, two = urlsplit(first), urlsplit(second)
+    left, right = urlsplit(first), urlsplit(second)
     loopback = first.startswith("http:") and second.startswith("http:")
-    same_but_port = loopback and (one.hostname, one.path, one.query) == (two.hostname, two.path, two.query)
+    same_but_port = loopback and (left.hostname, left.path, left.query) == (
+        right.hostname,
+        right.path,
+        right.query,
+    )
     if fingerprint(first) == fingerprint(second):
         assert first == second or same_but_port
     if first == second:
@@ -66,7 +70,7 @@ def test_an_answer_reads_back_and_what_stood_there_stays(value: str, uri: str) -
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "same"),
+    ("first", "second", "same"),
     [
         ("http://localhost:1/a", "http://localhost/a", True),
         ("http://localhost:1/a", "http://localhost:2/a", True),
@@ -78,9 +82,9 @@ def test_an_answer_reads_back_and_what_stood_there_stays(value: str, uri: str) -
         ("http://localhost:*/a", "http://localhost:1/a", True),
     ],
 )
-def test_ports_of_loopback_are_free_and_nothing_else_is(one: str, two: str, same: bool) -> None:
-    if ":*" in one:
+def test_ports_of_loopback_are_free_and_nothing_else_is(first: str, second: str, same: bool) -> None:
+    if ":*" in first:
         # What a mark is made of can't itself be registered.
-        assert find_fault(one)
+        assert find_fault(first)
         return
-    assert (fingerprint(one) == fingerprint(two)) is same
+    assert (fingerprint(first) == fingerprint(second)) is same

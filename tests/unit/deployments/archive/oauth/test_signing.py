@@ -17,44 +17,48 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=5,
 )
-ONE, SAME, OTHER = OAuthSigner(Vault(b"1" * 32)), OAuthSigner(Vault(b"1" * 32)), OAuthSigner(Vault(b"2" * 32))
+SIGNER, SAME, OTHER = (
+    OAuthSigner(Vault(b"1" * 32)),
+    OAuthSigner(Vault(b"1" * 32)),
+    OAuthSigner(Vault(b"2" * 32)),
+)
 
 
 @given(VALUES)
 def test_a_value_opens_on_every_replica_and_under_no_other_key_or_purpose(value: object) -> None:
-    sealed = ONE.forms.seal([value])
+    sealed = SIGNER.forms.seal([value])
     assert SAME.forms.open(sealed) == [value]
     assert OTHER.forms.open(sealed) is None
-    assert ONE.clients.open(sealed) is None
+    assert SIGNER.clients.open(sealed) is None
 
 
 @given(st.text(max_size=60))
 def test_nothing_made_up_opens(text: str) -> None:
-    assert ONE.forms.open(text) is None
-    assert read_client(ONE, text) is None
-    assert read_client(ONE, "c_" + text) is None
-    assert ONE.refresh_grant(text) is None
-    assert ONE.access_claims(text) is None
+    assert SIGNER.forms.open(text) is None
+    assert read_client(SIGNER, text) is None
+    assert read_client(SIGNER, "c_" + text) is None
+    assert SIGNER.refresh_grant(text) is None
+    assert SIGNER.access_claims(text) is None
 
 
 def test_tokens_say_their_grant_and_are_never_the_same_twice() -> None:
-    first, second = ONE.issue_refresh("g1"), ONE.issue_refresh("g1")
+    first, second = SIGNER.issue_refresh("g1"), SIGNER.issue_refresh("g1")
     assert first != second
     assert SAME.refresh_grant(first) == "g1"
     assert OTHER.refresh_grant(first) is None
-    assert ONE.refresh_grant("g2" + first[2:]) is None
-    assert ONE.access_claims(first) is None
-    access = ONE.issue_access({"exp": 1, "sub": "x"})
+    assert SIGNER.refresh_grant("g2" + first[2:]) is None
+    assert SIGNER.access_claims(first) is None
+    access = SIGNER.issue_access({"exp": 1, "sub": "x"})
     assert SAME.access_claims(access) == {"exp": 1, "sub": "x"}
-    assert ONE.refresh_grant(access) is None
+    assert SIGNER.refresh_grant(access) is None
 
 
 def test_what_we_signed_has_one_spelling() -> None:
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for text, read in (
-        (ONE.clients.seal(["x"]), ONE.clients.open),
-        (ONE.issue_refresh("g1"), ONE.refresh_grant),
-        (ONE.issue_access({"exp": 1}), ONE.access_claims),
+        (SIGNER.clients.seal(["x"]), SIGNER.clients.open),
+        (SIGNER.issue_refresh("g1"), SIGNER.refresh_grant),
+        (SIGNER.issue_access({"exp": 1}), SIGNER.access_claims),
     ):
         assert read(text) is not None
         others = [text[:-1] + letter for letter in letters if letter != text[-1]]
@@ -65,15 +69,15 @@ def test_what_we_signed_has_one_spelling() -> None:
 
 def test_a_client_is_its_registration_and_a_secret_belongs_to_one() -> None:
     uris = ["http://localhost:1/cb", "https://host.example/cb"]
-    client = issue_client(ONE, "Näme", "none", uris)
+    client = issue_client(SIGNER, "Näme", "none", uris)
     assert read_client(SAME, client.client_id) == client
     again = issue_client(SAME, "Näme", "none", uris[::-1])
     assert again.client_id != client.client_id
     assert again.fingerprints == client.fingerprints
     assert client.allows("http://localhost:9/cb")
     assert not client.allows("http://localhost:9/cb2")
-    assert ONE.client_secret(client.client_id) == SAME.client_secret(client.client_id)
-    assert ONE.client_secret(client.client_id) != OTHER.client_secret(client.client_id)
+    assert SIGNER.client_secret(client.client_id) == SAME.client_secret(client.client_id)
+    assert SIGNER.client_secret(client.client_id) != OTHER.client_secret(client.client_id)
     assert short_id(client.client_id) != short_id(client.client_id + "x")
     assert len(short_id(client.client_id)) == 18
 
@@ -94,9 +98,9 @@ def test_names_lose_what_can_not_be_seen(given_name: str, clean: str) -> None:
 
 
 def test_slots_are_few_whatever_the_names() -> None:
-    one, same = SignInSigner(Vault(b"1" * 32)), SignInSigner(Vault(b"1" * 32))
-    assert len({one.hash_slot(f"name {number}") for number in range(20_000)}) <= 4096
-    assert one.hash_slot("ada") == same.hash_slot("ada")
+    signer, same = SignInSigner(Vault(b"1" * 32)), SignInSigner(Vault(b"1" * 32))
+    assert len({signer.hash_slot(f"name {number}") for number in range(20_000)}) <= 4096
+    assert signer.hash_slot("ada") == same.hash_slot("ada")
 
 
 def test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not() -> None:
@@ -113,7 +117,7 @@ def test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not() -> N
 def test_while_the_master_key_changes_both_sign_in_and_only_the_new_one_signs() -> None:
     """One key before, two while it changes, one after: what the old one signed ends with it."""
     between = OAuthSigner(Vault(b"2" * 32, previous=[b"1" * 32]))
-    for signing, opens, refuses in ((ONE, between, OTHER), (between, OTHER, ONE)):
+    for signing, opens, refuses in ((SIGNER, between, OTHER), (between, OTHER, SIGNER)):
         client = issue_client(signing, "Reader", "client_secret_post", ["https://a.example/cb"])
         secret = signing.client_secret(client.client_id)
         refresh, access = signing.issue_refresh("g1"), signing.issue_access({"sub": "ida"})

@@ -71,8 +71,8 @@ def place() -> Iterator[tuple[str, Proxy]]:
     clock = SystemClock()
     stores = memory_stores(clock)
     archive = SmallArchive(sample_articles())
-    means = open_archive(stores, Vault(MASTER), archive, clock, ArchiveConfig(port=port))
-    proxy = Proxy(Starlette(routes=build_archive_routes(means)))
+    services = open_archive(stores, Vault(MASTER), archive, clock, ArchiveConfig(port=port))
+    proxy = Proxy(Starlette(routes=build_archive_routes(services)))
     server = uvicorn.Server(uvicorn.Config(proxy, port=port, log_level="critical", lifespan="off"))
 
     async def run() -> None:
@@ -81,9 +81,9 @@ def place() -> Iterator[tuple[str, Proxy]]:
             await stores.accounts.add(
                 Account(username=name, user_id=f"u-{number}", password=password, created_at=0)
             )
-        await means.start()
+        await services.start()
         await server.serve()
-        await means.close()
+        await services.close()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()

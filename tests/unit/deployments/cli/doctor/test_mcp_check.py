@@ -13,9 +13,9 @@ from tests.unit.deployments.cli.doctor.conftest import PASSWORD, Proxy
 pytestmark = pytest.mark.usefixtures("allow_world")
 
 
-def walk(base: str, password: str = PASSWORD, question: str = "river comet") -> list[Finding]:
+def walk(origin: str, password: str = PASSWORD, question: str = "river comet") -> list[Finding]:
     """Go the whole way."""
-    return list(McpCheck(base, "ada", password, question).run())
+    return list(McpCheck(origin, "ada", password, question).run())
 
 
 def test_a_good_archive_is_walked_to_the_end(place: tuple[str, Proxy]) -> None:
