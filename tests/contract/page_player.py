@@ -66,7 +66,7 @@ def marked_pages() -> list[Path]:
 
 def read_blocks(page: Path) -> list[Block]:
     """Read the marked blocks of a page in their order."""
-    return [Block(*found) for found in _BLOCK.findall(page.read_text("utf-8"))]
+    return [Block(*match) for match in _BLOCK.findall(page.read_text("utf-8"))]
 
 
 def read_pages_before(page: Path) -> list[Path]:

@@ -55,18 +55,20 @@ class Scenario:
 
 def load(folder: Path) -> list[Scenario]:
     """Read all scenarios of a folder."""
-    found = []
+    scenarios = []
     for path in sorted(folder.glob("*.yaml")):
         for entry in yaml.safe_load(path.read_text("utf-8")):
-            found.append(Scenario(f"{path.stem}: {entry['name']}", entry["steps"], entry.get("needs", [])))
-    assert len({scenario.name for scenario in found}) == len(found), "two scenarios have one name"
-    return found
+            scenarios.append(
+                Scenario(f"{path.stem}: {entry['name']}", entry["steps"], entry.get("needs", []))
+            )
+    assert len({scenario.name for scenario in scenarios}) == len(scenarios), "two scenarios have one name"
+    return scenarios
 
 
 def filled(value: Any, kept: dict[str, str]) -> Any:
     """Put kept values where `${name}` stands."""
     if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", lambda found: kept[found[1]], value)
+        return re.sub(r"\$\{(\w+)\}", lambda match: kept[match[1]], value)
     if isinstance(value, list):
         return [filled(item, kept) for item in value]
     if isinstance(value, dict):
@@ -83,8 +85,8 @@ def differences(expected: Any, given: Any, *, whole: bool, path: str = "body") -
             return [f"{path}: expected {len(expected)} items, got {given!r}"]
         return [
             line
-            for at, (one, other) in enumerate(zip(expected, given, strict=True))
-            for line in differences(one, other, whole=whole, path=f"{path}[{at}]")
+            for at, (left, right) in enumerate(zip(expected, given, strict=True))
+            for line in differences(left, right, whole=whole, path=f"{path}[{at}]")
         ]
     if isinstance(expected, str) and expected in _KINDS:
         return [] if _KINDS[expected](given) else [f"{path}: {given!r} is no {expected}"]

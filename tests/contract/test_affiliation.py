@@ -16,7 +16,7 @@ from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.small_archive import ARTICLES
 
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 NONSENSE = "zyx qwv unheard of gibberish?"
 PARTNER = "tags:partner AND type:product"
 
@@ -56,13 +56,13 @@ async def corner() -> AsyncIterator[Corner]:
     await corner.close()
 
 
-async def ask(corner: Corner, question: str = ASKED, **settings: Any) -> dict[str, Any]:
+async def ask(corner: Corner, question: str = QUESTION, **settings: Any) -> dict[str, Any]:
     await corner.open_app("shop", settings=AppSettings(limits=PLENTY, **settings))
     headers = {**corner.headers(), "User-Agent": BROWSER}
-    asked = await call(
+    accepted = await call(
         corner.handler, "POST", "/v1/ask/questions", headers=headers, json={"question": question}
     )
-    path = f"/v1/ask/questions/{asked.json()['data']['question_id']}/answer"
+    path = f"/v1/ask/questions/{accepted.json()['data']['question_id']}/answer"
     for _ in range(400):
         record: dict[str, Any] = (await call(corner.handler, "GET", path, headers=headers)).json()["data"]
         if record["finished"]:

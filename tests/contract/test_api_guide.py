@@ -60,9 +60,9 @@ def proofs(player: ExamplePlayer) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def run(player: ExamplePlayer, command: str, known: dict[str, str]) -> Answer:
+async def run(player: ExamplePlayer, command: str, variables: dict[str, str]) -> Answer:
     """Send a curl command in this process."""
-    for name, value in known.items():
+    for name, value in variables.items():
         command = re.sub(rf"\${name}\b", lambda _, value=value: value, command)
     words = iter(shlex.split(command)[1:])
     method, target, body, headers = "GET", "", None, {"User-Agent": "curl/8"}
@@ -82,9 +82,9 @@ async def run(player: ExamplePlayer, command: str, known: dict[str, str]) -> Ans
 
 
 async def test_every_command_of_the_page_gets_the_documented_answer(player: ExamplePlayer) -> None:
-    known, statuses = proofs(player), []
+    variables, statuses = proofs(player), []
     for status, command in commands():
-        answer = await run(player, command, known)
+        answer = await run(player, command, variables)
         assert answer.status == status, (command, answer.body)
         statuses.append(status)
         if "user_to_products" in command and status == 200:
@@ -94,20 +94,20 @@ async def test_every_command_of_the_page_gets_the_documented_answer(player: Exam
 
 
 async def test_every_filter_of_the_table_finds_something_and_not_everything(player: ExamplePlayer) -> None:
-    known = proofs(player)
+    variables = proofs(player)
     uploading = next(command for _, command in commands() if "/v1/products" in command)
-    assert (await run(player, uploading, known)).status == 200
-    found = {}
+    assert (await run(player, uploading, variables)).status == 200
+    totals = {}
     for text in filters():
         answer = await call(
             player.corner.handler, "POST", "/v1/search/search",
             headers=player.corner.headers(), json={"q": "*", "fq": text},
         )  # fmt: skip
         assert answer.status == 200, (text, answer.body)
-        found[text] = answer.json()["data"]["total"]
-    assert len(found) >= 20
-    assert found.pop("*:*") == 3
-    assert {text: total for text, total in found.items() if total not in (1, 2)} == {}
+        totals[text] = answer.json()["data"]["total"]
+    assert len(totals) >= 20
+    assert totals.pop("*:*") == 3
+    assert {text: total for text, total in totals.items() if total not in (1, 2)} == {}
 
 
 async def test_errors_have_the_shapes_of_the_page(player: ExamplePlayer) -> None:

@@ -20,7 +20,7 @@ from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.tokens import token_of
 
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 
 
 class Desk:
@@ -49,9 +49,9 @@ class Desk:
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return await call(self._app, method, "/v1/ask/" + path, headers=headers, body=raw)
 
-    async def post_question(self, question: str = ASKED, **more: Any) -> str:
-        known = {name: more.pop(name) for name in ("app", "browser", "token") if name in more}
-        answer = await self.post("questions", {"question": question, **more}, **known)
+    async def post_question(self, question: str = QUESTION, **more: Any) -> str:
+        identity = {name: more.pop(name) for name in ("app", "browser", "token") if name in more}
+        answer = await self.post("questions", {"question": question, **more}, **identity)
         assert answer.status == 200, answer.body
         return str(answer.json()["data"]["question_id"])
 
@@ -88,7 +88,7 @@ async def test_a_question_is_answered_with_sources_that_hold_it(queue: Desk) -> 
     metadata = {"question_source": "_organic", "page": {"n": 1}}
     question_id = await queue.post_question(metadata=metadata, source_fl=["url", "authors"], cite_link=1)
     record = await queue.finished(question_id)
-    assert record["question"] == ASKED
+    assert record["question"] == QUESTION
     assert record["question_id"] == question_id
     assert record["parent_question_id"] is None
     assert record["finish_reason"] == "success"
@@ -128,20 +128,20 @@ async def test_names_become_links_and_faulty_templates_are_refused(queue: Desk) 
     record = await queue.finished(await queue.post_question(wiki_link_template="/find?q=%s"))
     assert "](/find?q=" in record["answer"]
     for template in ("/find", "javascript:%s", "//evil.example/%s", "/a%s%s", "/a b%s"):
-        answer = await queue.post("questions", {"question": ASKED, "wiki_link_template": template})
+        answer = await queue.post("questions", {"question": QUESTION, "wiki_link_template": template})
         assert answer.status == 422
         assert answer.json()["detail"][0]["loc"] == ["body", "wiki_link_template"]
 
 
 async def test_answers_have_the_requested_order_and_format(queue: Desk) -> None:
-    one, two = await queue.post_question(), await queue.post_question("Why was the paper mill closed?")
-    await queue.finished(one)
-    await queue.finished(two)
+    first, second = await queue.post_question(), await queue.post_question("Why was the paper mill closed?")
+    await queue.finished(first)
+    await queue.finished(second)
     unknown = str(uuid4())
-    plain = (await queue.post("answers", {"question_ids": [two, unknown, one, two]})).json()
+    plain = (await queue.post("answers", {"question_ids": [second, unknown, first, second]})).json()
     assert plain["message"] == "success"
-    assert [item and item["question_id"] for item in plain["data"]] == [two, None, one, two]
-    body = {"question_ids": [one, unknown], "source_fl": ["url"], "cite_start": "<", "cite_link": True}
+    assert [item and item["question_id"] for item in plain["data"]] == [second, None, first, second]
+    body = {"question_ids": [first, unknown], "source_fl": ["url"], "cite_start": "<", "cite_link": True}
     other = (await queue.post("answers", body)).json()["data"]
     assert other[0]["sources"][0]["url"] == "https://news.example/river-treaty"
     assert "[<1]](https://news.example/river-treaty)" in other[0]["answer"]
@@ -166,8 +166,8 @@ async def test_an_id_that_is_no_uuid_is_refused(queue: Desk, question_id: str) -
     answer = await queue.get(
         f"questions/{question_id.encode().hex() if not question_id.isascii() else question_id}/answer"
     )
-    told = {"loc": ["path", "question_id"], "msg": "value is not a valid uuid", "type": "type_error.uuid"}
-    assert (answer.status, answer.json()) == (422, {"detail": [told]})
+    fault = {"loc": ["path", "question_id"], "msg": "value is not a valid uuid", "type": "type_error.uuid"}
+    assert (answer.status, answer.json()) == (422, {"detail": [fault]})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_too_many_or_bad_ids_are_refused(queue: Desk) -> None:
 
 async def test_fields_nobody_knows_are_ignored_and_null_is_absence(queue: Desk) -> None:
     body = {
-        "question": ASKED,
+        "question": QUESTION,
         "colour": 1,
         "_meta": {"a": 1},
         "metadata": None,
@@ -239,7 +239,7 @@ async def test_a_follow_up_knows_what_it_follows(queue: Desk) -> None:
     assert recorded.question.before == ("What happened to the paper mill in Carrow in 2024?",)
     assert record["question"] == "Who owns the paper mill in Carrow?"
     listed = await queue.post("answers", {"question_ids": [parent, child]})
-    assert [one["question"] for one in listed.json()["data"]] == [
+    assert [entry["question"] for entry in listed.json()["data"]] == [
         "What happened to the paper mill in Carrow in 2024?",
         "Who owns the paper mill in Carrow?",
     ]
@@ -274,7 +274,7 @@ async def test_only_proven_readers_get_a_history(queue: Desk) -> None:
     # claims the interface does not know are merged into the metadata and win, for the asker and their own server
     path = f"questions/{by_token}/answer"
     omar = {"user_id": "omar", "exp": token["exp"]}
-    for known, how in (
+    for is_proven, how in (
         (True, {"browser": True, "token": token}),
         (True, {}),
         (False, {"browser": True}),
@@ -282,7 +282,7 @@ async def test_only_proven_readers_get_a_history(queue: Desk) -> None:
         (False, {"browser": True, "token": {**token, "exp": 1}}),
     ):
         seen = (await queue.get(path, **how)).json()["data"]
-        assert seen["metadata"] == ({"plan": "gold", "site": "s"} if known else {"site": "s"}), how
+        assert seen["metadata"] == ({"plan": "gold", "site": "s"} if is_proven else {"site": "s"}), how
         assert "_claims" not in seen
     both = await queue.post("answers", {"question_ids": [by_token]}, browser=True)
     assert both.json()["data"][0]["metadata"] == {"site": "s"}
@@ -372,16 +372,19 @@ async def test_a_quota_is_not_evaded_by_other_ids_or_a_claimed_type(queue: Desk)
     secret = queue.corner.secret().encode()
 
     async def forbidden(bodies: list[dict[str, Any]], **more: Any) -> list[bool]:
-        asked = [
+        question_ids = [
             await queue.post_question(f"Which river {n}?", browser=True, **body, **more)
             for n, body in enumerate(bodies)
         ]
-        return [(await queue.finished(one))["finish_reason"] == "forbidden" for one in asked]
+        return [
+            (await queue.finished(question_id))["finish_reason"] == "forbidden"
+            for question_id in question_ids
+        ]
 
     rotated = await forbidden([{"anonymous_id": f"v-{n}"} for n in range(4)])
     assert rotated == [False, False, True, True]
-    own = {"user_id": "gina", "user_type": "internal", "user_hash": sign_user_id(secret, "gina")}
-    assert await forbidden([own] * 3) == [False, False, True]
+    internal = {"user_id": "gina", "user_type": "internal", "user_hash": sign_user_id(secret, "gina")}
+    assert await forbidden([internal] * 3) == [False, False, True]
     token = {"user_id": "omar", "exp": queue.corner.clock.now_ms() // 1000 + 60}
     assert await forbidden([{"user_type": "internal"}] * 3, token=token) == [False, False, True]
     paid = {"user_id": "ines", "user_type": "paid", "user_hash": sign_user_id(secret, "ines", "paid")}

@@ -40,9 +40,9 @@ async def queue() -> AsyncIterator[Desk]:
 async def search(queue: Desk, body: dict[str, Any]) -> dict[str, Any]:
     answer = await queue.post("search", body)
     assert answer.status == 200, answer.body
-    told = answer.json()
-    assert told["message"] == "success"
-    data: dict[str, Any] = told["data"]
+    reply = answer.json()
+    assert reply["message"] == "success"
+    data: dict[str, Any] = reply["data"]
     return data
 
 
@@ -121,9 +121,11 @@ async def test_results_are_sorted_by_date_on_request(queue: Desk) -> None:
     by_day = {article["product_id"]: article["published_at"] for article in ARTICLES}
     for order in ("published_at", [{"field": "published_at", "order": "desc"}]):
         body = {"q": "the river the mill the cup", "answer": False, "order_by": order, "rows": 50}
-        found = ids(await search(queue, body))
-        assert len(found) > 2
-        assert [by_day[one] for one in found] == sorted((by_day[one] for one in found), reverse=True)
+        product_ids = ids(await search(queue, body))
+        assert len(product_ids) > 2
+        assert [by_day[product_id] for product_id in product_ids] == sorted(
+            (by_day[product_id] for product_id in product_ids), reverse=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,8 +156,8 @@ async def test_an_app_without_an_engine_finds_nothing_and_answers_all_the_same(q
 
 
 async def test_questions_many_ask_are_trending_and_those_of_few_are_not(queue: Desk) -> None:
-    for reader in ("a", "b", "c"):
-        await queue.post_question("How high did the river rise?", anonymous_id=reader)
+    for visitor in ("a", "b", "c"):
+        await queue.post_question("How high did the river rise?", anonymous_id=visitor)
     for _ in range(5):
         await queue.finished(await queue.post_question("What is my aunt's secret?", anonymous_id="a"))
     data = (await queue.post("trending_questions", {"rows": 3})).json()["data"]
@@ -179,8 +181,8 @@ async def test_questions_about_a_product_come_from_its_text(queue: Desk) -> None
 
 
 async def test_questions_many_ask_about_a_product_come_first(queue: Desk) -> None:
-    for reader in ("a", "b", "c"):
-        await queue.finished(await queue.post_question(WATER, anonymous_id=reader))
+    for visitor in ("a", "b", "c"):
+        await queue.finished(await queue.post_question(WATER, anonymous_id=visitor))
     await queue.finished(await queue.post_question("Which countries signed a treaty?", anonymous_id="a"))
     data = (await queue.post("related_questions", {"product_id": "river-treaty"})).json()["data"]
     assert data["related_questions"][0] == WATER
@@ -233,8 +235,8 @@ async def test_a_narrow_filter_still_finds_what_is_far_down(queue: Desk) -> None
     ]
     await upload(queue.corner.stores, many, app_id="shop")
     for _ in range(200):
-        found = await search(queue, {"q": WATER, "answer": False, "fq": "brand:many", "rows": 0})
-        if found["total"] >= 100:
+        reply = await search(queue, {"q": WATER, "answer": False, "fq": "brand:many", "rows": 0})
+        if reply["total"] >= 100:
             break
         await asyncio.sleep(0.02)
     narrow = await search(queue, {"q": WATER, "answer": False, "fq": "product_id:fluss-vertrag"})
@@ -245,4 +247,4 @@ async def test_a_narrow_filter_still_finds_what_is_far_down(queue: Desk) -> None
     assert [source["product_id"] for source in record["sources"]] == ["mill-closes"]
     record = await queue.finished(await queue.post_question(WATER, fq="product_id:mill-closes"))
     named = record["sources"] + record["related_resources"]
-    assert {one["product_id"] for one in named} <= {"mill-closes"}
+    assert {product["product_id"] for product in named} <= {"mill-closes"}

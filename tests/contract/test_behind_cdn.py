@@ -116,8 +116,8 @@ async def test_nothing_that_needs_a_key_comes_from_the_cache(tmp_path: Path) -> 
             addressed = await client.get(path, params={"api_key": corner.secret()})
             other = await client.get(path, headers=corner.headers("other"))
             none = await client.get(path)
-            found = [reply.status_code for reply in (good, addressed, other, none)]
-            assert found == [200, 200, 404, 401], path
+            statuses = [reply.status_code for reply in (good, addressed, other, none)]
+            assert statuses == [200, 200, 404, 401], path
             again = await client.get(path, params={"api_key": corner.secret()})
             assert app.paths.count(path) == 5, path
             assert all("age" not in reply.headers for reply in (good, addressed, other, none, again))

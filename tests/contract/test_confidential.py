@@ -59,9 +59,9 @@ async def ask(corner: Corner, path: str, body: Any, *, server: bool = False) -> 
     ],
 )
 async def test_what_is_confidential_is_left_out(corner: Corner, path: str, body: Any) -> None:
-    told = await ask(corner, path, body, server=True)
-    assert told.status == 200
-    assert b"cost_price" in told.body or b"margin" in told.body
+    reply = await ask(corner, path, body, server=True)
+    assert reply.status == 200
+    assert b"cost_price" in reply.body or b"margin" in reply.body
     shown = await ask(corner, path, body)
     assert shown.status == 200, shown.body
     for secret in (b"margin", b"cost_price", b"supplier", b"3.25", b"Fernhill"):
@@ -132,10 +132,10 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
     await typed("jerk shop buy cheap", 6, "192.0.2.2")
     await typed("please visit evil.example", 6, "192.0.2.{}")
     await typed("jute string", 6, "198.51.100.{}")
-    asked = {"completion_fields": ["historical_queries"], "min_query_users": 1, "rows": 20}
+    request = {"completion_fields": ["historical_queries"], "min_query_users": 1, "rows": 20}
 
     async def complete(start: str, *, server: bool = False) -> list[str]:
-        answer = await ask(corner, "search/autocomplete", {**asked, "q": start}, server=server)
+        answer = await ask(corner, "search/autocomplete", {**request, "q": start}, server=server)
         return [
             historical_query["text"]
             for historical_query in answer.json()["data"]["completions"]["historical_queries"]

@@ -17,9 +17,9 @@ async def send(way: Way, method: str, target: str, kind: str = "secret", app: st
 async def test_everything_of_a_person_is_ordered_to_go_and_the_receipt_can_be_read(way: Way) -> None:
     answer = await send(way, "DELETE", f"/v1/users/{PERSON}?everything=true")
     assert (answer.status, answer.json()["message"]) == (200, "deleted")
-    told = answer.json()["data"]
-    assert told["receipt"] == f"/v1/users/_erasures/{told['task_id']}"
-    read = await send(way, "GET", told["receipt"])
+    erasure = answer.json()["data"]
+    assert erasure["receipt"] == f"/v1/users/_erasures/{erasure['task_id']}"
+    read = await send(way, "GET", erasure["receipt"])
     receipt = read.json()["data"]
     assert (read.status, receipt["status"], receipt["by"]) == (200, "queued", "api")
     assert receipt["request_id"] == dict(answer.headers)["x-request-id"]

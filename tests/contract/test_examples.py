@@ -57,7 +57,9 @@ def test_every_field_operation_tag_and_parameter_is_described(document: dict[str
         ]
     silent += [tag["name"] for tag in document["tags"] if not tag["description"]]
     assert silent == []
-    assert {tag["name"] for tag in document["tags"]} == {one["tags"][0] for one in operations(document)}
+    assert {tag["name"] for tag in document["tags"]} == {
+        operation["tags"][0] for operation in operations(document)
+    }
     assert document["servers"]
     schemes = document["components"]["securitySchemes"]
     assert set(schemes) == {"SecretKey", "PublishableKey", "ReaderToken"}
@@ -81,10 +83,10 @@ def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str,
 
 def test_every_status_has_a_description_of_its_operation(document: dict[str, Any]) -> None:
     for operation in operations(document):
-        said = {status: reply["description"] for status, reply in operation["responses"].items()}
-        assert all(said.values()), operation["operationId"]
-        assert len(set(said.values())) == len(said), said
-        assert "Refused." not in said.values()
+        descriptions = {status: reply["description"] for status, reply in operation["responses"].items()}
+        assert all(descriptions.values()), operation["operationId"]
+        assert len(set(descriptions.values())) == len(descriptions), descriptions
+        assert "Refused." not in descriptions.values()
         assert "Retry-After" in operation["responses"]["429"]["headers"]
 
 

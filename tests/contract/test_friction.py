@@ -61,14 +61,14 @@ async def test_a_header_describes_the_fault_of_a_refused_key(corner: Corner, app
 
 
 async def test_two_keys_in_one_address_are_refused_by_name(corner: Corner, app: Any) -> None:
-    one, other = corner.publishable(), corner.publishable("other")
-    for first, second in ((one, other), (other, one)):
+    first_key, second_key = corner.publishable(), corner.publishable("other")
+    for first, second in ((first_key, second_key), (second_key, first_key)):
         path = f"{RECOMMEND}?api_key={first}&api_key={second}"
         answer = await call(app, "POST", path, headers={"User-Agent": BROWSER}, json={})
         assert answer.status == 400
         assert answer.json()["message"] == "api_key was sent more than once; send one key"
         assert answer.json()["detail"][0]["loc"] == ["query", "api_key"]
-    same = f"{RECOMMEND}?api_key={one}&api_key={one}"
+    same = f"{RECOMMEND}?api_key={first_key}&api_key={first_key}"
     assert (await call(app, "POST", same, headers={"User-Agent": BROWSER}, json={})).status == 200
     both = await call(app, "POST", path, headers={"User-Agent": BROWSER, **corner.headers()}, json={})
     assert both.status == 200, "the header wins over whatever the address says"
@@ -92,12 +92,12 @@ async def test_what_stands_behind_an_id_may_have_a_slash_behind_it(corner: Corne
     assert made.status == 200, made.body
     path = "/v1/experiments/blue-buttons"
     assert (await call(app, "POST", f"{path}/start/", headers=corner.headers())).status == 200
-    found = [
+    answers = [
         await call(app, "POST", f"{path}/events{slash}", headers=corner.headers(), json={"user_id": "gina"})
         for slash in ("", "/")
     ]
-    assert [answer.status for answer in found] == [200, 200]
-    assert found[0].json()["variant"] == found[1].json()["variant"]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert answers[0].json()["variant"] == answers[1].json()["variant"]
 
 
 # --- tags -------------------------------------------------------------------------------------------------------

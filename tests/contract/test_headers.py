@@ -88,10 +88,10 @@ async def test_no_reply_of_any_endpoint_is_kept_by_a_cache_or_guessed_at_by_a_br
 
 
 async def polled(corner: Corner, app: Any) -> list[str]:
-    asked = await call(
+    accepted = await call(
         app, "POST", "/v1/ask/questions", headers=corner.headers(), json={"question": "How deep?"}
     )
-    paths = [f"/v1/ask/questions/{asked.json()['data']['question_id']}/answer"]
+    paths = [f"/v1/ask/questions/{accepted.json()['data']['question_id']}/answer"]
     for endpoint in corner.handler.endpoints:
         if endpoint.method == "GET" and ("/threads" in endpoint.path or "notifications" in endpoint.path):
             paths.append(endpoint.path.replace("{thread_id}", THREAD) + "?user_id=gina-7")
@@ -108,8 +108,8 @@ async def test_what_is_polled_has_a_tag_and_is_not_sent_again_while_it_is_the_sa
         assert first.status == 200, path
         assert must_be_revalidated(first), path
         tag = first.headers["etag"]
-        for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
-            again = await call(app, "GET", path, headers={**corner.headers(), "If-None-Match": known})
+        for condition in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+            again = await call(app, "GET", path, headers={**corner.headers(), "If-None-Match": condition})
             assert (again.status, again.body) == (304, b"")
             assert again.headers["etag"] == tag
             assert again.headers["vary"] == "X-API-KEY, Authorization"
@@ -123,7 +123,7 @@ async def test_what_is_polled_has_a_tag_and_is_not_sent_again_while_it_is_the_sa
 
 async def test_a_changed_thread_has_another_tag(corner: Corner, app: Any) -> None:
     path = "/v1/ask/user_history/threads?user_id=gina-7"
-    paths = [one for one in await polled(corner, app) if one.endswith("threads?user_id=gina-7")]
+    paths = [path for path in await polled(corner, app) if path.endswith("threads?user_id=gina-7")]
     path = paths[0] if paths else path
     first = await call(app, "GET", path, headers=corner.headers())
     await LocalHistoryClient(corner.stores, corner.clock).add_question(

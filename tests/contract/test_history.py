@@ -40,10 +40,10 @@ async def with_threads() -> Corner:
         corner.clock.pass_ms(1)
     for thread_id in (T1, T2):
         await history.change(ThreadChange("shop", "gina-7", "subscribe", (thread_id,)))
-        known = await store.read("shop", "gina-7")
+        threads = await store.read("shop", "gina-7")
         question_id = thread_id[:-1] + "b"
-        after = append_update(known, thread_id, question_id, "5-0", corner.clock.now_ms() + 1)
-        assert await store.compare_and_set("shop", "gina-7", known, after)
+        after = append_update(threads, thread_id, question_id, "5-0", corner.clock.now_ms() + 1)
+        assert await store.compare_and_set("shop", "gina-7", threads, after)
         corner.clock.pass_ms(1)
     corner.clock.pass_ms(1)
     for user_id, question_id, text, parent_id in QUESTIONS[3:]:

@@ -70,8 +70,8 @@ async def test_a_hostile_body_gets_a_4xx_quickly(way: Way, name: str, path: str)
         if took_ms[-1] <= LIMIT_MS:
             break
     assert 400 <= answer.status < 500, answer.body[:300]
-    told = answer.json()
-    assert isinstance(told.get("message") or told.get("detail"), str | list)
+    reply = answer.json()
+    assert isinstance(reply.get("message") or reply.get("detail"), str | list)
     assert b"Traceback" not in answer.body
     assert min(took_ms) <= LIMIT_MS
 
@@ -100,8 +100,8 @@ async def test_an_odd_id_makes_the_round_trip(way: Way, name: str) -> None:
     answer = await way.send("POST", "/v1/users", headers, body)
     assert answer.status == 200, answer.body
     await way.settle("shop", answer.json()["data"]["task_id"])
-    found = await way.send("GET", "/v1/users/" + quote(user_id, safe=""), headers, None)
-    assert (found.status, found.json()["data"]) == (200, {"user_id": user_id})
+    fetched = await way.send("GET", "/v1/users/" + quote(user_id, safe=""), headers, None)
+    assert (fetched.status, fetched.json()["data"]) == (200, {"user_id": user_id})
 
 
 @pytest.mark.parametrize(

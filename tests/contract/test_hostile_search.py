@@ -73,8 +73,8 @@ MANY = [
 async def corner() -> AsyncIterator[Corner]:
     clock = StillClock(NOW_MS)
     stores = memory_stores(clock)
-    for lot in (PRODUCTS, POISON, MANY):
-        await upload(stores, lot)
+    for batch in (PRODUCTS, POISON, MANY):
+        await upload(stores, batch)
     host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
@@ -111,7 +111,7 @@ ANSWERED: dict[str, dict[str, Any]] = {
     "numbers without end": {"q": "*", "order_by": [{"field": "price * rating", "tie_breaker": {"threshold": 1e308}}]},
     "patterns that backtrack elsewhere": {
         "q": "*",
-        "facets": [{"field": "tags", "include": one} for one in ("(a+)+", "(a|a)*b", "(t?t?t?t?)*1", ".*.*.*.*x")],
+        "facets": [{"field": "tags", "include": text} for text in ("(a+)+", "(a|a)*b", "(t?t?t?t?)*1", ".*.*.*.*x")],
     },
     "a value of every product": {"q": "*", "facets": ["product_id", "title", "tags", "custom_attributes.a7"]},
     "odd names": {"q": "*", "facets": ["custom_attributes.a.b", "custom_attributes.\u202e", "custom_attributes. "]},
@@ -192,18 +192,18 @@ async def test_hostile_searches_are_answered_or_refused_quickly(corner: Corner) 
     for name, body in ANSWERED.items():
         answer, took_ms = await quickest(corner, body)
         assert answer.status == 200, (name, answer.body[:300])
-        told = answer.json()["data"]
+        reply = answer.json()["data"]
         if "q" in body:
-            assert told["spellcheck"]["original_query"] == body["q"], name
+            assert reply["spellcheck"]["original_query"] == body["q"], name
             assert (
                 unescape(
-                    told["spellcheck"]["original_query_with_markups"]
+                    reply["spellcheck"]["original_query_with_markups"]
                     .replace("<mark>", "")
                     .replace("</mark>", "")
                 )
                 == body["q"]
             )
-        assert b"<script" not in json.dumps(told["spellcheck"]["original_query_with_markups"]).encode()
+        assert b"<script" not in json.dumps(reply["spellcheck"]["original_query_with_markups"]).encode()
         slow += [(name, took_ms)] if took_ms > MOST_MS else []
     for name, (body, place) in REFUSED.items():
         answer, took_ms = await quickest(corner, body)
@@ -236,9 +236,11 @@ async def test_products_of_another_app_neither_match_nor_appear_nor_count(corner
     await upload(corner.stores, [theirs], app_id="other")
     headers = {"X-API-KEY": corner.secret("other"), "User-Agent": BROWSER}
     body = json.dumps({"q": "zeppelin", "include": ["hand-fork"], "facets": ["brand"]}).encode()
-    own = (await call(corner.handler, "POST", "/v1/search/search", headers=headers, body=body)).json()["data"]
-    assert [product["product_id"] for product in own["products"]] == ["theirs"]
-    assert own["facet_counts"]["facet_fields"] == {"brand": [["Zep", 1]]}
+    data = (await call(corner.handler, "POST", "/v1/search/search", headers=headers, body=body)).json()[
+        "data"
+    ]
+    assert [product["product_id"] for product in data["products"]] == ["theirs"]
+    assert data["facet_counts"]["facet_fields"] == {"brand": [["Zep", 1]]}
     foreign = await ask(corner, q="zeppelin", facets=["brand"], include=["theirs"])
     unknown = await ask(corner, q="zeppelin", facets=["brand"], include=["nobody"])
     for answer in (foreign, unknown):

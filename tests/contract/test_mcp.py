@@ -97,7 +97,7 @@ PARSE_ERROR = {
 }
 INVALID_ID = error("Invalid request: id must be a string or an integer", None)
 NO_ID = error("Invalid request: id is missing", None)
-ONE_OBJECT = error("Invalid request: the body must be one JSON object; batches are not supported", None)
+NO_BATCHES = error("Invalid request: the body must be one JSON object; batches are not supported", None)
 
 TRANSPORT = [
     *(
@@ -180,7 +180,7 @@ ENVELOPE = [
         {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": '{"results":[]}'}],
          "structuredContent": {"results": []}, "isError": False}}),
     Row("half an emoji in what is no JSON", b'{"jsonrpc": "2.0", "id": 1, "method": "\\ud83d"', 200, PARSE_ERROR),
-    Row("half an emoji in a batch", b'["\\ud83d"]', 200, ONE_OBJECT),
+    Row("half an emoji in a batch", b'["\\ud83d"]', 200, NO_BATCHES),
     Row("100,000 brackets", b"[" * 100_000 + b"]" * 100_000, 200, PARSE_ERROR),
     Row("100,000 brackets in params", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 100_000, 200,
         PARSE_ERROR),
@@ -189,9 +189,9 @@ ENVELOPE = [
     Row("a megabyte too much", b" " * 1_100_000, 200,
         error("The request is larger than 1024 kB; send less", None)),
     Row("a length that is none", json.dumps(PING).encode(), 200, PARSE_ERROR, {"content-length": "many"}),
-    Row("a batch", [PING, PING], 200, ONE_OBJECT),
-    Row("an empty batch", [], 200, ONE_OBJECT),
-    *(Row(f"a bare {value!r}", value, 200, ONE_OBJECT) for value in ("text", 7, 1.5, True, None)),
+    Row("a batch", [PING, PING], 200, NO_BATCHES),
+    Row("an empty batch", [], 200, NO_BATCHES),
+    *(Row(f"a bare {value!r}", value, 200, NO_BATCHES) for value in ("text", 7, 1.5, True, None)),
     Row("no id", {"jsonrpc": "2.0", "method": "ping"}, 200, NO_ID),
     Row("no id and no method", {}, 200, NO_ID),
     Row("no id and a method that is no text", {"jsonrpc": "2.0", "method": 7}, 200, NO_ID),
@@ -255,7 +255,7 @@ METHODS = [
         error("Invalid arguments for initialize: params is missing")),
     *(
         Row(f"initialize without {name}",
-            {**PING, "method": "initialize", "params": {one: INITIALIZE[one] for one in INITIALIZE if one != name}},
+            {**PING, "method": "initialize", "params": {key: INITIALIZE[key] for key in INITIALIZE if key != name}},
             200,
             error(f"Invalid arguments for initialize: missing required arguments: {name}"))
         for name in ("protocolVersion", "capabilities", "clientInfo")

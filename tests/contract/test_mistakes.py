@@ -61,10 +61,10 @@ async def test_a_header_of_a_401_has_its_reason(app: Any, headers: dict[str, str
 async def test_a_secret_key_in_the_address_is_warned_of(corner: Corner, app: Any) -> None:
     address = f"?api_key={corner.secret()}"
     entry = {"field": "api_key", "message": KEY_IN_ADDRESS}
-    found = await call(app, "POST", RECOMMEND + address, json={"rows": 1})
-    assert found.status == 200
-    assert found.json()["warnings"] == [entry]
-    assert found.json()["data"]["products"]
+    recommended = await call(app, "POST", RECOMMEND + address, json={"rows": 1})
+    assert recommended.status == 200
+    assert recommended.json()["warnings"] == [entry]
+    assert recommended.json()["data"]["products"]
     sent = await call(app, "POST", "/v1/interactions" + address, json={"data": []})
     assert sent.json() == {"message": "success", "warnings": [entry]}
     both = {"type": "click", "product_ids": ["nope"]}
@@ -72,7 +72,7 @@ async def test_a_secret_key_in_the_address_is_warned_of(corner: Corner, app: Any
     assert [warning["field"] for warning in sent.json()["warnings"]] == ["api_key", "user_id", "product_ids"]
     product = await call(app, "GET", "/v1/products/hand-fork" + address)
     assert "warnings" not in product.json(), "the product itself is the body, and caches compare it"
-    for answer in (found, sent, product):
+    for answer in (recommended, sent, product):
         assert KEY_IN_ADDRESS in answer.headers["x-kiosk-warning"]
         assert corner.secret() not in str(answer.headers) + answer.body.decode()
 

@@ -14,7 +14,7 @@ from tests.fakes.request_handler import BROWSER
 from tests.fakes.tokens import token_of
 
 SCENARIOS = load(Path(__file__).parent / "rest")
-_KNOWN = {
+_STEPS = {
     "send", "as", "in", "agent", "headers", "json", "text", "hash", "token", "expect", "body", "exactly", "header",
     "keep", "settle",
 }  # fmt: skip
@@ -31,16 +31,16 @@ async def play(scenario: Scenario, way: Way, unknown_key: str) -> None:
     """Play the steps of a scenario one after another."""
     kept = {"unknown_key": unknown_key}
     for number, step in enumerate(scenario.steps, 1):
-        assert set(step) <= _KNOWN, set(step) - _KNOWN
+        assert set(step) <= _STEPS, set(step) - _STEPS
         step = filled(step, kept)
         answer = await _send(way, step, unknown_key)
         _check(step, answer, f"step {number}, {step['send']}")
         for name, path in step.get("keep", {}).items():
             kept[name] = _dig(answer.json(), path)
         if step.get("settle"):
-            told = answer.json()
+            reply = answer.json()
             await way.settle(
-                step.get("as", "shop secret").split()[0], told.get("task_id") or told["data"]["task_id"]
+                step.get("as", "shop secret").split()[0], reply.get("task_id") or reply["data"]["task_id"]
             )
 
 

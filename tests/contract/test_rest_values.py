@@ -177,9 +177,9 @@ async def test_categories_of_a_user_come_in_the_time_of_the_interface() -> None:
 
 async def test_claims_of_a_token_are_shown_to_their_user_and_to_servers(corner: Corner, app: Any) -> None:
     mine = {"Authorization": f"Bearer {token(corner, 'gina-7', plan='gold')}"}
-    asked = await ask(corner, app, "/v1/ask/questions", {"question": "How deep do tulips go?"}, **mine)
-    assert asked.status == 200, asked.body
-    path = f"/v1/ask/questions/{asked.json()['data']['question_id']}/answer"
+    accepted = await ask(corner, app, "/v1/ask/questions", {"question": "How deep do tulips go?"}, **mine)
+    assert accepted.status == 200, accepted.body
+    path = f"/v1/ask/questions/{accepted.json()['data']['question_id']}/answer"
     browser = {"User-Agent": BROWSER, "X-API-KEY": corner.publishable()}
     foreign = {"Authorization": f"Bearer {token(corner, 'omar-2')}"}
     shown = [

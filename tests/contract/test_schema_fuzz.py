@@ -87,7 +87,7 @@ def interface(served: _Served) -> Any:
 @pytest.mark.timeout(900)
 def test_every_answer_is_as_documented(interface: Any, served: _Served) -> None:
     failures = []
-    operations = [found.ok() for found in interface.get_all_operations()]
+    operations = [operation.ok() for operation in interface.get_all_operations()]
     for operation in operations:
         try:
             _fuzz(operation, served.key)

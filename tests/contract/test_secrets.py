@@ -66,8 +66,8 @@ async def test_canaries_in_every_place_leave_no_trace(
         )
     logging.getLogger().removeHandler(handler)
     assert len(lines) >= len(replies)
-    said = capsys.readouterr()
-    everything = "".join((str(lines), heard.getvalue(), said.out, said.err))
+    output = capsys.readouterr()
+    everything = "".join((str(lines), heard.getvalue(), output.out, output.err))
     everything += "".join(f"{reply.headers} {reply.body!r}" for reply in replies)
     assert [secret for secret in secrets if secret in everything] == []
     assert {reply.status for reply in replies} >= {400, 401, 403, 404, 405, 422}

@@ -38,9 +38,9 @@ async def test_the_shop_answers_as_specified(scenario: Scenario, corner: Corner)
 
 
 async def _written(stores: Stores) -> object:
-    readers = [f"u:{name}" for name in ("gina", "nora", "x")] + ["a:x"]
+    user_keys = [f"u:{name}" for name in ("gina", "nora", "x")] + ["a:x"]
     return (
-        [await stores.interactions.recent(APP, [reader]) for reader in readers],
+        [await stores.interactions.recent(APP, [user_key]) for user_key in user_keys],
         await stores.changes.last(APP, "interaction"),
     )
 

@@ -27,35 +27,35 @@ async def send(corner: Corner, path: str, *records: Any) -> Answer:
 async def test_a_refused_upload_lists_every_fault_of_every_record(corner: Corner) -> None:
     bad = {"title": 1, "colour": "red", "price": "2,55"}
     answer = await send(corner, PRODUCTS, {"product_id": "fine"}, bad, {"product_id": "x", "tags": "y"})
-    told = answer.json()
+    reply = answer.json()
     assert answer.status == 422
-    assert told["data"] == [
+    assert reply["data"] == [
         "data.1.product_id is invalid. The attribute is required. (and 3 more)",
         "data.2.tags is invalid. The attribute expected to be of type 'array', but 'string' is given.",
     ]
-    assert [(entry["index"], len(entry["messages"])) for entry in told["details"]] == [(1, 4), (2, 1)]
-    assert set(told["details"][0]["messages"]) == {
+    assert [(entry["index"], len(entry["messages"])) for entry in reply["details"]] == [(1, 4), (2, 1)]
+    assert set(reply["details"][0]["messages"]) == {
         "data.1.product_id is invalid. The attribute is required.",
         "data.1.title is invalid. The attribute expected to be of type 'string', but 'integer' is given.",
         "data.1.price is invalid. The attribute expected to be of type 'number', but 'string' is given.",
         "data.1.colour is invalid. The attribute is not allowed.",
     }
-    assert told["details"][1]["messages"] == told["data"][1:]
+    assert reply["details"][1]["messages"] == reply["data"][1:]
 
 
 async def test_one_fault_a_record_needs_no_details(corner: Corner) -> None:
-    told = (await send(corner, PRODUCTS, {"product_id": "x", "tags": "y"}, {})).json()
-    assert set(told) == {"errors", "message", "data"}
+    reply = (await send(corner, PRODUCTS, {"product_id": "x", "tags": "y"}, {})).json()
+    assert set(reply) == {"errors", "message", "data"}
 
 
 async def test_the_faults_of_one_call_are_bounded(corner: Corner) -> None:
     wild = {"product_id": "x", **{f"c{at}": 1 for at in range(60)}}
     answer = await send(corner, PRODUCTS, wild, *[{"a": 1, "b": 2}] * 1_500)
-    told = answer.json()
-    first = told["details"][0]
+    reply = answer.json()
+    first = reply["details"][0]
     assert (len(first["messages"]), first["more"] > 0) == (20, True)
-    assert sum(len(entry["messages"]) for entry in told["details"]) == 1_000
-    assert len(told["data"]) == 1_501
+    assert sum(len(entry["messages"]) for entry in reply["details"]) == 1_000
+    assert len(reply["data"]) == 1_501
 
 
 async def test_attributes_that_clash_are_all_named(corner: Corner) -> None:
@@ -63,11 +63,11 @@ async def test_attributes_that_clash_are_all_named(corner: Corner) -> None:
     await send(corner, PRODUCTS, first)
     await corner.apply()
     clash = {"product_id": "b", "custom_attributes": {"weight": "x", "year": "y"}}
-    told = (await send(corner, PRODUCTS, clash)).json()
-    assert told["data"] == [
+    reply = (await send(corner, PRODUCTS, clash)).json()
+    assert reply["data"] == [
         "data.0.custom_attributes.weight is invalid. Its data type is not consistent with other records (and 1 more)"
     ]
-    assert told["details"] == [
+    assert reply["details"] == [
         {
             "index": 0,
             "messages": [

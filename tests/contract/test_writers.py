@@ -54,18 +54,18 @@ async def send(
     )  # fmt: skip
 
 
-def signed(corner: Corner, reader_id: str, app: str = "safe") -> str:
-    return sign_user_id(corner.secret(app).encode(), reader_id)
+def signed(corner: Corner, user_id: str, app: str = "safe") -> str:
+    return sign_user_id(corner.secret(app).encode(), user_id)
 
 
 def view(product_id: str = "p1", **ids: str) -> dict[str, Any]:
     return {"type": "product_detail_page_view", "product_ids": [product_id], **ids}
 
 
-async def history(corner: Corner, *readers: str, app: str = "safe") -> list[str]:
+async def history(corner: Corner, *user_keys: str, app: str = "safe") -> list[str]:
     """The products of a reader's list, newest first."""
-    packed = await corner.stores.interactions.recent(app, readers)
-    return [orjson.loads(one)[1][0] for one in packed]
+    packed = await corner.stores.interactions.recent(app, user_keys)
+    return [orjson.loads(entry)[1][0] for entry in packed]
 
 
 # --- finding 4: who writes for whom -----------------------------------------------------------------------------
@@ -129,8 +129,8 @@ async def test_apps_of_before_and_development_take_events_without_proof(corner: 
 @pytest.mark.parametrize("proving", [True, False])
 async def test_strict_readers_are_not_reached_by_linking(corner: Corner, proving: bool) -> None:
     await open_safe(corner, strict_user_hash=True, prove_writers=proving)
-    own = signed(corner, "W-anon")
-    first = {"data": [view("p11", anonymous_id="W-anon")], "anonymous_hash": own}
+    user_hash = signed(corner, "W-anon")
+    first = {"data": [view("p11", anonymous_id="W-anon")], "anonymous_hash": user_hash}
     assert (await send(corner, EVENTS, first)).status == 200
     linking = view("p12", user_id="mallory2", anonymous_id="W-anon")
     for body in (
@@ -142,18 +142,18 @@ async def test_strict_readers_are_not_reached_by_linking(corner: Corner, proving
     token = token_of({"user_id": "mallory2", "exp": 4_000_000_000}, corner.secret("safe"))
     assert (await send(corner, EVENTS, {"data": [linking]}, token=token)).status == 401
     assert await history(corner, "u:mallory2") == []
-    both = {"data": [linking], "user_hash": signed(corner, "mallory2"), "anonymous_hash": own}
+    both = {"data": [linking], "user_hash": signed(corner, "mallory2"), "anonymous_hash": user_hash}
     assert (await send(corner, EVENTS, both)).status == 200
     assert await history(corner, "u:mallory2") == ["p12", "p11"]
 
 
 async def test_a_strict_read_looks_at_the_second_id_too(corner: Corner) -> None:
     await open_safe(corner, strict_user_hash=True)
-    own, theirs = signed(corner, "mallory"), signed(corner, "W-anon")
-    pair = {"user_id": "mallory", "anonymous_id": "W-anon", "user_hash": own}
+    user_hash, theirs = signed(corner, "mallory"), signed(corner, "W-anon")
+    pair = {"user_id": "mallory", "anonymous_id": "W-anon", "user_hash": user_hash}
     refused = await send(corner, HISTORY, pair)
     assert (refused.status, refused.json()) == (401, {"message": "anonymous_hash is required."})
-    wrong = await send(corner, HISTORY, {**pair, "anonymous_hash": own})
+    wrong = await send(corner, HISTORY, {**pair, "anonymous_hash": user_hash})
     assert (wrong.status, wrong.json()) == (401, {"message": "user_hash is invalid."})
     assert (await send(corner, HISTORY, {**pair, "anonymous_hash": theirs})).status == 404
     secret = corner.secret("safe")
@@ -165,10 +165,10 @@ async def test_a_strict_read_looks_at_the_second_id_too(corner: Corner) -> None:
 
 async def test_question_answering_and_experiment_events_ask_for_the_same_proof(corner: Corner) -> None:
     await open_safe(corner, publishable_experiments=True)
-    asked = {"q": "x", "min_probability": 0.1, "user_id": "victim"}
+    request = {"q": "x", "min_probability": 0.1, "user_id": "victim"}
     path = "/v1/qa/question_answering"
-    assert (await send(corner, path, asked)).status == 401
-    assert (await send(corner, path, {**asked, "user_hash": signed(corner, "victim")})).status == 404
+    assert (await send(corner, path, request)).status == 401
+    assert (await send(corner, path, {**request, "user_hash": signed(corner, "victim")})).status == 404
     path = "/v1/experiments/none/events"
     assert (await send(corner, path, {"user_id": "victim"})).status == 401
     assert (
@@ -184,9 +184,9 @@ async def test_one_request_carries_few_events_of_few_readers_in_few_bytes(corner
     assert answer.json()["data"] == [
         "data is invalid. The attribute should have at most 100 entries with a publishable key."
     ]
-    readers = {"data": [view(anonymous_id=f"v-{n}") for n in range(4)]}
-    assert (await send(corner, EVENTS, readers, app="shop")).status == 422
-    assert (await send(corner, EVENTS, {"data": readers["data"][:3]}, app="shop")).status == 200
+    interactions = {"data": [view(anonymous_id=f"v-{n}") for n in range(4)]}
+    assert (await send(corner, EVENTS, interactions, app="shop")).status == 422
+    assert (await send(corner, EVENTS, {"data": interactions["data"][:3]}, app="shop")).status == 200
     fat = {"data": [{**view(anonymous_id="v-1"), "context": {"custom_context": {"x": "y" * 300_000}}}]}
     assert (await send(corner, EVENTS, fat, app="shop")).status == 413
     server = await call(corner.handler, "POST", EVENTS, headers=corner.headers(), json=many)
@@ -200,7 +200,9 @@ async def test_one_request_evicts_at_most_twenty_events(corner: Corner) -> None:
     assert (await send(corner, EVENTS, new, app="shop")).status == 200
     kept = await history(corner, "u:gina", app="shop")
     assert len(kept) == 200
-    assert [one for one in kept if one.startswith("new")] == [f"new-{n}" for n in range(99, 79, -1)]
+    assert [product_id for product_id in kept if product_id.startswith("new")] == [
+        f"new-{n}" for n in range(99, 79, -1)
+    ]
     assert kept[20:] == [f"old-{n}" for n in range(199, 19, -1)]
 
 
@@ -273,8 +275,8 @@ async def test_an_app_with_a_token_key_takes_no_user_hash_as_token(corner: Corne
     forged = chosen + "." + base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode()
     path = "/v1/ask/user_history/list"
     assert (await send(corner, path, {}, token=forged)).json() == {"message": "Invalid JWT token"}
-    own_key = derive_token_key(corner.secret("safe").encode()).decode()
-    good = token_of({"user_id": "gina", "exp": 4_000_000_000}, own_key)
+    token_key = derive_token_key(corner.secret("safe").encode()).decode()
+    good = token_of({"user_id": "gina", "exp": 4_000_000_000}, token_key)
     assert (await send(corner, path, {}, token=good)).status == 200
 
 
@@ -421,7 +423,7 @@ async def test_a_bulk_ends_with_its_key(corner: Corner) -> None:
     corner.recommender.answer = revoke_then_answer  # type: ignore[method-assign]
     requests = [{"api_name": "recommendation/user_to_products", "body": {}} for _ in range(20)]
     answer = await send(corner, "/v1/bulk", {"requests": requests}, app="shop")
-    statuses = [one["status_code"] for one in answer.json()["data"]]
+    statuses = [entry["status_code"] for entry in answer.json()["data"]]
     assert statuses[0] == 404
     assert statuses[-1] == 401
     assert statuses.count(401) >= 12

@@ -71,26 +71,30 @@ class Provider:
 
     async def authorize(self, request: Request) -> Response:
         """Sign the person in and send a code back."""
-        asked = dict(request.query_params)
-        assert asked["response_type"] == "code"
-        assert "openid" in asked["scope"].split()
-        assert asked["code_challenge_method"] == "S256"
+        parameters = dict(request.query_params)
+        assert parameters["response_type"] == "code"
+        assert "openid" in parameters["scope"].split()
+        assert parameters["code_challenge_method"] == "S256"
         code = f"code-{len(self.codes)}"
-        self.codes[code] = asked
-        return RedirectResponse(f"{asked['redirect_uri']}?code={code}&state={asked['state']}", 303)
+        self.codes[code] = parameters
+        return RedirectResponse(f"{parameters['redirect_uri']}?code={code}&state={parameters['state']}", 303)
 
     async def redeem(self, request: Request) -> Response:
         """Exchange a code."""
         form = dict(await request.form())
-        asked = self.codes.pop(str(form.get("code")), None)
+        authorized = self.codes.pop(str(form.get("code")), None)
         basic = "Basic " + base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
         verifier = str(form.get("code_verifier", ""))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        if asked is None or request.headers["authorization"] != basic or asked["code_challenge"] != challenge:
+        if (
+            authorized is None
+            or request.headers["authorization"] != basic
+            or authorized["code_challenge"] != challenge
+        ):
             return JSONResponse({"error": "invalid_grant"}, 400)
         now_s = SystemClock().now_ms() // 1000
         claims = {
-            "iss": self.issuer, "aud": CLIENT, "sub": "248289761001", "nonce": asked["nonce"], "iat": now_s,
+            "iss": self.issuer, "aud": CLIENT, "sub": "248289761001", "nonce": authorized["nonce"], "iat": now_s,
             "exp": now_s + 300, "email": EMAIL, "email_verified": True, **self.claims,
         }  # fmt: skip
         key = self.signing or self.key
@@ -220,11 +224,11 @@ async def test_without_a_provider_there_is_no_such_page(memory_stores: Stores) -
 async def test_a_provider_that_is_away_gets_one_request_in_some_seconds(
     memory_stores: Stores, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = 0
+    attempts = 0
 
     async def fail(address: str) -> dict[str, Any]:
-        nonlocal asked
-        asked += 1
+        nonlocal attempts
+        attempts += 1
         raise Unavailable("away")
 
     clock = ManualClock()
@@ -235,7 +239,7 @@ async def test_a_provider_that_is_away_gets_one_request_in_some_seconds(
     with monkeypatch.context() as patch:
         patch.setattr(identity_provider, "_fetch", fail)
         answers = await asyncio.gather(*(visitor.http.get("/console/sign-in/provider") for _ in range(50)))
-    assert ({answer.status_code for answer in answers}, asked) == ({503}, 1)
+    assert ({answer.status_code for answer in answers}, attempts) == ({503}, 1)
     clock.advance(5_001)
     assert (await visitor.get("/sign-in/provider")).status_code == 303
 

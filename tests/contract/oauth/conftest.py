@@ -28,7 +28,7 @@ class Scene:
     """Everything a test of OAuth needs."""
 
     clock: ManualClock
-    means: OAuthServices
+    services: OAuthServices
     app: Starlette
     http: httpx.AsyncClient
     "A program's connection: no cookies."
@@ -57,17 +57,17 @@ class Scene:
 
     async def heard(self) -> None:
         """Let the replica hear of revocations, as it does by itself four times a second."""
-        await self.means.bearer.refresh()
+        await self.services.bearer.refresh()
 
 
 @pytest.fixture
 async def scene(memory_stores: Stores) -> AsyncIterator[Scene]:
     """A fresh archive with one reader and one registered client."""
     clock = ManualClock()
-    means = oauth_services(memory_stores, clock)
+    services = oauth_services(memory_stores, clock)
     await memory_stores.accounts.add(an_account())
-    app = app_over(means)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app) as browser:
         program = Program(http)
         await program.register()
-        yield Scene(clock, means, app, http, Person(browser), program)
+        yield Scene(clock, services, app, http, Person(browser), program)

@@ -44,7 +44,7 @@ async def guess(scene: Scene, username: str = "ada", password: str = "wrong") ->
 async def test_a_wrong_password_and_an_unknown_name_look_the_same(scene: Scene) -> None:
     wrong, unknown = await guess(scene), await guess(scene, "nobody")
     locked = an_account("eve").model_copy(update={"disabled": True})
-    await scene.means.accounts.add(locked)
+    await scene.services.accounts.add(locked)
     shut = await guess(scene, "eve", PASSWORD)
     for answer in (wrong, unknown, shut):
         assert answer.status_code == 403
@@ -72,8 +72,8 @@ async def test_guessing_is_stopped_before_the_password_is_looked_at(scene: Scene
 async def test_guessing_from_many_addresses_is_stopped_and_others_sign_in_meanwhile(
     memory_stores: Stores,
 ) -> None:
-    means = oauth_services(memory_stores, ManualClock())
-    app = app_over(means)
+    services = oauth_services(memory_stores, ManualClock())
+    app = app_over(services)
     await memory_stores.accounts.add(an_account())
     await memory_stores.accounts.add(an_account("grace"))
     async with http_over(app) as plain:
@@ -137,27 +137,27 @@ async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(me
         asyncio.ensure_future(passwords.account("nobody", "x", f"192.0.2.{number}"))
         for number in range(MOST_WAITING + 5)
     ]
-    await until(lambda: sum(one.done() for one in flood) >= 5)
-    refused = [one for one in flood if one.done()]
+    await until(lambda: sum(attempt.done() for attempt in flood) >= 5)
+    refused = [attempt for attempt in flood if attempt.done()]
     assert len(refused) == 5
-    assert {type(one.exception()) for one in refused} == {TooMany}
+    assert {type(attempt.exception()) for attempt in refused} == {TooMany}
     # Somebody who signed in before does not wait behind them.
-    known = await passwords.account("ada", PASSWORD, "192.0.2.99", has_device=True)
-    assert known is not None
-    for one in flood:
-        one.cancel()
+    account = await passwords.account("ada", PASSWORD, "192.0.2.99", has_device=True)
+    assert account is not None
+    for attempt in flood:
+        attempt.cancel()
     await asyncio.gather(*flood, return_exceptions=True)
-    of_one = [asyncio.ensure_future(passwords.account("nobody", "x", "192.0.2.1")) for _ in range(6)]
-    await until(lambda: sum(one.done() for one in of_one) >= 3)
+    attempts = [asyncio.ensure_future(passwords.account("nobody", "x", "192.0.2.1")) for _ in range(6)]
+    await until(lambda: sum(attempt.done() for attempt in attempts) >= 3)
     assert await passwords.account("ada", PASSWORD, "192.0.2.2") is not None
-    await asyncio.gather(*of_one, return_exceptions=True)
+    await asyncio.gather(*attempts, return_exceptions=True)
 
 
 async def test_programs_and_pages_have_limits_too(memory_stores: Stores) -> None:
     few = OAuthLimits(registrations=BucketRate(1, 3), token_calls=BucketRate(1, 3), pages=BucketRate(0.1, 3))
     clock = ManualClock()
-    means = oauth_services(memory_stores, clock, limits=few)
-    app = app_over(means)
+    services = oauth_services(memory_stores, clock, limits=few)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app, address="192.0.2.9") as other:
         program = Program(http)
         assert [(await program.register()).status_code for _ in range(5)] == [201] * 3 + [429] * 2
@@ -181,8 +181,8 @@ def test_counters_for_strangers_are_bounded() -> None:
 
 async def test_a_header_of_the_caller_gives_no_further_attempts(memory_stores: Stores) -> None:
     """Proofs A and B: from one address, whatever it writes into the header, six passwords are tried."""
-    means = oauth_services(memory_stores, ManualClock())
-    app = app_over(means)
+    services = oauth_services(memory_stores, ManualClock())
+    app = app_over(services)
     await memory_stores.accounts.add(an_account())
     async with http_over(app) as plain:
         program = Program(plain)
@@ -252,8 +252,8 @@ async def test_strangers_can_not_lock_out_who_signed_in_before(memory_stores: St
 async def test_a_flood_of_registrations_keeps_nothing_and_an_honest_client_gets_through(
     redis_stores: OpenStores, redis_server: RedisProcess
 ) -> None:
-    means = oauth_services(redis_stores, ManualClock())
-    register = app_over(means)
+    services = oauth_services(redis_stores, ManualClock())
+    register = app_over(services)
     async with http_over(register) as flood, http_over(register, address="192.0.2.1") as honest:
         await Program(honest).register()
         before = await redis_stores.server.execute_slow("DBSIZE")
@@ -264,7 +264,7 @@ async def test_a_flood_of_registrations_keeps_nothing_and_an_honest_client_gets_
         assert set(statuses) == {201, 429}
         assert (await Program(honest).register()).status_code == 201
         assert await redis_stores.server.execute_slow("DBSIZE") == before
-    assert len(means.address_limits) == 2
+    assert len(services.address_limits) == 2
 
 
 @pytest.mark.redis
@@ -272,13 +272,13 @@ async def test_what_rests_in_the_store_opens_nothing(
     redis_stores: OpenStores, redis_server: RedisProcess
 ) -> None:
     clock = ManualClock()
-    means = oauth_services(redis_stores, clock)
+    services = oauth_services(redis_stores, clock)
     await redis_stores.accounts.add(an_account())
-    app = app_over(means)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app) as browser:
-        scene = Scene(clock, means, app, http, Person(browser), Program(http))
+        scene = Scene(clock, services, app, http, Person(browser), Program(http))
         await scene.program.register(token_endpoint_auth_method="client_secret_post")
-        secret = means.signing.client_secret(scene.program.client_id)
+        secret = services.signing.client_secret(scene.program.client_id)
         code = await scene.code()
         other = await scene.code()
         tokens = (await scene.program.redeem(other, client_secret=secret)).json()
@@ -297,8 +297,16 @@ async def test_what_rests_in_the_store_opens_nothing(
         resting.append(repr(value).encode())
     everything = b"\n".join(part if isinstance(part, bytes) else str(part).encode() for part in resting)
     assert b"usr-ada" in everything
-    for held in (code, other, tokens["access_token"], tokens["refresh_token"], secret, session, PASSWORD):
-        assert held.encode() not in everything
+    for secret_text in (
+        code,
+        other,
+        tokens["access_token"],
+        tokens["refresh_token"],
+        secret,
+        session,
+        PASSWORD,
+    ):
+        assert secret_text.encode() not in everything
 
 
 async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
@@ -309,10 +317,10 @@ async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
         await scene.program.redeem(code)
         await guess(scene, "ada", "a-wrong-password")
         await scene.http.post("/oauth/revoke", data={"token": tokens["refresh_token"]})
-    told = json.dumps(lines)
-    assert "grant_begun" in told
-    assert "code_replayed" in told
-    held = (
+    log = json.dumps(lines)
+    assert "grant_begun" in log
+    assert "code_replayed" in log
+    secrets = (
         code,
         *tokens.values(),
         PASSWORD,
@@ -320,8 +328,8 @@ async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
         "a-very-private-state",
         scene.program.client_id,
     )
-    for secret in held:
-        assert str(secret) == "Bearer" or str(secret) == "3600" or str(secret) not in told
+    for secret in secrets:
+        assert str(secret) == "Bearer" or str(secret) == "3600" or str(secret) not in log
 
 
 async def test_a_body_that_drips_is_cut_off(memory_stores: Stores) -> None:

@@ -45,7 +45,7 @@ async def test_an_id_somebody_changed_is_unknown(scene: Scene) -> None:
     inside = [
         good[:at] + ("A" if good[at] != "A" else "B") + good[at + 1 :] for at in range(2, len(good) - 1, 7)
     ]
-    for changed in [one for one in last + inside if one != good]:
+    for changed in [letter for letter in last + inside if letter != good]:
         answer = await scene.person.open(AUTHORIZE, **scene.program.asks(client_id=changed))
         assert answer.status_code == 400
 
@@ -123,9 +123,9 @@ async def test_the_client_receives_every_other_fault(
     answer = await scene.person.open(AUTHORIZE, **asks)
     assert answer.status_code == 302
     assert answer.headers["location"].startswith(CALLBACK + "?")
-    told = answer_of(answer)
-    assert (told["error"], told["iss"], told["state"]) == (error, ISSUER, asks["state"])
-    assert "code" not in told
+    answered = answer_of(answer)
+    assert (answered["error"], answered["iss"], answered["state"]) == (error, ISSUER, asks["state"])
+    assert "code" not in answered
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ async def test_what_clients_add_or_leave_out_is_no_fault(scene: Scene, change: d
 
 async def test_the_client_learns_of_a_refusal_with_or_without_a_session(scene: Scene) -> None:
     await scene.person.open(AUTHORIZE, **scene.program.asks())
-    told = answer_of(await scene.person.press("deny"))
-    assert (told["error"], told["iss"], told["state"]) == ("access_denied", ISSUER, "st ate/+&=")
+    refusal = answer_of(await scene.person.press("deny"))
+    assert (refusal["error"], refusal["iss"], refusal["state"]) == ("access_denied", ISSUER, "st ate/+&=")
     await scene.consent()
     answer = await scene.person.press("deny")
     assert answer.status_code == 303
@@ -405,7 +405,7 @@ async def test_nobody_is_allowed_without_signing_in_and_approving(scene: Scene) 
 
 
 async def test_a_person_can_change_accounts_and_a_consent_is_bound_to_who_saw_it(scene: Scene) -> None:
-    await scene.means.accounts.add(an_account("grace"))
+    await scene.services.accounts.add(an_account("grace"))
     seen_by_ada = await scene.consent()
     await scene.person.press("switch")
     page = await scene.person.follow()
@@ -419,16 +419,16 @@ async def test_a_person_can_change_accounts_and_a_consent_is_bound_to_who_saw_it
 
 
 async def test_a_session_ends_by_itself_and_with_a_lock_or_a_new_password(scene: Scene) -> None:
-    account = await scene.means.accounts.get("ada")
+    account = await scene.services.accounts.get("ada")
     assert account is not None
     await scene.consent()
     scene.clock.advance(12 * 3_600_000 + 1000)
     asks = scene.program.asks()
     assert 'name="password"' in (await scene.person.open(AUTHORIZE, **asks)).text
     for change in ({"epoch": 1}, {"disabled": True}, {"user_id": "usr-other"}):
-        await scene.means.accounts.put(account)
+        await scene.services.accounts.put(account)
         await scene.consent()
-        await scene.means.accounts.put(account.model_copy(update=change))
+        await scene.services.accounts.put(account.model_copy(update=change))
         assert 'name="password"' in (await scene.person.open(AUTHORIZE, **asks)).text
 
 
@@ -471,13 +471,13 @@ async def test_the_list_distinguishes_clients_of_one_name_by_redirect_host(scene
 
 async def test_nobody_ends_what_others_allowed(scene: Scene) -> None:
     tokens = await scene.tokens()
-    (held,) = await scene.means.grants.of_user("usr-ada")
-    await scene.means.accounts.add(an_account("eve"))
+    (active,) = await scene.services.grants.of_user("usr-ada")
+    await scene.services.accounts.add(an_account("eve"))
     async with http_over(scene.app) as http:
         eve = Person(http, "eve")
         await eve.open("/oauth/authorize/clients")
         await eve.sign_in()
         assert "Reader" not in visible(eve.page.text if eve.page else "")
-        await eve.press("end", grant=held.grant.grant_id)
+        await eve.press("end", grant=active.grant.grant_id)
     await scene.heard()
     assert await scene.program.use(tokens["access_token"]) == 200

@@ -55,12 +55,12 @@ class Callback:
     """A client that listens on loopback for the answer."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, str]] = []
+        self.received: list[dict[str, str]] = []
         self.app = Starlette(routes=[Route("/callback", self.hear)])
 
     async def hear(self, request: Request) -> Response:
         """Take the answer."""
-        self.told.append(dict(request.query_params))
+        self.received.append(dict(request.query_params))
         return HTMLResponse(
             "<!doctype html><title>Connected</title><link rel=icon href='data:,'><p>Connected."
         )
@@ -80,16 +80,16 @@ async def test_a_person_connects_a_client_on_the_same_machine(
     shots = Path(SHOTS) if SHOTS else tmp_path
     callback = Callback()
     async with (
-        serving(app_over(services)) as base,
+        serving(app_over(services)) as origin,
         serving(callback.app) as client,
         httpx.AsyncClient() as http,
     ):
         # Registered with another port than the one it listens on in the end, as native clients do.
         sent = {"client_name": "Desk <b>Research</b>", "redirect_uris": ["http://127.0.0.1:1/callback"]}
-        client_id = (await http.post(f"{base}/oauth/register", json=sent)).json()["client_id"]
+        client_id = (await http.post(f"{origin}/oauth/register", json=sent)).json()["client_id"]
         asks = {
             "response_type": "code", "client_id": client_id, "redirect_uri": f"{client}/callback",
-            "state": "a/b+c", "code_challenge": CHALLENGE, "code_challenge_method": "S256", "resource": f"{base}/mcp",
+            "state": "a/b+c", "code_challenge": CHALLENGE, "code_challenge_method": "S256", "resource": f"{origin}/mcp",
         }  # fmt: skip
         async with playwright.async_playwright() as driver:
             browser = await driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
@@ -99,7 +99,7 @@ async def test_a_person_connects_a_client_on_the_same_machine(
             page = await context.new_page()
             complaints: list[str] = []
             page.on("console", lambda message: complaints.append(message.text))
-            await page.goto(str(httpx.URL(f"{base}/oauth/authorize/archive", params=asks)))
+            await page.goto(str(httpx.URL(f"{origin}/oauth/authorize/archive", params=asks)))
             await page.screenshot(path=shots / f"{width}-1-sign-in.png", full_page=True)
             assert await page.get_by_text(urlsplit(client).netloc).is_visible()
             assert await page.get_by_text("Applications choose their own names.").is_visible()
@@ -123,40 +123,40 @@ async def test_a_person_connects_a_client_on_the_same_machine(
             await page.get_by_role("button", name="Allow").click()
             await page.get_by_text("Connected.").wait_for()
             assert urlsplit(page.url).netloc == urlsplit(client).netloc
-            (told,) = callback.told
-            assert (told["state"], told["iss"]) == ("a/b+c", f"{base}/archive")
+            (received,) = callback.received
+            assert (received["state"], received["iss"]) == ("a/b+c", f"{origin}/archive")
             data = {
-                "grant_type": "authorization_code", "code": told["code"], "code_verifier": VERIFIER,
-                "client_id": client_id, "redirect_uri": f"{client}/callback", "resource": f"{base}/mcp",
+                "grant_type": "authorization_code", "code": received["code"], "code_verifier": VERIFIER,
+                "client_id": client_id, "redirect_uri": f"{client}/callback", "resource": f"{origin}/mcp",
             }  # fmt: skip
-            tokens = (await http.post(f"{base}/oauth/token", data=data)).json()
-            await page.goto(f"{base}/oauth/authorize/clients")
+            tokens = (await http.post(f"{origin}/oauth/token", data=data)).json()
+            await page.goto(f"{origin}/oauth/authorize/clients")
             assert await page.get_by_role("button", name="Disconnect Desk <b>Research</b>").is_visible()
             await page.screenshot(path=shots / f"{width}-4-clients.png", full_page=True)
-            await page.goto(f"{base}/oauth/authorize/archive")
+            await page.goto(f"{origin}/oauth/authorize/archive")
             await page.screenshot(path=shots / f"{width}-5-stop.png", full_page=True)
             await context.close()
             await browser.close()
         assert [text for text in complaints if "Content Security" in text] == []
-        used = await http.post(f"{base}/mcp", headers={"authorization": f"Bearer {tokens['access_token']}"})
+        used = await http.post(f"{origin}/mcp", headers={"authorization": f"Bearer {tokens['access_token']}"})
         assert used.status_code == 200
 
 
 async def test_a_browser_does_not_show_the_page_in_a_frame_or_send_it_from_another_site(
     services: OAuthServices,
 ) -> None:
-    async with serving(app_over(services)) as base, httpx.AsyncClient() as http:
+    async with serving(app_over(services)) as origin, httpx.AsyncClient() as http:
         sent = {"client_name": "Desk", "redirect_uris": ["http://127.0.0.1:1/callback"]}
-        client_id = (await http.post(f"{base}/oauth/register", json=sent)).json()["client_id"]
+        client_id = (await http.post(f"{origin}/oauth/register", json=sent)).json()["client_id"]
         asks = {
             "response_type": "code", "client_id": client_id, "redirect_uri": "http://127.0.0.1:1/callback",
             "code_challenge": CHALLENGE, "code_challenge_method": "S256",
         }  # fmt: skip
-        address = str(httpx.URL(f"{base}/oauth/authorize/archive", params=asks))
+        address = str(httpx.URL(f"{origin}/oauth/authorize/archive", params=asks))
 
         async def frame(_: Request) -> Response:
             shown = f"<!doctype html><title>x</title><link rel=icon href='data:,'><iframe src='{address}'></iframe>"
-            post = f"<form id=f method=post action='{base}/oauth/authorize/archive'><input name=decision value=allow>"
+            post = f"<form id=f method=post action='{origin}/oauth/authorize/archive'><input name=decision value=allow>"
             return HTMLResponse(f"{shown}{post}<button>go</button></form>")
 
         async with (

@@ -40,8 +40,8 @@ async def test_the_resource_describes_itself_wherever_clients_look(scene: Scene,
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("application/json")
     assert answer.headers["access-control-allow-origin"] == "*"
-    found = answer.json()
-    assert found == {
+    metadata = answer.json()
+    assert metadata == {
         "resource": RESOURCE,
         "authorization_servers": [ISSUER],
         "bearer_methods_supported": ["header"],
@@ -54,21 +54,21 @@ async def test_the_resource_describes_itself_wherever_clients_look(scene: Scene,
 async def test_the_authorization_server_describes_itself(scene: Scene, path: str) -> None:
     answer = await scene.http.get(path)
     assert answer.status_code == 200
-    found = answer.json()
-    assert found["issuer"] == ISSUER
-    assert found["authorization_endpoint"] == ORIGIN + "/oauth/authorize/archive"
-    assert found["token_endpoint"] == ORIGIN + "/oauth/token"
-    assert found["registration_endpoint"] == ORIGIN + "/oauth/register"
-    assert found["response_types_supported"] == ["code"]
-    assert found["response_modes_supported"] == ["query"]
-    assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
-    assert found["code_challenge_methods_supported"] == ["S256"]
-    assert found["authorization_response_iss_parameter_supported"] is True
-    assert set(found["token_endpoint_auth_methods_supported"]) == {
+    metadata = answer.json()
+    assert metadata["issuer"] == ISSUER
+    assert metadata["authorization_endpoint"] == ORIGIN + "/oauth/authorize/archive"
+    assert metadata["token_endpoint"] == ORIGIN + "/oauth/token"
+    assert metadata["registration_endpoint"] == ORIGIN + "/oauth/register"
+    assert metadata["response_types_supported"] == ["code"]
+    assert metadata["response_modes_supported"] == ["query"]
+    assert metadata["grant_types_supported"] == ["authorization_code", "refresh_token"]
+    assert metadata["code_challenge_methods_supported"] == ["S256"]
+    assert metadata["authorization_response_iss_parameter_supported"] is True
+    assert set(metadata["token_endpoint_auth_methods_supported"]) == {
         "none", "client_secret_post", "client_secret_basic",
     }  # fmt: skip
-    assert "scopes_supported" not in found
-    assert "client_id_metadata_document_supported" not in found
+    assert "scopes_supported" not in metadata
+    assert "client_id_metadata_document_supported" not in metadata
 
 
 @pytest.mark.parametrize("path", RESOURCE_PATHS + SERVER_PATHS)
@@ -119,7 +119,7 @@ async def test_no_header_changes_a_configured_address(scene: Scene, header: str)
 
 
 @pytest.mark.parametrize(
-    ("host", "base"),
+    ("host", "origin"),
     [
         ("127.0.0.1:8000", "http://127.0.0.1:8000"),
         ("localhost:8000", "http://localhost:8000"),
@@ -133,13 +133,13 @@ async def test_no_header_changes_a_configured_address(scene: Scene, header: str)
     ],
 )
 async def test_without_a_configured_address_only_loopback_is_believed(
-    memory_stores: Stores, host: str, base: str
+    memory_stores: Stores, host: str, origin: str
 ) -> None:
     app = app_over(oauth_services(memory_stores, ManualClock(), public_url=""))
     async with http_over(app, "http://x") as http:
-        found = (await http.get(RESOURCE_PATHS[0], headers={"host": host})).json()
-    assert found["resource"] == base + "/mcp"
-    assert found["authorization_servers"] == [base + "/archive"]
+        metadata = (await http.get(RESOURCE_PATHS[0], headers={"host": host})).json()
+    assert metadata["resource"] == origin + "/mcp"
+    assert metadata["authorization_servers"] == [origin + "/archive"]
 
 
 def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:

@@ -32,8 +32,8 @@ async def register(scene: Scene, **more: Any) -> dict[str, Any]:
     """Register and give the whole answer."""
     answer = await scene.program.register(**more)
     assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    registration: dict[str, Any] = answer.json()
+    return registration
 
 
 async def manage(
@@ -150,7 +150,7 @@ async def test_a_removal_takes_the_client_its_grants_and_their_tokens(scene: Sce
     await scene.heard()
     assert await scene.program.use(tokens["access_token"]) == 401
     assert await scene.program.use(others["access_token"]) == 200
-    assert [held.grant.client_id for held in await scene.means.grants.of_user("usr-ada")] == [
+    assert [active.grant.client_id for active in await scene.services.grants.of_user("usr-ada")] == [
         other["client_id"]
     ]
     scene.program.client_id = registered["client_id"]
@@ -176,9 +176,9 @@ async def test_nobody_manages_with_another_token(scene: Scene) -> None:
         for method in ("GET", "PUT", "DELETE"):
             answer = await manage(scene, method, registered, update_of(registered), token=token)
             assert (answer.status_code, answer.json()["error"]) == (401, "invalid_token")
-            asked = answer.headers["www-authenticate"]
-            assert asked.startswith('Bearer realm="archive"')
-            assert ("invalid_token" in asked) is bool(token)
+            challenge = answer.headers["www-authenticate"]
+            assert challenge.startswith('Bearer realm="archive"')
+            assert ("invalid_token" in challenge) is bool(token)
     unknown = {**registered, "registration_client_uri": registered["registration_client_uri"] + "x"}
     assert (await manage(scene, "GET", unknown)).status_code == 401
     assert (await manage(scene, "GET", registered)).json() == registered
@@ -198,14 +198,14 @@ async def test_other_methods_are_refused_and_browsers_may_ask(scene: Scene) -> N
 async def test_management_shares_the_limits_of_registration_and_limits_changes(scene: Scene) -> None:
     registered = await register(scene)
     for _ in range(500):
-        assert await scene.means.changes.wait_s() == 0
+        assert await scene.services.changes.wait_s() == 0
     answer = await manage(scene, "DELETE", registered)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
     assert (await manage(scene, "GET", registered)).status_code == 200
     scene.clock.advance(5_000)
     assert (await manage(scene, "DELETE", registered)).status_code == 204
     few = OAuthLimits(registrations=BucketRate(1, 3))
-    async with http_over(app_over(replace(scene.means, limits=few)), address="203.0.113.8") as http:
+    async with http_over(app_over(replace(scene.services, limits=few)), address="203.0.113.8") as http:
         slow = replace(scene, http=http)
         statuses = [(await manage(slow, "GET", registered)).status_code for _ in range(4)]
         assert statuses == [401, 401, 401, 429]
@@ -222,11 +222,11 @@ async def test_addresses_too_long_for_a_token_leave_a_registration_unmanaged(sce
 
 async def test_neither_log_nor_store_holds_a_registration_token(redis_stores: OpenStores) -> None:
     clock = ManualClock()
-    means = oauth_services(redis_stores, clock)
+    services = oauth_services(redis_stores, clock)
     await redis_stores.accounts.add(an_account())
-    app = app_over(means)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app) as browser:
-        scene = Scene(clock, means, app, http, Person(browser), Program(http))
+        scene = Scene(clock, services, app, http, Person(browser), Program(http))
         with structlog.testing.capture_logs() as lines:
             registered = await register(scene, token_endpoint_auth_method="client_secret_post")
             changed = await manage(scene, "PUT", registered, update_of(registered, client_name="Desk"))

@@ -30,17 +30,19 @@ async def test_real_clients_get_an_id_and_what_they_sent_back(scene: Scene, sent
     assert answer.status_code == 201
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["access-control-allow-origin"] == "*"
-    found = answer.json()
-    assert None not in found.values()
-    assert found["redirect_uris"] == sent["redirect_uris"]
-    assert found["token_endpoint_auth_method"] == "none"
-    assert found["grant_types"] == ["authorization_code", "refresh_token"]
-    assert found["response_types"] == ["code"]
-    assert found["client_id_issued_at"] == scene.clock.now_ms() // 1000
-    assert re.fullmatch(r"[A-Za-z0-9._~-]+", found["client_id"])
-    assert not {"scope", "client_secret", "client_secret_expires_at", "logo_uri", "client_uri"} & set(found)
-    assert found["registration_client_uri"] == f"{ORIGIN}/oauth/register/{found['client_id']}"
-    assert re.fullmatch(r"[A-Za-z0-9._~-]{43,4000}", found["registration_access_token"])
+    registration = answer.json()
+    assert None not in registration.values()
+    assert registration["redirect_uris"] == sent["redirect_uris"]
+    assert registration["token_endpoint_auth_method"] == "none"
+    assert registration["grant_types"] == ["authorization_code", "refresh_token"]
+    assert registration["response_types"] == ["code"]
+    assert registration["client_id_issued_at"] == scene.clock.now_ms() // 1000
+    assert re.fullmatch(r"[A-Za-z0-9._~-]+", registration["client_id"])
+    assert not {"scope", "client_secret", "client_secret_expires_at", "logo_uri", "client_uri"} & set(
+        registration
+    )
+    assert registration["registration_client_uri"] == f"{ORIGIN}/oauth/register/{registration['client_id']}"
+    assert re.fullmatch(r"[A-Za-z0-9._~-]{43,4000}", registration["registration_access_token"])
 
 
 async def test_every_registration_gets_a_new_client_id(scene: Scene) -> None:
@@ -161,9 +163,9 @@ async def test_a_hostile_name_is_cleaned_and_nothing_else_of_it_is_kept(scene: S
         **PY, "client_name": "Cla\u202eude\u0000\u200b \n\t <b>x</b>\ud800", "logo_uri": "http://169.254.169.254/",
         "client_uri": "javascript:alert(1)", "policy_uri": "file:///etc/passwd", "jwks_uri": "http://10.0.0.1/",
     }  # fmt: skip
-    found = (await scene.http.post("/oauth/register", content=json.dumps(sent).encode())).json()
-    assert found["client_name"] == "Claude <b>x</b>"
-    assert "169.254" not in json.dumps(found)
+    registration = (await scene.http.post("/oauth/register", content=json.dumps(sent).encode())).json()
+    assert registration["client_name"] == "Claude <b>x</b>"
+    assert "169.254" not in json.dumps(registration)
 
 
 async def test_other_methods_are_refused_and_browsers_may_ask(scene: Scene) -> None:

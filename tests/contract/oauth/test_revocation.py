@@ -67,14 +67,14 @@ async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Scene]]:
     await redis_stores.accounts.add(an_account())
     scenes = []
     for _ in range(2):
-        means = oauth_services(redis_stores, clock)
-        app = app_over(means)
+        services = oauth_services(redis_stores, clock)
+        app = app_over(services)
         http = http_over(app)
-        scenes.append(Scene(clock, means, app, http, Person(http_over(app)), Program(http)))  # type: ignore[arg-type]
-        await means.bearer.start()
+        scenes.append(Scene(clock, services, app, http, Person(http_over(app)), Program(http)))  # type: ignore[arg-type]
+        await services.bearer.start()
     yield scenes
     for scene in scenes:
-        await scene.means.bearer.close()
+        await scene.services.bearer.close()
         await scene.http.aclose()
         await scene.person.http.aclose()
 
@@ -83,25 +83,25 @@ async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Scene]]:
 async def test_every_step_may_meet_another_replica_and_a_revocation_is_heard_within_a_second(
     replicas: list[Scene],
 ) -> None:
-    one, two = replicas
-    await one.program.register()
-    two.program.client_id = one.program.client_id
-    await two.person.open("/oauth/authorize/archive", **two.program.asks())
-    one.person.http.cookies = two.person.http.cookies
-    one.person.page = two.person.page
-    await one.person.sign_in()
-    two.person.http.cookies = one.person.http.cookies
-    two.person.page = one.person.page
-    code = answer_of(await two.person.press("allow"))["code"]
-    tokens = (await one.program.redeem(code)).json()
-    assert await two.program.use(tokens["access_token"]) == 200
-    tokens = (await two.program.refresh(tokens["refresh_token"])).json()
-    assert await give_back(one, tokens["refresh_token"]) == 200
+    first, second = replicas
+    await first.program.register()
+    second.program.client_id = first.program.client_id
+    await second.person.open("/oauth/authorize/archive", **second.program.asks())
+    first.person.http.cookies = second.person.http.cookies
+    first.person.page = second.person.page
+    await first.person.sign_in()
+    second.person.http.cookies = first.person.http.cookies
+    second.person.page = first.person.page
+    code = answer_of(await second.person.press("allow"))["code"]
+    tokens = (await first.program.redeem(code)).json()
+    assert await second.program.use(tokens["access_token"]) == 200
+    tokens = (await second.program.refresh(tokens["refresh_token"])).json()
+    assert await give_back(first, tokens["refresh_token"]) == 200
 
     async def is_heard(replica: Scene) -> bool:
         return await replica.program.use(tokens["access_token"]) == 401
 
-    took_s = [await until(partial(is_heard, replica)) for replica in (two, one)]
+    took_s = [await until(partial(is_heard, replica)) for replica in (second, first)]
     assert sum(took_s) < 1.0
 
 
@@ -124,22 +124,22 @@ async def test_a_restart_is_not_noticed(redis_stores: OpenStores) -> None:
 
 async def test_at_rest_a_token_is_checked_without_asking_the_store(scene: Scene) -> None:
     token = (await scene.tokens())["access_token"]
-    grants = scene.means.grants
-    asked: list[str] = []
+    grants = scene.services.grants
+    calls: list[str] = []
 
     class Watched:
         async def version(self) -> int:
-            asked.append("version")
+            calls.append("version")
             return await grants.version()
 
         async def revocations(self) -> Revocations:
-            asked.append("revocations")
+            calls.append("revocations")
             return await grants.revocations()
 
-    bearer = AccessTokens(Watched(), scene.means.signing, scene.clock)  # type: ignore[arg-type]
+    bearer = AccessTokens(Watched(), scene.services.signing, scene.clock)  # type: ignore[arg-type]
     for _ in range(100):
         assert await bearer.person(token, RESOURCE) is not None
-    assert asked == ["version", "revocations"]
+    assert calls == ["version", "revocations"]
 
 
 class Away:
@@ -148,10 +148,10 @@ class Away:
     def __init__(self, stores: Stores) -> None:
         self._grants = stores.grants
         self.away = True
-        self.asked = 0
+        self.reads = 0
 
     async def version(self) -> int:
-        self.asked += 1
+        self.reads += 1
         if self.away:
             raise Unavailable("away")
         return await self._grants.version()
@@ -165,19 +165,19 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
 ) -> None:
     token = (await scene.tokens())["access_token"]
     store = Away(memory_stores)
-    bearer = AccessTokens(store, scene.means.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
+    bearer = AccessTokens(store, scene.services.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
     await bearer.start()
     with pytest.raises(Unavailable):
         await bearer.person(token, RESOURCE)
     store.away = False
     assert await bearer.person(token, RESOURCE) is not None
     store.away = True
-    asked = store.asked
-    await until(lambda: store.asked > asked + 1)
+    reads = store.reads
+    await until(lambda: store.reads > reads + 1)
     assert await bearer.person(token, RESOURCE) is not None
     store.away = False
-    (held,) = await memory_stores.grants.of_user("usr-ada")
-    await memory_stores.grants.revoke(held.grant.grant_id, now_ms=scene.clock.now_ms())
+    (active,) = await memory_stores.grants.of_user("usr-ada")
+    await memory_stores.grants.revoke(active.grant.grant_id, now_ms=scene.clock.now_ms())
 
     async def is_refused() -> bool:
         return await bearer.person(token, RESOURCE) is None
@@ -199,8 +199,8 @@ async def test_without_the_store_people_and_programs_get_a_retry_answer(
             return away
 
     away = SignIn(replace(memory_stores, accounts=Gone()), Vault(MASTER), scene.clock)  # type: ignore[arg-type]
-    means = replace(scene.means, grants=Gone(), accounts=Gone(), sign_in=away)  # type: ignore[arg-type]
-    async with http_over(app_over(means)) as http, http_over(app_over(means)) as browser:
+    services = replace(scene.services, grants=Gone(), accounts=Gone(), sign_in=away)  # type: ignore[arg-type]
+    async with http_over(app_over(services)) as http, http_over(app_over(services)) as browser:
         program = Program(http, scene.program.client_id)
         answer = await program.redeem("x")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "3")

@@ -43,13 +43,17 @@ async def test_an_error_leads_no_stranger_away_without_a_click(scene: Scene, uri
     assert "location" not in page.headers
     assert "refresh" not in page.headers
     assert "Continue to" in visible(page.text)
-    (target,) = [one["href"] for tag, one in read_page(page.text).tags if tag == "a"]
+    (target,) = [attributes["href"] for tag, attributes in read_page(page.text).tags if tag == "a"]
     assert target is not None
     assert target.startswith(uri + "?error=unsupported_response_type&")
     assert f"iss={ISSUER.replace(':', '%3A').replace('/', '%2F')}" in target
     tags = [tag for tag, _ in read_page(page.text).tags]
     assert not {"script", "iframe", "img", "base"} & set(tags)
-    assert not [one for tag, one in read_page(page.text).tags if tag == "meta" and "http-equiv" in one]
+    assert not [
+        attributes
+        for tag, attributes in read_page(page.text).tags
+        if tag == "meta" and "http-equiv" in attributes
+    ]
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:7/cb", "http://localhost/cb", "http://[::1]:9/cb?x=1"])
@@ -127,7 +131,7 @@ async def test_only_who_is_signed_in_ends_sessions(scene: Scene) -> None:
     await scene.consent()
     async with http_over(scene.app) as other:
         eve = Person(other, "eve")
-        await scene.means.accounts.add(an_account("eve"))
+        await scene.services.accounts.add(an_account("eve"))
         await eve.open(CLIENTS)
         await eve.sign_in()
         await eve.press("switch")
@@ -141,7 +145,7 @@ async def _may_call(scene: Scene, gate: ClientAdmission, uri: str, name: str) ->
     scene.program.callback = uri
     await scene.program.register(client_name=name)
     tokens = await scene.tokens()
-    person = await scene.means.bearer.person(tokens["access_token"], resource_of(ORIGIN))
+    person = await scene.services.bearer.person(tokens["access_token"], resource_of(ORIGIN))
     assert person is not None
     try:
         gate.check(person)

@@ -16,11 +16,11 @@ HOUR_MS = 3_600_000
 
 
 def account_admin(scene: Scene) -> AccountAdmin:
-    return AccountAdmin(scene.means.accounts, scene.means.grants)
+    return AccountAdmin(scene.services.accounts, scene.services.grants)
 
 
 async def tiers_of(scene: Scene, token: str) -> frozenset[str] | None:
-    caller = await scene.means.bearer.person(token, RESOURCE)
+    caller = await scene.services.bearer.person(token, RESOURCE)
     return None if caller is None else caller.tiers
 
 
@@ -43,7 +43,7 @@ async def test_every_replica_refuses_the_old_tiers_after_its_next_poll(scene: Sc
     await account_admin(scene).set_tiers("ada", {"subscriber": 0}, scene.clock.now_ms())
     await scene.heard()
     token = (await scene.tokens())["access_token"]
-    replicas = [AccessTokens(scene.means.grants, scene.means.signing, scene.clock) for _ in range(3)]
+    replicas = [AccessTokens(scene.services.grants, scene.services.signing, scene.clock) for _ in range(3)]
     for replica in replicas:
         assert await replica.person(token, RESOURCE) is not None
     await account_admin(scene).set_tiers("ada", {}, scene.clock.now_ms())
@@ -73,25 +73,25 @@ async def test_concurrent_changes_leave_no_token_of_an_earlier_state(scene: Scen
     first = (await scene.tokens())["access_token"]
     before = await admin.find("ada")
     # Another change between the read and the write of this one.
-    await scene.means.accounts.update(
+    await scene.services.accounts.update(
         "ada", lambda account: account.model_copy(update={"tier_epoch": account.tier_epoch + 1})
     )
-    between = scene.means.bearer.issue(await a_grant(scene), 3600, await admin.find("ada"))
+    between = scene.services.bearer.issue(await a_grant(scene), 3600, await admin.find("ada"))
     await admin.set_tiers("ada", {}, scene.clock.now_ms())
-    await scene.means.grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=scene.clock.now_ms())
+    await scene.services.grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=scene.clock.now_ms())
     await scene.heard()
     for token in (first, between):
         assert await tiers_of(scene, token) is None
 
 
 async def a_grant(scene: Scene) -> Grant:
-    (active, *_) = await scene.means.grants.of_user("usr-ada")
+    (active, *_) = await scene.services.grants.of_user("usr-ada")
     return active.grant
 
 
 async def test_a_token_of_an_earlier_release_reads_open_and_registered_articles(scene: Scene) -> None:
     await scene.tokens()
-    token = scene.means.bearer.issue(await a_grant(scene), 3600)
+    token = scene.services.bearer.issue(await a_grant(scene), 3600)
     assert await tiers_of(scene, token) == {"registered"}
 
 

@@ -22,11 +22,11 @@ async def test_an_answer_has_exactly_what_clients_rely_on(scene: Scene) -> None:
     assert answer.headers["pragma"] == "no-cache"
     assert answer.headers["content-type"].startswith("application/json")
     assert answer.headers["access-control-allow-origin"] == "*"
-    found = answer.json()
-    assert set(found) == {"access_token", "token_type", "expires_in", "refresh_token"}
-    assert found["token_type"] == "Bearer"
-    assert (type(found["expires_in"]), found["expires_in"]) == (int, 3600)
-    assert all(re.fullmatch(r"[A-Za-z0-9._~-]+", found[name]) for name in ("access_token", "refresh_token"))
+    tokens = answer.json()
+    assert set(tokens) == {"access_token", "token_type", "expires_in", "refresh_token"}
+    assert tokens["token_type"] == "Bearer"
+    assert (type(tokens["expires_in"]), tokens["expires_in"]) == (int, 3600)
+    assert all(re.fullmatch(r"[A-Za-z0-9._~-]+", tokens[name]) for name in ("access_token", "refresh_token"))
 
 
 async def test_a_request_without_resource_is_bound_to_the_only_one(scene: Scene) -> None:
@@ -99,9 +99,9 @@ async def test_a_replayed_code_ends_everything_it_produced(scene: Scene) -> None
     refreshed = (await scene.program.refresh(tokens["refresh_token"])).json()
     assert (await scene.program.redeem(code)).json()["error"] == "invalid_grant"
     await scene.heard()
-    for held in (tokens, refreshed):
-        assert await scene.program.use(held["access_token"]) == 401
-        assert (await scene.program.refresh(held["refresh_token"])).json()["error"] == "invalid_grant"
+    for issued in (tokens, refreshed):
+        assert await scene.program.use(issued["access_token"]) == 401
+        assert (await scene.program.refresh(issued["refresh_token"])).json()["error"] == "invalid_grant"
 
 
 async def test_of_a_hundred_exchanges_at_once_one_wins(scene: Scene) -> None:
@@ -175,9 +175,9 @@ async def test_refresh_tokens_slide_for_thirty_days(scene: Scene) -> None:
 
 async def test_a_locked_account_gets_no_tokens_from_codes_or_refreshes(scene: Scene) -> None:
     code, tokens = await scene.code(), await scene.tokens()
-    account = await scene.means.accounts.get("ada")
+    account = await scene.services.accounts.get("ada")
     assert account is not None
-    await scene.means.accounts.put(account.model_copy(update={"disabled": True}))
+    await scene.services.accounts.put(account.model_copy(update={"disabled": True}))
     assert (await scene.program.redeem(code)).json()["error"] == "invalid_grant"
     assert (await scene.program.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
 
@@ -188,8 +188,8 @@ async def test_a_locked_account_gets_no_tokens_from_codes_or_refreshes(scene: Sc
 async def confidential(scene: Scene, method: str) -> dict[str, Any]:
     """Register a client with a secret."""
     answer = await scene.program.register(token_endpoint_auth_method=method)
-    found: dict[str, Any] = answer.json()
-    return found
+    registration: dict[str, Any] = answer.json()
+    return registration
 
 
 def basic(name: str, secret: str) -> dict[str, str]:
@@ -271,7 +271,7 @@ async def test_an_access_token_is_good_for_an_hour(scene: Scene) -> None:
 
 async def test_an_access_token_is_bound_to_its_resource(scene: Scene) -> None:
     token = (await scene.tokens())["access_token"]
-    bearer = scene.means.bearer
+    bearer = scene.services.bearer
     assert await bearer.person(token, RESOURCE) is not None
     for other in (
         "https://other.example/mcp",
@@ -290,7 +290,7 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
     claims = jwt.decode(good, options={"verify_signature": False})
     none = jwt.encode(claims, None, algorithm="none")
     other_key = jwt.encode(claims, b"k" * 32, algorithm="HS256", headers={"typ": "at+jwt"})
-    signing = scene.means.signing
+    signing = scene.services.signing
     untyped = jwt.encode(claims, signing._access_keys[0], algorithm="HS256")
     longer = signing.issue_access({**claims, "exp": "never"})
     early = signing.issue_access({**claims, "iat": claims["iat"] + 3600, "exp": claims["exp"] + 3600})
@@ -299,8 +299,8 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
         "", "x", ".", "..", "...", good + "x", good[:-2], f"{head}.{body}.", f"{head}..{signature}", none, other_key,
         untyped, longer, early, nobody, tokens["refresh_token"], good + " ", "A" * 20_000, "é" + good, "\udcff",
     ):  # fmt: skip
-        assert await scene.means.bearer.person(bad, RESOURCE) is None, bad
-    person = await scene.means.bearer.person(good, RESOURCE)
+        assert await scene.services.bearer.person(bad, RESOURCE) is None, bad
+    person = await scene.services.bearer.person(good, RESOURCE)
     assert person is not None
     assert (person.user_id, person.client_name) == ("usr-ada", "Reader")
     assert person.client_id.startswith("c-")

@@ -38,8 +38,8 @@ PROVIDER = ProviderConfig("https://login.example.com", "kiosk", "secret")
 
 
 @dataclass
-class Doors:
-    """One installation with both doors, and ada, who has a second factor."""
+class Surfaces:
+    """One installation with both surfaces, and ada, who has a second factor."""
 
     scene: Scene
     stores: Stores
@@ -68,26 +68,26 @@ class Doors:
 
 
 @pytest.fixture
-async def doors(memory_stores: Stores) -> AsyncIterator[Doors]:
+async def surfaces(memory_stores: Stores) -> AsyncIterator[Surfaces]:
     clock = ManualClock()
-    means = oauth_services(memory_stores, clock)
+    services = oauth_services(memory_stores, clock)
     await memory_stores.accounts.add(an_account(role="administrator"))
-    app = app_over(means)
+    app = app_over(services)
     console = Visitor(
         console_app(open_console_services(memory_stores, clock, public_url=ORIGIN)), origin=ORIGIN
     )
     async with http_over(app) as http, http_over(app) as browser:
         program = Program(http)
         await program.register()
-        scene = Scene(clock, means, app, http, Person(browser), program)
-        yield Doors(scene, memory_stores, clock, console)
+        scene = Scene(clock, services, app, http, Person(browser), program)
+        yield Surfaces(scene, memory_stores, clock, console)
 
 
 @pytest.mark.parametrize("path", [AUTHORIZE, CLIENTS])
-async def test_the_consent_pages_ask_for_the_second_factor(doors: Doors, path: str) -> None:
-    await doors.enrol()
-    person = doors.scene.person
-    asks = doors.scene.program.asks() if path == AUTHORIZE else {}
+async def test_the_consent_pages_ask_for_the_second_factor(surfaces: Surfaces, path: str) -> None:
+    await surfaces.enrol()
+    person = surfaces.scene.person
+    asks = surfaces.scene.program.asks() if path == AUTHORIZE else {}
     await person.open(path, **asks)
     page = await person.sign_in()
     assert (page.status_code, 'name="code"' in page.text) == (200, True)
@@ -95,42 +95,42 @@ async def test_the_consent_pages_ask_for_the_second_factor(doors: Doors, path: s
     await person.sign_in()
     wrong = await person.press("sign-in", code="000000")
     assert (wrong.status_code, "This code is incorrect" in wrong.text) == (403, True)
-    assert (await person.press("sign-in", code=doors.code())).status_code == 303
+    assert (await person.press("sign-in", code=surfaces.code())).status_code == 303
     assert "signed in as ada" in visible((await person.follow()).text)
 
 
-async def test_a_step_of_another_browser_or_a_forged_one_signs_nobody_in(doors: Doors) -> None:
-    await doors.enrol()
-    person, asks = doors.scene.person, doors.scene.program.asks()
+async def test_a_step_of_another_browser_or_a_forged_one_signs_nobody_in(surfaces: Surfaces) -> None:
+    await surfaces.enrol()
+    person, asks = surfaces.scene.person, surfaces.scene.program.asks()
     await person.open(AUTHORIZE, **asks)
     page = await person.sign_in()
     step = read_page(page.text).forms[0]["step"]
-    async with http_over(doors.scene.app) as http:
+    async with http_over(surfaces.scene.app) as http:
         thief = Person(http)
         await thief.open(AUTHORIZE, **asks)
-        for given in (step, step[:-1] + "A", "x", doors.scene.means.signing.forms.seal({"till": 9e9})):
-            answer = await thief.press("sign-in", step=given, code=doors.code())
+        for given in (step, step[:-1] + "A", "x", surfaces.scene.services.signing.forms.seal({"till": 9e9})):
+            answer = await thief.press("sign-in", step=given, code=surfaces.code())
             assert answer.status_code == 403
             assert "The code expired" in answer.text
             await thief.open(AUTHORIZE, **asks)
-    doors.clock.advance(301_000)
-    assert (await person.press("sign-in", code=doors.code())).status_code == 403
+    surfaces.clock.advance(301_000)
+    assert (await person.press("sign-in", code=surfaces.code())).status_code == 403
 
 
-async def test_a_session_of_one_door_is_good_at_the_other_and_ends_at_both(doors: Doors) -> None:
-    await doors.console.sign_in(goal="/account")
-    for name, value in doors.console.http.cookies.items():
-        doors.scene.person.http.cookies.set(name, value)
-    page = await doors.scene.person.open(CLIENTS)
+async def test_a_session_of_one_door_is_good_at_the_other_and_ends_at_both(surfaces: Surfaces) -> None:
+    await surfaces.console.sign_in(goal="/account")
+    for name, value in surfaces.console.http.cookies.items():
+        surfaces.scene.person.http.cookies.set(name, value)
+    page = await surfaces.scene.person.open(CLIENTS)
     assert "signed in as ada" in visible(page.text)
-    await doors.scene.person.press("switch")
-    assert (await doors.console.get("/account")).status_code == 303
-    rows = await doors.rows()
+    await surfaces.scene.person.press("switch")
+    assert (await surfaces.console.get("/account")).status_code == 303
+    rows = await surfaces.rows()
     assert rows == [("session.begin", "ada", "console", ""), ("session.end", "ada", "archive", "")]
 
 
-async def test_what_the_password_alone_opened_ends_with_the_second_factor(doors: Doors) -> None:
-    scene, console = doors.scene, doors.console
+async def test_what_the_password_alone_opened_ends_with_the_second_factor(surfaces: Surfaces) -> None:
+    scene, console = surfaces.scene, surfaces.console
     tokens = await scene.tokens()
     waiting_code = await scene.code()
     await console.sign_in(goal="/account")
@@ -139,9 +139,9 @@ async def test_what_the_password_alone_opened_ends_with_the_second_factor(doors:
     pending = re.search(r'name="pending" value="([^"]+)"', page.text)
     assert secret
     assert pending
-    doors.secret = secret[1]
+    surfaces.secret = secret[1]
     await console.get("/account")
-    await console.post("/account/second-factor/confirm", pending=pending[1], code=doors.code())
+    await console.post("/account/second-factor/confirm", pending=pending[1], code=surfaces.code())
     assert (await console.get("/account")).status_code == 200, "the browser that switched it on stays"
     await scene.heard()
     assert await scene.program.use(tokens["access_token"]) == 401
@@ -150,42 +150,42 @@ async def test_what_the_password_alone_opened_ends_with_the_second_factor(doors:
     assert 'name="password"' in (await scene.person.open(CLIENTS)).text, "its session had no code"
 
 
-async def test_a_grant_of_an_earlier_release_ends_at_its_next_refresh(doors: Doors) -> None:
-    scene = doors.scene
+async def test_a_grant_of_an_earlier_release_ends_at_its_next_refresh(surfaces: Surfaces) -> None:
+    scene = surfaces.scene
     tokens = await scene.tokens()
-    await doors.enrol()  # behind the operation that would have ended the grant
+    await surfaces.enrol()  # behind the operation that would have ended the grant
     answer = await scene.program.refresh(tokens["refresh_token"])
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     await scene.heard()
     assert await scene.program.use(tokens["access_token"]) == 401
     await scene.person.open(AUTHORIZE, **scene.program.asks())
     await scene.person.sign_in()
-    await scene.person.press("sign-in", code=doors.code())
+    await scene.person.press("sign-in", code=surfaces.code())
     await scene.person.follow()
     code = answer_of(await scene.person.press("allow"))["code"]
     fresh = (await scene.program.redeem(code)).json()
     assert (await scene.program.refresh(fresh["refresh_token"])).status_code == 200
 
 
-async def test_ten_wrong_codes_lock_codes_for_an_hour_and_the_owner_reads_of_it(doors: Doors) -> None:
-    await doors.enrol()
-    person = doors.scene.person
+async def test_ten_wrong_codes_lock_codes_for_an_hour_and_the_owner_reads_of_it(surfaces: Surfaces) -> None:
+    await surfaces.enrol()
+    person = surfaces.scene.person
     await person.open(CLIENTS)
     await person.sign_in()
     for _ in range(LOCKED_AFTER):
         assert (await person.press("sign-in", code="000000")).status_code == 403
-        doors.clock.advance(20_000)
-    right = doors.code()
+        surfaces.clock.advance(20_000)
+    right = surfaces.code()
     locked = await person.press("sign-in", code=right)
     assert locked.status_code == 429
     assert int(locked.headers["retry-after"]) > 3_000
-    account = await doors.stores.accounts.get("ada")
+    account = await surfaces.stores.accounts.get("ada")
     assert account is not None
     assert account.wrong_codes == LOCKED_AFTER, "a code that was not checked does not count"
-    doors.clock.advance(LOCKED_MS)
+    surfaces.clock.advance(LOCKED_MS)
     await person.open(CLIENTS)
     await person.sign_in()
-    assert (await person.press("sign-in", code=doors.code())).status_code == 303
+    assert (await person.press("sign-in", code=surfaces.code())).status_code == 303
     shown = visible((await person.follow()).text)
     assert "10 incorrect codes were entered for your account" in shown
     assert "incorrect codes" not in visible((await person.open(CLIENTS)).text)
@@ -230,8 +230,8 @@ async def test_without_passwords_only_the_provider_signs_in(memory_stores: Store
     visitor.http.cookies = with_passwords.http.cookies
     refused = await visitor.post("/sign-in", csrf=with_passwords.token, username="ada", password=PASSWORD)
     assert (refused.status_code, "Passwords are switched off" in refused.text) == (403, True)
-    means = oauth_services(memory_stores, clock, provider=PROVIDER, has_passwords=False)
-    async with http_over(app_over(means)) as http:
+    services = oauth_services(memory_stores, clock, provider=PROVIDER, has_passwords=False)
+    async with http_over(app_over(services)) as http:
         person = Person(http)
         page = await person.open(CLIENTS)
         assert 'name="password"' not in page.text
@@ -242,8 +242,10 @@ async def test_without_passwords_only_the_provider_signs_in(memory_stores: Store
     assert always.sign_in.has_passwords, "without a provider nobody could sign in"
 
 
-async def test_the_audit_log_has_sign_ins_refusals_once_a_minute_and_no_typed_name(doors: Doors) -> None:
-    person = doors.scene.person
+async def test_the_audit_log_has_sign_ins_refusals_once_a_minute_and_no_typed_name(
+    surfaces: Surfaces,
+) -> None:
+    person = surfaces.scene.person
     await person.open(CLIENTS)
     for name in ("ada", "ada", "my password in the wrong field", "nobody"):
         await person.press("sign-in", username=name, password="a wrong one")
@@ -251,11 +253,11 @@ async def test_the_audit_log_has_sign_ins_refusals_once_a_minute_and_no_typed_na
         ("session.refused", "ada", "archive", "wrong password"),
         ("session.refused", "", "archive", "wrong password"),
     ]
-    assert await doors.rows() == refused
-    doors.clock.advance(61_000)
+    assert await surfaces.rows() == refused
+    surfaces.clock.advance(61_000)
     await person.press("sign-in", username="ada", password="a wrong one")
     await person.sign_in()
-    rows = [row async for row in doors.stores.audit.rows()]
+    rows = [row async for row in surfaces.stores.audit.rows()]
     assert [row.operation for row in rows[2:]] == ["session.refused", "session.begin"]
     assert (rows[-1].user_id, rows[-1].address, rows[-1].arguments) == (
         "usr-ada", "203.0.113.7", {"sign_in": "password"}
