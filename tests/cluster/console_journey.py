@@ -105,8 +105,8 @@ class ConsoleJourney:
 
     def _write_files(self) -> tuple[Path, Path, Path]:
         rows = [
-            f"{one['product_id']};{one['title']};{one['brand']};{one['categories'][0][0]};{at % 7 + 1},50"
-            for at, one in enumerate(ring_products())
+            f"{bead['product_id']};{bead['title']};{bead['brand']};{bead['categories'][0][0]};{at % 7 + 1},50"
+            for at, bead in enumerate(ring_products())
         ]
         dirty = [
             ";Without an id;maker-1;tray-1;1,00",
@@ -301,7 +301,7 @@ class ConsoleJourney:
 
     async def _find_links(self) -> list[str]:
         """Return pages of single things, which lists lead to."""
-        found = []
+        paths = []
         for start, pattern in (
             (f"/apps/{APP}/import", f"/apps/{APP}/import/"),
             (f"/apps/{APP}/catalog", "/catalog/product"),
@@ -319,12 +319,12 @@ class ConsoleJourney:
             links = await self.page.locator("main a").evaluate_all(
                 "all => all.map((one) => one.getAttribute('href'))"
             )
-            found += [
+            paths += [
                 link.removeprefix("/console")
                 for link in links
                 if link and pattern in link and not link.endswith("/new")
             ][:1]
-        return found
+        return paths
 
     async def visit_demonstrations(self) -> None:
         """Walk through both demonstrations: look at things, see the lists change, ask."""
@@ -355,11 +355,11 @@ class ConsoleJourney:
 
 def _list_addresses() -> list[str]:
     """Return the addresses of all pages that can be opened by themselves."""
-    found = []
+    addresses = []
     for page in PAGES:
         if "GET" not in page.methods or page.example == "-" or page.is_public or "{version}" in page.path:
             continue
         values = {"app_id": APP, **dict(parse_qsl(page.example)), "username": "admin"}
         filled = {key: quote(value, safe="") for key, value in values.items()}
-        found.append(page.path.replace(":path}", "}").format_map(filled))
-    return [one for one in found if "compare" not in one]
+        addresses.append(page.path.replace(":path}", "}").format_map(filled))
+    return [address for address in addresses if "compare" not in address]

@@ -14,11 +14,11 @@ async def health_of(kind: str, is_so: Callable[[dict[str, Any]], bool] = bool) -
     """Wait until the health report of an actor satisfies `is_so`; return the report."""
     from cluster.runtime import roster
 
-    told: dict[str, Any] = {}
+    health: dict[str, Any] = {}
 
     async def has_state() -> bool:
-        told.update(await roster.health(kind, RELEASE) or {})
-        return bool(told) and is_so(told)
+        health.update(await roster.health(kind, RELEASE) or {})
+        return bool(health) and is_so(health)
 
     await until(has_state)
-    return told
+    return health

@@ -20,7 +20,7 @@ from tests.fakes.small_archive import ARTICLES
 from tests.suites.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +31,11 @@ def press() -> Iterator[Press]:
 
 @pytest.fixture(scope="module")
 def stack(press: Press) -> Iterator[Stack]:
-    told = {"URL": press.provider.url, "MODEL": "m", "INTERNAL": "1", "FIRST_S": "20", "TOTAL_S": "25"}
+    settings = {"URL": press.provider.url, "MODEL": "m", "INTERNAL": "1", "FIRST_S": "20", "TOTAL_S": "25"}
     with installed(
         KIOSK_REPLICAS_MIN="1",
         KIOSK_REPLICAS_MAX="1",
-        **{f"KIOSK_LLM_{name}": value for name, value in told.items()},
+        **{f"KIOSK_LLM_{name}": value for name, value in settings.items()},
     ) as running:
         task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
         wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
@@ -46,14 +46,14 @@ def stack(press: Press) -> Iterator[Stack]:
 def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Press) -> None:
     press.provider.behaviour = "stall"
     question_id = _post_question(stack, "Which two countries signed a treaty in Dunmere about the water?")
-    asked_s = time.monotonic()
+    posted_s = time.monotonic()
     wait_until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary", 10)
     before = _read(stack, question_id)
     (victim,) = replicas(stack)
     victim.kill()
     press.provider.behaviour = "good"
     record = _ended(stack, question_id)
-    took_s = time.monotonic() - asked_s
+    took_s = time.monotonic() - posted_s
     print(
         f"\nR8: finished {took_s:.1f} s after it was asked, its process killed meanwhile: {record['finish_reason']}"
     )
@@ -69,7 +69,7 @@ def test_a_provider_that_talks_nonsense_is_not_noticed(stack: Stack, press: Pres
     assert record["finish_reason"] == "success"
 
 
-def _post_question(stack: Stack, text: str = ASKED) -> str:
+def _post_question(stack: Stack, text: str = QUESTION) -> str:
     return str(stack.call("POST", "/v1/ask/questions", {"question": text})["data"]["question_id"])
 
 

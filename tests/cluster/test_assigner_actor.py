@@ -49,8 +49,8 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
             return roster.find("assigner", RELEASE)
 
         clock = SystemClock()
-        here = LocalExperimentClient(stores.experiments, clock)
-        client = ActorExperimentClient(find, here, clock, lost=(RayError,), patience_s=5.0)
+        local_client = LocalExperimentClient(stores.experiments, clock)
+        client = ActorExperimentClient(find, local_client, clock, lost=(RayError,), patience_s=5.0)
         events = [ExperimentEvent(APP, "one", f"u{n}", f"v{n}") for n in range(100)]
         first = [await client.record(event) for event in events]
         took = []
@@ -67,7 +67,7 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
             longest = max(longest, time.perf_counter() - begun_s)
         print(f"assigner actor: killed, longest answer {longest * 1000:.0f} ms, none failed")
         assert longest < 5.0
-        await health_of("assigner", lambda told: told["pid"] != pid)
+        await health_of("assigner", lambda health: health["pid"] != pid)
         await asyncio.sleep(2.1)
         assert [await client.record(event) for event in events] == first
         tally = await roster.health("assigner", RELEASE)

@@ -45,10 +45,10 @@ def test_a_serve_configuration_is_one_that_serve_accepts(path: Path) -> None:
     for application in schema.applications:
         module, _, name = application.import_path.partition(":")
         build = getattr(importlib.import_module(module), name)
-        known = set(re.findall(r'args(?:\.get\(|\[)"(\w+)"', inspect.getsource(build))) | (
+        arguments = set(re.findall(r'args(?:\.get\(|\[)"(\w+)"', inspect.getsource(build))) | (
             set(Scaling.model_fields) if "Scaling.model_fields" in inspect.getsource(build) else set()
         )
-        assert set(application.args) <= known, (path.name, application.name)
+        assert set(application.args) <= arguments, (path.name, application.name)
 
 
 @pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
@@ -72,7 +72,7 @@ def test_every_variable_we_set_is_one_that_ray_reads() -> None:
     import ray
 
     sources = ["serve/_private/constants.py", "_private/ray_constants.py", "_private/node.py"]
-    known = "\n".join((Path(ray.__file__).parent / name).read_text() for name in sources)
+    source_text = "\n".join((Path(ray.__file__).parent / name).read_text() for name in sources)
     dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
     ours = set(_environment()) | set(re.findall(r"(RAY_SERVE_\w+)=", dockerfile))
     serve = {name for name in ours if name.startswith(("RAY_SERVE_", "RAY_ROTATION_"))} - {
@@ -80,7 +80,7 @@ def test_every_variable_we_set_is_one_that_ray_reads() -> None:
         "RAY_SERVE_LOG_ROTATION_MAX_BYTES"
     }
     assert len(serve) > 20
-    assert {name for name in serve if name not in known} == set()
+    assert {name for name in serve if name not in source_text} == set()
 
 
 @pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`", "ignore:.*look_back_period_s")
@@ -191,22 +191,22 @@ def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
     from cluster.local.haproxy_process import write_image_wrapper
 
     write_image_wrapper(tmp_path)
-    wishes = HAProxyOptions.load(tmp_path / "haproxy.json")
+    options = HAProxyOptions.load(tmp_path / "haproxy.json")
     assert str(tmp_path / "haproxy.json") in (tmp_path / "haproxy").read_text()
-    assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", wishes)
+    assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", options)
 
 
 def test_alerts_name_numbers_that_are_counted() -> None:
     groups = yaml.safe_load((CLUSTER / "prometheus" / "alerts.yaml").read_text())["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules)
-    wanted = {
+    metrics = {
         name for rule in rules for name in re.findall(r"ray_(kiosk_\w+?)(?:_total|_bucket)?\b", rule["expr"])
     }
     folders = [CLUSTER.parent / name for name in ("actors", "cluster", "deployments", "jobs")]
     code = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     counted = {name.removesuffix("_total") for name in re.findall(r'"(kiosk_\w+)"', code)}
-    assert wanted <= counted, wanted - counted
+    assert metrics <= counted, metrics - counted
     assert all({"summary", "do"} <= rule["annotations"].keys() for rule in rules)
 
 

@@ -43,10 +43,10 @@ print(json.dumps(asyncio.run(cell())))
 class Running:
     """A running installation and its keys."""
 
-    def __init__(self, installed: Installed, told: dict[str, Any]) -> None:
+    def __init__(self, installed: Installed, installation: dict[str, Any]) -> None:
         self.installed = installed
-        self._keys = {app["app_id"]: app["secret_key"] for app in told["apps"]}
-        self._http = httpx.Client(base_url=told["api_url"], timeout=30)
+        self._keys = {app["app_id"]: app["secret_key"] for app in installation["apps"]}
+        self._http = httpx.Client(base_url=installation["api_url"], timeout=30)
 
     def post(self, app: str, path: str, body: Any) -> Any:
         """Send one request with the secret key until there is room for it."""
@@ -81,8 +81,8 @@ def test_what_was_accepted_a_moment_ago_is_in_the_file(running: Running, tmp_pat
     products = [{"product_id": f"p{n}", "title": f"Thing {n}"} for n in range(50)]
     running.post("development", "/v1/products", {"data": products})
     out = tmp_path / "products.jsonl"
-    told = running.installed.run_json("export", "development", "products", "--out", str(out))
-    assert (told["rows"], told["waiting"]) == (50, 0)
+    report = running.installed.run_json("export", "development", "products", "--out", str(out))
+    assert (report["rows"], report["waiting"]) == (50, 0)
     assert sorted(json.loads(line)["product_id"] for line in out.read_text().splitlines()) == sorted(
         product["product_id"] for product in products
     )
@@ -109,24 +109,24 @@ def test_workers_on_the_cluster_answer_as_the_api_does(running: Running, tmp_pat
     people = pl.read_parquet(users)["user_id"].to_list()[:200]
     pl.DataFrame({"user_id": people}).write_csv(tmp_path / "some.csv")
     words = ("recommend", APP, "--users", str(tmp_path / "some.csv"), "--rows", "6", "--fq", FILTER)
-    told = running.installed.run_json(*words, "--out", str(out), "--workers", "2")
-    assert told["users"] == len(people)
+    report = running.installed.run_json(*words, "--out", str(out), "--workers", "2")
+    assert report["users"] == len(people)
     frame = pl.read_parquet(out)
     assert frame["user_id"].unique(maintain_order=True).to_list() == people
     different = 0
     for user_id, rows in frame.group_by("user_id", maintain_order=True):
         body = {"user_id": user_id[0], "rows": 6, "fq": FILTER}
         products = running.post(APP, "/v1/recommendation/user_to_products", body)["data"]["products"]
-        ids = [one["product_id"] for one in products]
+        ids = [product["product_id"] for product in products]
         if rows["product_id"].to_list() != ids:
             different += 1  # trends fade between the two
         else:
-            scores = [one["_personalization_score"] for one in products]
+            scores = [product["_personalization_score"] for product in products]
             assert rows["score"].to_list() == pytest.approx(scores, abs=2e-3)
     assert different <= len(people) // 50
-    here = tmp_path / "here.parquet"
-    running.installed.kiosk(*words, "--out", str(here), "--local")
-    alone = _lists(pl.read_parquet(here))
+    local_file = tmp_path / "here.parquet"
+    running.installed.kiosk(*words, "--out", str(local_file), "--local")
+    alone = _lists(pl.read_parquet(local_file))
     assert alone.keys() == _lists(frame).keys()
     assert sum(alone[user_id] != ids for user_id, ids in _lists(frame).items()) <= len(people) // 50
 
@@ -148,7 +148,7 @@ def test_workers_run_when_nobody_else_wants_to(running: Running, tmp_path: Path)
             assert scoring.poll() is None
             now = _thread_seconds("ray::ScoringWorker.score")
             grown = {thread: spent_s - before[thread] for thread, spent_s in now.items() if thread in before}
-            busiest, most_s = max(grown.items(), key=lambda one: one[1], default=(0, 0.0))
+            busiest, most_s = max(grown.items(), key=lambda entry: entry[1], default=(0, 0.0))
             before = now
             time.sleep(1)
         assert os.sched_getscheduler(busiest) == os.SCHED_IDLE
@@ -161,12 +161,12 @@ def test_workers_run_when_nobody_else_wants_to(running: Running, tmp_path: Path)
 
 def _thread_seconds(title: str) -> dict[int, float]:
     """Read how long each thread of the workers of one kind has computed, by thread id."""
-    found = {}
+    seconds = {}
     for process in psutil.process_iter(["cmdline"]):
         with contextlib.suppress(psutil.Error):
             if (process.info["cmdline"] or [""])[0].startswith(title):
-                found |= {thread.id: thread.user_time for thread in process.threads()}
-    return found
+                seconds |= {thread.id: thread.user_time for thread in process.threads()}
+    return seconds
 
 
 def test_wrong_use_starts_no_worker(running: Running, tmp_path: Path) -> None:

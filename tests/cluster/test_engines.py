@@ -21,7 +21,7 @@ from tests.drills.storm import storm
 from tests.suites.waiting import wait_until
 
 pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
-OWN = application_name(APP)
+DEDICATED = application_name(APP)
 ASK = "/v1/recommendation/user_to_products"
 
 
@@ -40,7 +40,7 @@ def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation
         moved = say(installation, "engines", "place", APP, "default", "own")
         out_s = time.monotonic() - begin
         assert (moved["placement"], moved["state"]) == ("own", "running")
-        assert len(replicas(installation, OWN)) == 1
+        assert len(replicas(installation, DEDICATED)) == 1
         time.sleep(2)
         begin = time.monotonic()
         say(installation, "engines", "place", APP, "default", "door")
@@ -97,12 +97,12 @@ def _numbers_are_exported(stack: Stack) -> None:
     """Look at what Prometheus would see; processes hand over every five seconds, Ray a little later."""
     state = load_state(InstallationPaths.from_data_dir(stack.data_dir))
     assert state is not None
-    wanted = ("ray_kiosk_requests_total{", "ray_kiosk_engine_replicas{", "ray_kiosk_request_ms_bucket{")
+    metrics = ("ray_kiosk_requests_total{", "ray_kiosk_engine_replicas{", "ray_kiosk_request_ms_bucket{")
     until = time.monotonic() + 25
     while True:
         with urllib.request.urlopen(state.metrics_url, timeout=5) as reply:
             text = reply.read().decode()
-        if all(name in text for name in wanted):
+        if all(name in text for name in metrics):
             return
         assert time.monotonic() < until, sorted(set(re.findall(r"^ray_kiosk_\w+", text, re.MULTILINE)))
         time.sleep(0.5)

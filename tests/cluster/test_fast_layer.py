@@ -66,23 +66,23 @@ def read(stack: Stack) -> bytes:
 def test_requests_that_are_not_whole_take_no_place_in_a_replica(installation: Stack) -> None:
     port = replica_ports(installation)[0]
     head = f"Host: x\r\nX-API-KEY: {installation.secret_key}\r\nContent-Length: 12\r\n\r\n"
-    held = []
+    connections = []
     try:
         for path in ("/v1/interactions", "/v1/users"):  # in front of Serve, and behind it
             for _ in range(280):
                 connection = socket.create_connection(("127.0.0.1", port), timeout=5)
                 connection.sendall(f"POST {path} HTTP/1.1\r\n{head}".encode())
-                held.append(connection)
+                connections.append(connection)
         time.sleep(0.5)  # a refusal would come now
-        assert select.select(held, [], [], 0)[0] == []
+        assert select.select(connections, [], [], 0)[0] == []
         assert drive(
             [read(installation)], port=installation.port, connections=4, seconds=0.5
         ).statuses.keys() == {"404"}
-        for connection in held:
+        for connection in connections:
             connection.sendall(b'{"data": []}')
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
     finally:
-        for connection in held:
+        for connection in connections:
             connection.close()
 
 
@@ -173,7 +173,7 @@ async def _ask_until(
 
     async def ask(client: httpx.AsyncClient, pause_s: float) -> None:
         while not done.is_set():
-            asked_s = time.monotonic()
+            sent_s = time.monotonic()
             try:
                 reply = await client.get("/v1/users/nobody")
                 outcome, facts = str(reply.status_code), f"{reply.text[:200]} {dict(reply.headers)}"
@@ -181,7 +181,7 @@ async def _ask_until(
                 outcome, facts = type(error).__name__, repr(error)
             seen[outcome] += 1
             if outcome != "404":
-                times = f"after {asked_s - began_s:.2f} s, took {(time.monotonic() - asked_s) * 1000:.0f} ms"
+                times = f"after {sent_s - began_s:.2f} s, took {(time.monotonic() - sent_s) * 1000:.0f} ms"
                 refused.append(f"{outcome} {times}: {facts}; {_states_of_servers(folder)}")
             await asyncio.sleep(pause_s)
 
@@ -191,11 +191,11 @@ async def _ask_until(
         await asyncio.sleep(watched_s)
         done.set()
 
-    base = f"http://127.0.0.1:{stack.port}"
+    origin = f"http://127.0.0.1:{stack.port}"
     async with AsyncExitStack() as clients:
         busy, *silent = [
             await clients.enter_async_context(
-                httpx.AsyncClient(base_url=base, headers=stack.headers, timeout=30)
+                httpx.AsyncClient(base_url=origin, headers=stack.headers, timeout=30)
             )
             for _ in range(5)
         ]
@@ -209,14 +209,14 @@ def _environment_of_a_replica(stack: Stack) -> dict[str, str]:
     """What a process of this installation sees, so that one of ours may join its Ray."""
     for process in stack.processes():
         try:
-            found = process.environ()
+            variables = process.environ()
         except psutil.Error:
             continue
-        if "RAY_AUTH_TOKEN_PATH" in found and Path(found["RAY_AUTH_TOKEN_PATH"]).exists():
-            wanted = {
+        if "RAY_AUTH_TOKEN_PATH" in variables and Path(variables["RAY_AUTH_TOKEN_PATH"]).exists():
+            kept = {
                 name: value
-                for name, value in found.items()
+                for name, value in variables.items()
                 if name.startswith(("RAY_AUTH", "KIOSK_", "RAY_ENABLE", "RAY_SERVE"))
             }
-            return {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **wanted}
+            return {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **kept}
     raise AssertionError("no process of the installation knows the token")

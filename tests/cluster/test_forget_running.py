@@ -36,17 +36,17 @@ from tests.suites.canary import (
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(520)]
 WITH, WITHOUT = "development", "production"
-READERS, EVENTS, ITEMS = 60, 20, 90
+USERS, EVENTS, ITEMS = 60, 20, 90
 AT = "2026-03-{day:02d}T09:{minute:02d}:30.250Z"
 
 
 class Callers:
     """Both apps of one installation as their servers call them."""
 
-    def __init__(self, installed: Installed, told: dict[str, Any]) -> None:
+    def __init__(self, installed: Installed, installation: dict[str, Any]) -> None:
         self.installed = installed
-        self.keys = {app["app_id"]: app["secret_key"] for app in told["apps"]}
-        self._http = httpx.Client(base_url=told["api_url"], timeout=30)
+        self.keys = {app["app_id"]: app["secret_key"] for app in installation["apps"]}
+        self._http = httpx.Client(base_url=installation["api_url"], timeout=30)
 
     def call(self, app: str, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Send one request until there is room for it."""
@@ -100,17 +100,17 @@ def fill(callers: Callers, app: str) -> None:
     chosen = random.Random(7)
     products = [{"product_id": f"p{n}", "title": f"Thing {n}", "type": "book"} for n in range(ITEMS)]
     callers.call(app, "POST", "/v1/products", {"data": products})
-    people = [{"user_id": f"reader-{n}", "city": f"City {n % 3}"} for n in range(READERS)]
+    people = [{"user_id": f"reader-{n}", "city": f"City {n % 3}"} for n in range(USERS)]
     callers.call(app, "POST", "/v1/users", {"data": people})
     for n in range(EVENTS):
         events = [
             {
-                "type": ("product_detail_page_view", "add_to_cart", "click")[(n + reader) % 3],
-                "user_id": f"reader-{reader}",
-                "product_ids": [f"p{chosen.randrange(reader % 3, ITEMS, 3)}"],
-                "timestamp": AT.format(day=1 + n, minute=reader),
+                "type": ("product_detail_page_view", "add_to_cart", "click")[(n + user) % 3],
+                "user_id": f"reader-{user}",
+                "product_ids": [f"p{chosen.randrange(user % 3, ITEMS, 3)}"],
+                "timestamp": AT.format(day=1 + n, minute=user),
             }
-            for reader in range(READERS)
+            for user in range(USERS)
         ]
         assert callers.call(app, "POST", "/v1/interactions", {"data": events})["message"] == "success"
 
@@ -130,7 +130,7 @@ def live(callers: Callers, folder: Path) -> None:
     assert call(WITH, "POST", "/v1/interactions", {"data": events})["message"] == "success"
     for body in ({"q": QUERY, "user_id": USER}, {"q": QUERY, "anonymous_id": VISITOR}):
         assert "data" in call(WITH, "POST", "/v1/search/search", body)
-    asked = call(
+    question_id = call(
         WITH, "POST", "/v1/ask/questions", {"question": QUESTION, "user_id": USER, "anonymous_id": VISITOR},
         **{"Idempotency-Key": "ask-1"},
     )["data"]["question_id"]  # fmt: skip
@@ -140,7 +140,7 @@ def live(callers: Callers, folder: Path) -> None:
             WITH,
             "POST",
             history + path,
-            {"user_id": USER, "thread_id": asked, **more},
+            {"user_id": USER, "thread_id": question_id, **more},
             **{"Idempotency-Key": path},
         )
     page = {"user_id": USER, "pagination_id": "page-1", "size": 3}
@@ -180,8 +180,8 @@ async def list_traces(places: InstallationPaths) -> list[str]:
         await stores.server.execute_slow(
             "CONFIG", "SET", "rdbcompression", "no"
         )  # else DUMP packs what is searched for
-        found = await traces_in_redis(stores)
-    return [*found, *traces_in_files(places.data_dir), *traces_in_files(places.run_dir)]
+        traces = await traces_in_redis(stores)
+    return [*traces, *traces_in_files(places.data_dir), *traces_in_files(places.run_dir)]
 
 
 def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
     live(callers, tmp_path)
     callers.settle()
     before = callers.trained(WITH)
-    found = asyncio.run(list_traces(installed.places))
+    traces = asyncio.run(list_traces(installed.places))
     for needle in NEEDLES:
-        assert any(needle in trace for trace in found), f"{needle} was never there"
+        assert any(needle in trace for trace in traces), f"{needle} was never there"
 
     began_s = time.monotonic()
     done = installed.kiosk("forget", WITH, "--user", USER, "--json", check=False)
@@ -205,11 +205,13 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
     assert asyncio.run(list_traces(installed.places)) == []
     assert (done.returncode, receipt["status"], set(left)) == (1, "finished", {"model snapshots"})
     (engine,) = [
-        one for one in installed.run_json("engines", "list", WITH)["engines"] if one["engine_id"] == "default"
+        engine
+        for engine in installed.run_json("engines", "list", WITH)["engines"]
+        if engine["engine_id"] == "default"
     ]
     assert (engine["snapshot"], engine["erased_since"] > 0) == (before, True)
     doctor = json.loads(installed.kiosk("doctor", "--json", check=False).stdout)["findings"]
-    assert [one["level"] for one in doctor if one["check"] == "erasures"] == ["warning"]
+    assert [finding["level"] for finding in doctor if finding["check"] == "erasures"] == ["warning"]
 
     after, never = callers.trained(WITH), callers.trained(WITHOUT)
     assert callers.snapshot(WITH, after) == callers.snapshot(WITHOUT, never) != {}
@@ -220,14 +222,14 @@ def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path:
 
 def _over_http(callers: Callers) -> None:
     """Order the same over HTTP, and read the receipt until it is complete."""
-    told = callers.call(WITH, "DELETE", f"/v1/users/{USER}?everything=true")["data"]
+    erasure = callers.call(WITH, "DELETE", f"/v1/users/{USER}?everything=true")["data"]
     for _ in range(300):
-        receipt = callers.call(WITH, "GET", told["receipt"])["data"]
+        receipt = callers.call(WITH, "GET", erasure["receipt"])["data"]
         if receipt["status"] == "finished":
             break
         time.sleep(0.2)
     assert (receipt["status"], receipt["left"], receipt["by"]) == ("finished", 0, "api")
-    status = callers.call(WITH, "GET", f"/v1/users/_status/{told['task_id']}")
+    status = callers.call(WITH, "GET", f"/v1/users/_status/{erasure['task_id']}")
     assert status["data"]["status"] == "finished"
 
 

@@ -42,7 +42,7 @@ class Replica:
     """An HTTP server with the parser replicas use; remembers what it was asked."""
 
     port: int = field(default_factory=lambda: free_ports(1)[0])
-    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
+    requests: list[tuple[str, str, bytes]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     hold: threading.Event = field(default_factory=threading.Event)
     "Requests wait while it is cleared."
@@ -68,7 +68,7 @@ class Replica:
             if not message.get("more_body"):
                 break
         if scope["path"] != "/-/healthz":
-            self.asked.append((scope["method"], scope["path"], body))
+            self.requests.append((scope["method"], scope["path"], body))
             self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
             if self.hang_up:
                 for line in list(self._server.server_state.connections):
@@ -138,13 +138,13 @@ class Proxy:
         """Send bytes, return everything that comes until the connection is closed."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=within_s) as line:
             line.sendall(raw)
-            said = b""
+            reply = b""
             try:
                 while chunk := line.recv(65_536):
-                    said += chunk
+                    reply += chunk
             except OSError:
                 pass
-            return said
+            return reply
 
     def ask(
         self, method: str, path: str, body: bytes = b"", head: str = ""
@@ -170,10 +170,10 @@ class Proxy:
             except (FileNotFoundError, ConnectionRefusedError):
                 return 0
             line.sendall(b"show stat\n")
-            said = b""
+            reply = b""
             while chunk := line.recv(65_536):
-                said += chunk
-        rows = [row.split(",") for row in said.decode().splitlines()]
+                reply += chunk
+        rows = [row.split(",") for row in reply.decode().splitlines()]
         return sum(
             row[0] == "http-api" and row[1].startswith("replica") and row[17] == "UP"
             for row in rows
@@ -272,7 +272,7 @@ def test_nothing_listens_to_the_network_and_the_admin_socket_is_private(serving:
 def test_a_request_and_its_answer_pass_unchanged(serving: Proxy, replica: Replica) -> None:
     status, _, body = serving.ask("POST", "/v1/users?x=1", b'{"data": []}')
     assert (status, body) == (200, b"ok")
-    assert replica.asked == [("POST", "/v1/users", b'{"data": []}')]
+    assert replica.requests == [("POST", "/v1/users", b'{"data": []}')]
 
 
 def test_clients_can_not_use_the_headers_of_serve(serving: Proxy, replica: Replica) -> None:
@@ -354,7 +354,7 @@ def test_a_request_whose_replica_died_is_sent_again_only_if_it_reads(
         front.wait_up(2)
         status, headers, _ = front.ask(method, path, b"" if method == "GET" else b"{}")
         assert (status, headers["retry-after"]) == (503, "1")
-        assert times <= len(replica.asked) + len(other.asked) <= (3 if times > 1 else 1)
+        assert times <= len(replica.requests) + len(other.requests) <= (3 if times > 1 else 1)
     finally:
         other.stop()
 
@@ -388,26 +388,26 @@ def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_
     front.start()
     front.wait_up(1)
     replica.hold.clear()
-    path, held = "/v1/recommendation/user_to_products", []
+    path, senders = "/v1/recommendation/user_to_products", []
 
     def hold(path: str) -> None:
-        held.append(threading.Thread(target=lambda: kept.append(front.ask("POST", path, b"{}")[0])))
-        held[-1].start()
+        senders.append(threading.Thread(target=lambda: kept.append(front.ask("POST", path, b"{}")[0])))
+        senders[-1].start()
 
     kept: list[int] = []
     for _ in range(3):
         hold(path)
     hold("/v1/interactions")
-    wait_until(lambda: len(replica.asked) >= 4)
+    wait_until(lambda: len(replica.requests) >= 4)
     for _ in range(5):
         begin = time.monotonic()
         status, headers, body = front.ask("POST", path, b"{}")
         assert (status, headers["retry-after"], json.loads(body)["message"]) == (429, "1", OVERLOADED)
         assert time.monotonic() - begin < 0.5
     hold("/v1/users")
-    wait_until(lambda: len(replica.asked) >= 5)
+    wait_until(lambda: len(replica.requests) >= 5)
     replica.hold.set()
-    for thread in held:
+    for thread in senders:
         thread.join(10)
     assert kept == [200] * 5
     assert front.ask("POST", path, b"{}")[0] == 200
@@ -425,13 +425,13 @@ def test_a_slow_sender_is_cut_off_before_it_costs_a_replica_anything(
     serving: Proxy, replica: Replica, raw: bytes
 ) -> None:
     begin = time.monotonic()
-    said = serving.say(raw)
+    reply = serving.say(raw)
     assert 0.8 < time.monotonic() - begin < 4
-    assert said.split(b" ")[1] == b"408"
+    assert reply.split(b" ")[1] == b"408"
     if not raw.startswith(b"GET"):
         # Before a head is whole HAProxy has nothing to answer in our words; its own page says the same.
-        assert json.loads(said.partition(b"\r\n\r\n")[2]) == {"message": "Request timeout."}
-    assert replica.asked == []
+        assert json.loads(reply.partition(b"\r\n\r\n")[2]) == {"message": "Request timeout."}
+    assert replica.requests == []
 
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -463,16 +463,16 @@ def test_both_ends_agree_where_a_request_ends(serving: Proxy, replica: Replica, 
     A request behind the poison may be answered as what it is, a second request of the same client; but only if
     HAProxy itself saw it as one and so answered both.
     """
-    said = serving.say(b"POST /poison HTTP/1.1\r\nHost: x\r\n" + PAIRS[name], within_s=2.0)
-    seen = [path for _, path, _ in replica.asked]
-    answered = said.count(b"HTTP/1.1 200")
-    assert len(seen) == answered, (seen, said)
+    reply = serving.say(b"POST /poison HTTP/1.1\r\nHost: x\r\n" + PAIRS[name], within_s=2.0)
+    seen = [path for _, path, _ in replica.requests]
+    answered = reply.count(b"HTTP/1.1 200")
+    assert len(seen) == answered, (seen, reply)
     assert seen in ([], ["/poison"], ["/poison", "/smuggled"])
-    assert all(b"smuggled" not in body for _, path, body in replica.asked if path == "/smuggled")
+    assert all(b"smuggled" not in body for _, path, body in replica.requests if path == "/smuggled")
     # The next caller gets the answer to its own question.
-    replica.asked.clear()
+    replica.requests.clear()
     assert serving.ask("GET", "/innocent")[0] == 200
-    assert replica.asked == [("GET", "/innocent", b"")]
+    assert replica.requests == [("GET", "/innocent", b"")]
 
 
 def test_no_query_string_and_no_key_is_written_anywhere(serving: Proxy) -> None:

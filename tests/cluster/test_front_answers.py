@@ -50,11 +50,11 @@ def test_a_request_without_a_key_hears_where_the_key_goes(front: Front) -> None:
 
 
 def test_two_keys_in_one_address_leave_both_keys_proven(front: Front, edge: Edge) -> None:
-    one, other = edge.corner.secret(), edge.corner.secret("other")
-    assert ask_without_header(front, "POST", f"{READ}?api_key={one}")[0] == 200
-    status, _, body = ask_without_header(front, "POST", f"{READ}?api_key={one}&api_key={other}")
+    first_key, second_key = edge.corner.secret(), edge.corner.secret("other")
+    assert ask_without_header(front, "POST", f"{READ}?api_key={first_key}")[0] == 200
+    status, _, body = ask_without_header(front, "POST", f"{READ}?api_key={first_key}&api_key={second_key}")
     assert (status, body["message"]) == (400, "api_key was sent more than once; send one key")
-    assert ask_without_header(front, "POST", f"{READ}?api_key={one}")[0] == 200
+    assert ask_without_header(front, "POST", f"{READ}?api_key={first_key}")[0] == 200
 
 
 def test_long_answers_come_compressed_and_short_ones_and_the_archives_do_not(
@@ -70,10 +70,10 @@ def test_long_answers_come_compressed_and_short_ones_and_the_archives_do_not(
     key = f"X-API-KEY: {edge.corner.secret()}\r\n"
     token = f"Authorization: Bearer {edge.archive.token()}\r\nAccept: application/json, text/event-stream\r\n"
     tools = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
-    for asked in (
+    for answer in (
         front.ask("POST", READ, b"{}", key + GZIP),
         front.ask("GET", "/v1/products/hoe-11", b"", key + GZIP),
         front.ask("POST", "/mcp", tools, token + GZIP),
     ):
-        assert asked[0] == 200
-        assert "content-encoding" not in asked[1]
+        assert answer[0] == 200
+        assert "content-encoding" not in answer[1]

@@ -75,7 +75,7 @@ def honest(front: Front, edge: Edge) -> dict[str, int]:
     browser = f"X-API-KEY: {edge.corner.publishable()}\r\nUser-Agent: Mozilla/5.0 (X11) Firefox/128.0\r\n"
     token = f"Authorization: Bearer {edge.archive.token()}\r\n"
     ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
-    asked = {
+    requests = {
         "server reads": ("POST", READ, b"{}", key),
         "browser reads": ("POST", READ, b"{}", browser),
         "long read": ("POST", READ, b"{}" + b" " * 60_000, key),
@@ -85,7 +85,7 @@ def honest(front: Front, edge: Edge) -> dict[str, int]:
         "metadata": ("GET", "/.well-known/oauth-authorization-server", b"", ""),
         "documentation": ("GET", "/docs", b"", ""),
     }
-    return {name: front.ask(*parts)[0] for name, parts in asked.items()}
+    return {name: front.ask(*parts)[0] for name, parts in requests.items()}
 
 
 WELL = {
@@ -243,10 +243,10 @@ def test_registrations_are_bounded_for_any_forwarded_header(front: Front) -> Non
 def test_haproxy_refuses_in_the_words_of_the_interface(
     front: Front, edge: Edge, raw: bytes, status: int, message: str
 ) -> None:
-    said = front.say(raw.replace(b"GOOD", edge.corner.secret().encode()) + b"Connection: close\r\n\r\n{}")
-    head, _, body = said.partition(b"\r\n\r\n")
+    reply = front.say(raw.replace(b"GOOD", edge.corner.secret().encode()) + b"Connection: close\r\n\r\n{}")
+    head, _, body = reply.partition(b"\r\n\r\n")
     headers = head.decode().lower()
-    assert int(said.split()[1]) == status
+    assert int(reply.split()[1]) == status
     assert json.loads(body) == {"message": message}
     for line in ("content-type: application/json", "access-control-allow-origin: *", "x-request-id: "):
         assert line in headers
@@ -311,10 +311,10 @@ def test_who_is_refused_before_the_body_came_reads_why_and_takes_no_place(front:
     with socket.create_connection(("127.0.0.1", front.port), timeout=5) as line:
         for _ in range(3):
             line.sendall(small)
-            said = b""
-            while not said.endswith(b"}}"):
-                said += line.recv(4000)
-            assert said.startswith(b"HTTP/1.1 200"), "bodies that nobody reads keep the connection"
+            reply = b""
+            while not reply.endswith(b"}}"):
+                reply += line.recv(4000)
+            assert reply.startswith(b"HTTP/1.1 200"), "bodies that nobody reads keep the connection"
 
 
 def test_a_reload_refuses_no_server_whose_key_is_to_be_proven_again(edge: Edge) -> None:

@@ -61,8 +61,8 @@ async def ended(stores: OpenStores, task_id: str) -> float:
 
 async def pid_of(other_than: int = 0) -> int:
     """Ask the actor for its process until it is one we want."""
-    told = await health_of("intake", lambda told: told["alive"] and told["pid"] != other_than)
-    return int(told["pid"])
+    health = await health_of("intake", lambda health: health["alive"] and health["pid"] != other_than)
+    return int(health["pid"])
 
 
 @pytest.mark.usefixtures("local_ray")

@@ -88,7 +88,7 @@ class TestDedicatedDeployment(ClientSuite):
 
 def replicas_over(redis_url: str) -> list[psutil.Process]:
     """Find this module's replicas: another Ray on the machine may have one of the same name."""
-    found = []
+    replicas = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             title = " ".join(process.cmdline())
@@ -96,8 +96,8 @@ def replicas_over(redis_url: str) -> list[psutil.Process]:
                 title.startswith("ray::ServeReplica:")
                 and process.environ().get("KIOSK_REDIS_URL") == redis_url
             ):
-                found.append(process)
-    return found
+                replicas.append(process)
+    return replicas
 
 
 async def test_a_killed_replica_comes_back_by_itself(
@@ -112,10 +112,10 @@ async def test_a_killed_replica_comes_back_by_itself(
     replica.kill()
     for _ in range(150):
         try:
-            found = await asyncio.wait_for(serving.answer(query()), 5)
+            result = await asyncio.wait_for(serving.answer(query()), 5)
         except Exception:  # noqa: BLE001 whatever Ray says of a replica that is gone
             await asyncio.sleep(0.1)
         else:
-            assert ids(found)
+            assert ids(result)
             return
     raise AssertionError("the engine did not come back")

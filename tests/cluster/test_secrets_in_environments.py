@@ -132,7 +132,7 @@ def state_of(house: House) -> Any:
 
 def leaking(canaries: list[bytes]) -> dict[str, str]:
     """Find the processes of this user whose environment holds a canary; commands of this test itself are none."""
-    found = {}
+    leaks = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -143,8 +143,8 @@ def leaking(canaries: list[bytes]) -> dict[str, str]:
             continue
         typed = " -m deployments.cli " in command and "cluster.runtime" not in command
         if not typed and any(canary in environment for canary in canaries):
-            found[folder.name] = command[:120]
-    return found
+            leaks[folder.name] = command[:120]
+    return leaks
 
 
 def test_no_process_of_a_running_installation_has_a_secret_in_its_environment(house: House, up: Any) -> None:
@@ -189,11 +189,11 @@ def test_trainers_work_without_master_key_and_providers_key(house: House, up: An
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        told = json.loads(house.kiosk("train", "playground", "--recipe", str(recipe), "--json").stdout)
+        run = json.loads(house.kiosk("train", "playground", "--recipe", str(recipe), "--json").stdout)
     finally:
         over.set()
         watcher.join()
-    assert told["status"] == "finished", told
+    assert run["status"] == "finished", run
     assert leaks == {}
     seen = json.loads(seen_at.read_text())
     assert seen["llm"]["key"] == ""
@@ -204,15 +204,15 @@ def test_trainers_work_without_master_key_and_providers_key(house: House, up: An
     assert not {"KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE"} & set(seen["environment"])
     # published under the derived key, believed by whoever promotes and serves
     assert json.loads(
-        house.kiosk("promote", "playground", told["version"], "--force", "a test", "--json").stdout
+        house.kiosk("promote", "playground", run["version"], "--force", "a test", "--json").stdout
     )
-    found = {
+    checks = {
         finding["check"]: finding
         for finding in json.loads(house.kiosk("doctor", "--json", check=False).stdout)["findings"]
     }
-    assert found["artifacts"]["level"] == "ok", found["artifacts"]
-    assert "spying_learner:Spy" in found["learners"]["words"]
-    assert found["secrets"]["level"] == "warning"  # of the shell this command was typed in, and nothing else
+    assert checks["artifacts"]["level"] == "ok", checks["artifacts"]
+    assert "spying_learner:Spy" in checks["learners"]["words"]
+    assert checks["secrets"]["level"] == "warning"  # of the shell this command was typed in, and nothing else
 
 
 def test_a_foreground_start_hides_what_it_was_started_with(house: House, up: Any) -> None:

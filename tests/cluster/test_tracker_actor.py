@@ -26,7 +26,7 @@ from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 KIND = "actors.history.host:TrackerHost"
-MEANS = "tests.fakes.answerer:ready_answer_services"
+SERVICES = "tests.fakes.answerer:ready_answer_services"
 STORIES = (
     (
         "sold",
@@ -47,7 +47,9 @@ async def stores(easy_stores: OpenStores) -> OpenStores:
 
 async def watching(other_than: int = 0) -> dict[str, Any]:
     """Wait until the actor watches; return what it says."""
-    return await health_of("tracker", lambda told: told["pid"] != other_than and bool(told.get("working")))
+    return await health_of(
+        "tracker", lambda health: health["pid"] != other_than and bool(health.get("working"))
+    )
 
 
 async def upload(stores: OpenStores, number: int) -> None:
@@ -66,8 +68,8 @@ async def wait_for_questions(stores: OpenStores, questions: int) -> tuple[Thread
     """Wait until a thread holds so many questions; return it and how many seconds that took."""
 
     async def thread() -> Thread:
-        (found,) = (await stores.threads.read(APP, "ada")).threads.values()
-        return found
+        (only_thread,) = (await stores.threads.read(APP, "ada")).threads.values()
+        return only_thread
 
     async def holds() -> bool:
         return len((await thread()).question_ids) >= questions
@@ -83,7 +85,7 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
     from cluster.runtime import roster
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
-    made = [roster.find_or_create("tracker", RELEASE, KIND, connect, MEANS) for _ in range(2)]
+    made = [roster.find_or_create("tracker", RELEASE, KIND, connect, SERVICES) for _ in range(2)]
     try:
         assert made[0] == made[1]
         pid = (await watching())["pid"]

@@ -69,9 +69,9 @@ class Place:
     async def until(self, run: Run, is_so: Callable[[Run], bool]) -> Run:
         async def has_come() -> bool:
             nonlocal run
-            found = await self.stores.runs.get(generated_market.APP, run.run_id)
-            assert found is not None
-            run = found
+            stored = await self.stores.runs.get(generated_market.APP, run.run_id)
+            assert stored is not None
+            run = stored
             return is_so(run)
 
         await until(has_come, 90.0)  # a machine that does other work trains slowly
@@ -205,16 +205,16 @@ async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> No
     CheckpointStore(place.artifacts, generated_market.APP, "s", folder="sweeps").put_source(
         read_training_source(SegmentStore(place.artifacts), generated_market.APP, recipe)
     )
-    told: list[tuple[Any, Any]] = []
+    results: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
         run_sweep_on_ray,
         variants,
         partial(ArtifactStore.open, str(place.folder / "shelf")),
         generated_market.APP,
         "s",
-        lambda *one: told.append(one),
+        lambda *result: results.append(result),
     )
-    table = result_rows(told)
+    table = result_rows(results)
     assert sorted(row["parts.rules.window"] for row in table) == [3, 10]
     assert not any(row["error"] for row in table)
 

@@ -95,15 +95,15 @@ def shared_before() -> set[str]:
 def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
     """The first start, and what it said."""
     begin = time.monotonic()
-    told: dict[str, Any] = installed.run_json("up", "--port", str(installed.port))
+    installation: dict[str, Any] = installed.run_json("up", "--port", str(installed.port))
     print(f"\nstart to first good answer: {time.monotonic() - begin:.1f} s")
-    return told
+    return installation
 
 
 def test_status_is_ready_once_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
     """Every part is ready when `kiosk up` returns."""
-    told = installed.run_json("status")
-    assert [part for part in told["parts"] if not part["ok"]] == []
+    status = installed.run_json("status")
+    assert [part for part in status["parts"] if not part["ok"]] == []
 
 
 def test_the_first_start_tells_everything_scripts_rely_on(installed: Installed, up: dict[str, Any]) -> None:
@@ -133,13 +133,13 @@ def test_the_administrator_signs_in_to_the_console(up: dict[str, Any]) -> None:
 
 def _settled_processes(installed: Installed) -> set[int]:
     """Wait until no process begins any more: Ray starts workers for a while after everything answers."""
-    known: set[int] = set()
+    pids: set[int] = set()
     for _ in range(20):
-        before, known = known, {process.pid for process in list_processes(installed.places)}
-        if known == before:
+        before, pids = pids, {process.pid for process in list_processes(installed.places)}
+        if pids == before:
             break
         time.sleep(1)
-    return known
+    return pids
 
 
 def _read_replica_log(installed: Installed) -> list[dict[str, Any]]:
@@ -199,10 +199,12 @@ def test_the_printed_administrator_connects_an_agent_until_that_is_ended(
     installed: Installed, up: dict[str, Any]
 ) -> None:
     tokens, again = asyncio.run(_connect_an_agent(up))
-    (held,) = installed.run_json("users", "clients", up["administrator"]["username"])["clients"]
-    assert held["client_name"] == "Reader"
+    (connected,) = installed.run_json("users", "clients", up["administrator"]["username"])["clients"]
+    assert connected["client_name"] == "Reader"
     assert again.status_code == 200
-    ended = installed.run_json("users", "disconnect", up["administrator"]["username"], held["connection"])
+    ended = installed.run_json(
+        "users", "disconnect", up["administrator"]["username"], connected["connection"]
+    )
     assert ended["disconnected"] == 1
     time.sleep(1)
     headers = {"authorization": f"Bearer {tokens['access_token']}"}
@@ -231,9 +233,9 @@ def test_the_printed_commands_work_when_pasted_and_a_click_changes_the_answer(
 
 
 def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
-    told = installed.run_json("status")
-    assert told["ready"] is True
-    assert {part["part"]: part["ok"] for part in told["parts"]} == dict.fromkeys(
+    status = installed.run_json("status")
+    assert status["ready"] is True
+    assert {part["part"]: part["ok"] for part in status["parts"]} == dict.fromkeys(
         [
             "supervisor",
             "redis",
@@ -253,7 +255,7 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
         ],
         True,
     )
-    assert "secret_key" not in json.dumps(told)
+    assert "secret_key" not in json.dumps(status)
     examined = installed.run_json("doctor")
     assert [finding for finding in examined["findings"] if finding["level"] == "bad"] == []
     findings = {finding["check"]: finding for finding in examined["findings"]}
@@ -280,7 +282,7 @@ def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, A
     """No job, dashboard or client port answers without the token; nothing but the API is open to the network
     but what asks for it."""
     token = installed.places.ray_token.read_text()
-    open_to_network, asked = [], 0
+    open_to_network, probed = [], 0
     for process in list_processes(installed.places):
         try:
             lines = process.net_connections(kind="tcp")
@@ -297,14 +299,14 @@ def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, A
                 "/api/serve/applications/",
                 "/nodes?view=summary",
             ):
-                asked += 1
+                probed += 1
                 try:
                     status, body = probe.send_request("127.0.0.1", line.laddr.port, "GET", path, within_s=1.0)
                 except OSError:
                     continue
                 # A replica's own port (loopback only) answers as the door does; HAProxy's pages hold figures.
                 assert status != 200 or not _is_ray(body), (process.name(), line.laddr.port, path, body[:200])
-    assert asked > 20
+    assert probed > 20
     assert [name for name, _ in open_to_network if not name.startswith("ray::ServeReplica")] == []
     dashboard = json.loads(installed.places.state.read_text())["dashboard_url"]
     assert _status(f"{dashboard}/api/jobs/", "") in (401, 403)

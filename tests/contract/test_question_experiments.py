@@ -1,4 +1,4 @@
-"""Experiments whose unit is the question of an agent: what variants change, what the log keeps, what is reported."""
+"""Experiments whose unit is the question of an agent: what variants change, what the log keeps, what reports count."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def render(values: dict[str, Any], name: str = "kiosk", namespace: str = "kiosk"
 
 def lint(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the findings of `helm lint --strict`."""
-    found: dict[str, Any] = _run({"action": "lint", "values": values})
-    return [message for message in found["messages"] if message["error"] != "icon is recommended"]
+    report: dict[str, Any] = _run({"action": "lint", "values": values})
+    return [message for message in report["messages"] if message["error"] != "icon is recommended"]
 
 
 def documents(texts: dict[str, str]) -> list[dict[str, Any]]:
@@ -66,20 +66,20 @@ def render_manifest() -> str:
 
 def pods(objects: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Return all pods that these objects make, with a name for each."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    templates: list[tuple[str, dict[str, Any]]] = []
     for part in objects:
         spec, name = part.get("spec", {}), part["metadata"]["name"]
         if part["kind"] == "RayService":
             cluster = spec["rayClusterConfig"]
-            found.append(("head", cluster["headGroupSpec"]["template"]["spec"]))
-            found += [
+            templates.append(("head", cluster["headGroupSpec"]["template"]["spec"]))
+            templates += [
                 (group["groupName"], group["template"]["spec"]) for group in cluster["workerGroupSpecs"]
             ]
         elif part["kind"] == "StatefulSet":
-            found.append((name, spec["template"]["spec"]))
+            templates.append((name, spec["template"]["spec"]))
         elif part["kind"] == "CronJob":
-            found.append((name, spec["jobTemplate"]["spec"]["template"]["spec"]))
-    return found
+            templates.append((name, spec["jobTemplate"]["spec"]["template"]["spec"]))
+    return templates
 
 
 def _run(order: dict[str, Any]) -> Any:

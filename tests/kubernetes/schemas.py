@@ -20,17 +20,17 @@ PROMETHEUS = "prometheus-operator-0.80"
 @cache
 def validators(kubernetes: str, kuberay: str) -> dict[str, Draft202012Validator]:
     """Return a validator for each kind."""
-    found = {}
-    core = _load(kubernetes)
+    schema_validators = {}
+    definitions = _load(kubernetes)
     for name in (kubernetes, kuberay, PROMETHEUS):
         bundle = _load(name)
         registry = Registry().with_resources([
-            ("kubernetes", Resource(contents=core, specification=DRAFT202012)),
+            ("kubernetes", Resource(contents=definitions, specification=DRAFT202012)),
         ])  # fmt: skip
         for kind, definition in bundle["kinds"].items():
             schema = {"$ref": f"#/definitions/{definition}", "definitions": bundle["definitions"]}
-            found[kind] = Draft202012Validator(schema, registry=registry)
-    return found
+            schema_validators[kind] = Draft202012Validator(schema, registry=registry)
+    return schema_validators
 
 
 def faults(part: dict[str, Any], kubernetes: str, kuberay: str) -> Iterator[str]:

@@ -71,8 +71,8 @@ def _containers(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ray_service(path: Path) -> dict[str, Any]:
-    (found,) = [part for part in _objects(path) if part["kind"] == "RayService"]
-    spec: dict[str, Any] = found["spec"]
+    (service,) = [part for part in _objects(path) if part["kind"] == "RayService"]
+    spec: dict[str, Any] = service["spec"]
     return spec
 
 
@@ -93,8 +93,8 @@ def test_helm_finds_nothing_to_complain_of(path: Path) -> None:
 @each_sample
 @pytest.mark.parametrize(("kubernetes", "kuberay"), RELEASES)
 def test_every_object_is_one_that_the_releases_know(path: Path, kubernetes: str, kuberay: str) -> None:
-    found = [fault for part in _objects(path) for fault in faults(part, kubernetes, kuberay)]
-    assert found == []
+    mistakes = [fault for part in _objects(path) for fault in faults(part, kubernetes, kuberay)]
+    assert mistakes == []
 
 
 @needs_helm
@@ -119,15 +119,15 @@ def test_the_vendored_schemas_are_those_that_were_vendored() -> None:
         for line in (FOLDER / "SHA256SUMS").read_text().splitlines()  # type: ignore[misc]
     )
     assert sums.keys() == {path.name for path in FOLDER.glob("*.json")}
-    for name, wanted in sums.items():
-        assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == wanted, name
+    for name, digest in sums.items():
+        assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest, name
 
 
 @needs_helm
 @each_sample
 def test_settings_load_in_every_container_of_ours(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     services = [part["metadata"]["name"] for part in _objects(path) if part["kind"] == "Service"]
-    known = {f"KIOSK_{name.upper()}" for name in Settings.model_fields}
+    settings_variables = {f"KIOSK_{name.upper()}" for name in Settings.model_fields}
     containers = _containers(path)
     assert {name for name, _ in containers} >= {"head", "api"}
     for name, container in containers:
@@ -143,7 +143,7 @@ def test_settings_load_in_every_container_of_ours(path: Path, monkeypatch: pytes
         assert settings.port == 8000
         assert settings.node_options("api") == {"label_selector": {"kiosk-group": "api"}}
         ours = {variable for variable in variables if variable.startswith("KIOSK_")}
-        assert ours <= known | PENDING_SETTINGS, (name, ours - known)
+        assert ours <= settings_variables | PENDING_SETTINGS, (name, ours - settings_variables)
         assert not set(SECRET_VARIABLES) & set(variables)
 
 
@@ -163,7 +163,7 @@ def test_given_settings_reach_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
 @each_sample
 def test_every_command_in_a_container_exists(path: Path) -> None:
     commands = get_command(command_line())
-    known = set(commands.list_commands(Context(commands)))  # type: ignore[attr-defined]
+    command_names = set(commands.list_commands(Context(commands)))  # type: ignore[attr-defined]
     seen = 0
     for _, container in _containers(path):
         words = [*container.get("command", []), *container.get("args", [])]
@@ -176,8 +176,8 @@ def test_every_command_in_a_container_exists(path: Path) -> None:
             assert callable(importlib.import_module(module).main), module
             seen += 1
         if words[0] == "kiosk":
-            assert words[1] in known | PENDING_COMMANDS, words
-            _check_options(commands, words[1:], skip=PENDING_COMMANDS - known)
+            assert words[1] in command_names | PENDING_COMMANDS, words
+            _check_options(commands, words[1:], skip=PENDING_COMMANDS - command_names)
             seen += 1
     assert seen >= 3
 

@@ -218,13 +218,13 @@ class Machine:
     def processes(self, *words: str) -> list[int]:
         """Return the pids, as this process sees them, of its processes with one of the words in the command line."""
         space = os.readlink(f"/proc/{self._first}/ns/pid")
-        found = []
+        pids = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if os.readlink(folder / "ns/pid") == space and any(word in line for word in words):
-                    found.append(int(folder.name))
-        return found
+                    pids.append(int(folder.name))
+        return pids
 
     def _environment(self) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("RAY_", "KIOSK_"))}
