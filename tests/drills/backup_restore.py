@@ -207,15 +207,21 @@ async def measure(
 def timed(command: list[str], variables: dict[str, str]) -> dict[str, Any]:
     """Run one command of `kiosk`; return its JSON, its time, and the memory the largest command needed so far."""
     began_s = time.monotonic()
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "deployments.cli", *command, "--json"],
         env={**os.environ, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if found.returncode:
-        raise SystemExit(f"{command} ended with {found.returncode}: {found.stdout} {found.stderr}")
-    told: dict[str, Any] = json.loads(found.stdout) if found.stdout else {}
+    if completed.returncode:
+        raise SystemExit(
+            f"{command} ended with {completed.returncode}: {completed.stdout} {completed.stderr}"
+        )
+    report_figures: dict[str, Any] = json.loads(completed.stdout) if completed.stdout else {}
     most_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-    return {"seconds": round(time.monotonic() - began_s, 1), **told, "most_mb_of_any_command": most_mb}
+    return {
+        "seconds": round(time.monotonic() - began_s, 1),
+        **report_figures,
+        "most_mb_of_any_command": most_mb,
+    }
 
 
 class Drill:
@@ -252,10 +258,10 @@ class Drill:
         async with open_stores(self.server.url, slow_s=60) as stores:
             shop = Shop(stores, artifacts, self.options.rate)
             report("engine", load_s=await shop.open())
-            found = await measure(shop, self.words, self.variables, self.options.quiet_s)
+            figures = await measure(shop, self.words, self.variables, self.options.quiet_s)
             await shop.close()
-        report("backup", **found)
-        ratio, failed = found["p99_ratio"], found["during"]["failed"]
+        report("backup", **figures)
+        ratio, failed = figures["p99_ratio"], figures["during"]["failed"]
         missed = [f"p99 {ratio} times as high"] if ratio > MOST_P99_RATIO else []
         return missed + ([f"{failed} answers failed"] if failed else [])
 
@@ -279,8 +285,10 @@ class Drill:
 
 def report(step: str, **figures: Any) -> None:
     """Print the figures of one step."""
-    told = {name: round(value, 1) if isinstance(value, float) else value for name, value in figures.items()}
-    print(json.dumps({"step": step, **told}), flush=True)
+    rounded = {
+        name: round(value, 1) if isinstance(value, float) else value for name, value in figures.items()
+    }
+    print(json.dumps({"step": step, **rounded}), flush=True)
 
 
 def main() -> None:

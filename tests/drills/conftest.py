@@ -34,14 +34,14 @@ def bounds(record_property: Callable[[str, object], None]) -> Bounds:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name every bound of the text that was missed, whether or not its drill passed."""
     reports = [report for some in terminalreporter.stats.values() for report in some]
-    told = {
+    lines = {
         line: None
-        for one in reports
-        for name, line in getattr(one, "user_properties", ())
+        for report in reports
+        for name, line in getattr(report, "user_properties", ())
         if name == OF_THE_TEXT
     }
-    missed = [line for line in told if line.endswith(MISSED)]
-    if told:
-        terminalreporter.section(f"bounds of the text: {len(told) - len(missed)} kept, {len(missed)} missed")
+    missed = [line for line in lines if line.endswith(MISSED)]
+    if lines:
+        terminalreporter.section(f"bounds of the text: {len(lines) - len(missed)} kept, {len(missed)} missed")
     for line in missed:
         terminalreporter.line(line)

@@ -53,10 +53,10 @@ def say(stack: Stack, *words: str, check: bool = True) -> Any:
 
 def engine(stack: Stack, engine_id: str = "default") -> dict[str, Any]:
     """Look at one engine."""
-    (found,) = [
+    (matching,) = [
         engine for engine in say(stack, "engines", "list", APP)["engines"] if engine["engine_id"] == engine_id
     ]
-    return dict(found)
+    return dict(matching)
 
 
 def seed(stack: Stack, count: int = 2_000, events: int = 4_000) -> None:

@@ -81,15 +81,15 @@ class Load(threading.Thread):
 
 def processes(stack: Stack, *words: str) -> list[psutil.Process]:
     """Processes of the installation whose command line or title holds one of the words."""
-    found = []
+    matching = []
     for process in stack.processes():
         try:
             line = " ".join([process.name(), *process.cmdline()])
         except psutil.Error:
             continue
         if any(word in line for word in words):
-            found.append(process)
-    return found
+            matching.append(process)
+    return matching
 
 
 def percentile(answers: list[Answer], share: float) -> float:

@@ -55,12 +55,12 @@ class Prometheus:
             alerts = json.load(reply)["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
-    def wait_for(self, wanted: set[str], *, firing: bool, within_s: float) -> dict[str, float]:
+    def wait_for(self, names: set[str], *, firing: bool, within_s: float) -> dict[str, float]:
         """Wait until alerts fire or have ceased; return the seconds each took. The others are absent."""
         began_s, seen = time.monotonic(), dict[str, float]()
-        while seen.keys() != wanted and time.monotonic() - began_s < within_s:
+        while seen.keys() != names and time.monotonic() - began_s < within_s:
             now = self.firing()
-            for name in wanted - seen.keys():
+            for name in names - seen.keys():
                 if (name in now) == firing:
                     seen[name] = round(time.monotonic() - began_s, 1)
             time.sleep(0.5)

@@ -65,10 +65,12 @@ class OtherProcesses:
     def find(self) -> LocalChannel | None:
         """Return a channel to another process."""
         self._pool.select()
-        own = f"{os.getpid()}.sock"
-        found = [one for name, one in self._pool._open.items() if name != own and not one.lost]
-        self.requests += bool(found)
-        return found[0] if found else None
+        our_socket = f"{os.getpid()}.sock"
+        channels = [
+            channel for name, channel in self._pool._open.items() if name != our_socket and not channel.lost
+        ]
+        self.requests += bool(channels)
+        return channels[0] if channels else None
 
     async def remote(self, payload: bytes) -> bytes:
         """Answer in this process."""
@@ -78,8 +80,8 @@ class OtherProcesses:
 class Turns:
     """A recommender that answers here and in the other process by turns."""
 
-    def __init__(self, here: LocalRecommenderClient, there: RemoteRecommenderClient) -> None:
-        self._next = itertools.cycle((here, there))
+    def __init__(self, local: LocalRecommenderClient, remote: RemoteRecommenderClient) -> None:
+        self._next = itertools.cycle((local, remote))
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         return await next(self._next).answer(query)
@@ -132,8 +134,8 @@ class Load:
 
     async def _recommend(self, number: int) -> None:
         body = {"user_id": USER, "rows": 3, "fq": 'type:"book"'}
-        found = await self._send("POST", "/v1/recommendation/user_to_products", body)
-        assert found, "no products"
+        products = await self._send("POST", "/v1/recommendation/user_to_products", body)
+        assert products, "no products"
 
     async def _read(self, number: int) -> None:
         await self._send("GET", f"/v1/products/p{number % 5}")
@@ -182,9 +184,9 @@ class Load:
     async def _read_all(self, number: int) -> None:
         book = await self._stores.experiments.read_all(APP)
         assert ("frozen" in {experiment.slug for experiment in book.experiments}) <= IS_NEXT
-        known = await self._stores.threads.read(APP, USER)
-        assert known.threads
-        assert [one.engine_id for one in await self._stores.engines.all(APP)] == [ENGINE]
+        threads = await self._stores.threads.read(APP, USER)
+        assert threads.threads
+        assert [stored_engine.engine_id for stored_engine in await self._stores.engines.all(APP)] == [ENGINE]
         await record_running(self._stores, CLOCK.now_ms())
 
 
@@ -208,8 +210,8 @@ async def live(facts: dict[str, str]) -> dict[str, Any]:
     """Serve and send load until standard input closes."""
     folder = Path(facts["folder"])
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    stream = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), sys.stdin)
     async with open_stores(facts["url"], hot_s=5.0, slow_s=20.0) as stores:
         await ensure_schema(stores, CLOCK.now_ms())
         segments = SegmentStore(ArtifactStore.open(folder / "artifacts"), CLOCK)
@@ -232,7 +234,7 @@ async def live(facts: dict[str, str]) -> dict[str, Any]:
         load = Load(facts["name"], stores, corner)
         sending = asyncio.create_task(load.run(stop))
         print("ready", flush=True)
-        await reader.read()
+        await stream.read()
         stop.set()
         await sending
         await asyncio.sleep(0.1)

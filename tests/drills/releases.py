@@ -38,7 +38,7 @@ class Fleet:
     url: str
     folder: Path
     next_release: Path
-    told: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
     _running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def start(self, name: str, *, is_next: bool) -> None:
@@ -58,7 +58,7 @@ class Fleet:
         """End a process after its last request, and keep what it tells."""
         process = self._running.pop(name)
         out, _ = process.communicate(timeout=60)
-        self.told.append({"name": name, **json.loads(out)})
+        self.reports.append({"name": name, **json.loads(out)})
 
     def close(self) -> None:
         """End what still runs."""
@@ -98,25 +98,27 @@ async def lost(stores: OpenStores, fleet: Fleet) -> list[str]:
         pass
     run = await stores.runs.get(APP, "shared")
     assert run is not None
-    users = sorted({user_id for told in fleet.told for user_id, _ in told["kept"]["questions"]})
-    known = await stores.threads.read_many(APP, users)
+    users = sorted({user_id for report in fleet.reports for user_id, _ in report["kept"]["questions"]})
+    user_threads = await stores.threads.read_many(APP, users)
     questions = {
         question_id
-        for user in known
+        for user in user_threads
         for thread in user.threads.values()
         for question_id in thread.question_ids
     }
     rules = {rule.name for rule in await stores.boost_rules.all(APP)}
     gone, changes = [], 0
-    for told in fleet.told:
-        kept = told["kept"]
+    for report in fleet.reports:
+        kept = report["kept"]
         bodies = await stores.records.get_many(APP, "user", kept["users"])
         gone += [f"user {name}" for name, body in zip(kept["users"], bodies, strict=True) if body is None]
-        gone += [f"question {one}" for _, one in kept["questions"] if one not in questions]
-        gone += [f"rule {one}" for one in kept["rules"] if one not in rules]
-        if run.figures.get(told["name"]) != kept["figure"]:
-            gone.append(f"figure of {told['name']}")
-        changes += told["done"]["recolour"]
+        gone += [
+            f"question {question_id}" for _, question_id in kept["questions"] if question_id not in questions
+        ]
+        gone += [f"rule {rule_id}" for rule_id in kept["rules"] if rule_id not in rules]
+        if run.figures.get(report["name"]) != kept["figure"]:
+            gone.append(f"figure of {report['name']}")
+        changes += report["done"]["recolour"]
     engine = await stores.engines.get(APP, ENGINE)
     assert engine is not None
     if engine.moved_at != changes:
@@ -130,20 +132,20 @@ async def stored(stores: OpenStores, key: str, name: str) -> dict[str, Any]:
     assert sealed is not None, f"{name} is gone from {key}"
     body = unseal(sealed, salt_from_key(key, name))
     assert body is not None
-    found: dict[str, Any] = orjson.loads(body)
-    return found
+    record: dict[str, Any] = orjson.loads(body)
+    return record
 
 
 async def check_whole(fleet: Fleet) -> dict[str, Any]:
     """Check that nothing failed, nothing is lost, and nothing of the next release was changed by this one."""
-    failures = [line for told in fleet.told for line in told["failures"]]
+    failures = [line for report in fleet.reports for line in report["failures"]]
     assert failures == [], failures[:5]
     # batches of intakes that have ended are taken over at once
     async with open_stores(fleet.url, slow_s=20.0, idle_ms=200) as stores:
         gone = await lost(stores, fleet)
         assert gone == [], f"{len(gone)} lost: {gone[:5]}"
         engine = await stored(stores, keys.engine(APP), ENGINE)
-        colours = [told["kept"]["colour"] for told in fleet.told if told["kept"]["colour"]]
+        colours = [report["kept"]["colour"] for report in fleet.reports if report["kept"]["colour"]]
         assert engine["colour"] in colours
         assert engine["scaling"]["zone"] == engine["colour"].rpartition("-")[0]
         frozen = await stored(stores, keys.experiment(APP), "x-frozen")
@@ -160,5 +162,8 @@ async def check_whole(fleet: Fleet) -> dict[str, Any]:
         "a manifest lost its new field"
     )
     assert SegmentStore(store, SystemClock()).verify(APP) == []
-    done = {name: sum(told["done"].get(name, 0) for told in fleet.told) for name in fleet.told[0]["done"]}
-    return {**done, "asked_others": sum(told["asked_others"] for told in fleet.told)}
+    done = {
+        name: sum(report["done"].get(name, 0) for report in fleet.reports)
+        for name in fleet.reports[0]["done"]
+    }
+    return {**done, "asked_others": sum(report["asked_others"] for report in fleet.reports)}

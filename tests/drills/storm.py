@@ -46,7 +46,7 @@ class Fates:
     "Status of the first try; 0: the connection failed."
     last: Rows
     "Status of the last try."
-    told_when: Rows
+    has_retry_after: Rows
     "Did the first answer say when to come back?"
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Fates:
     @property
     def refused(self) -> Rows:
         """Which were told to come back."""
-        return ((self.first == 429) | (self.first == 503)) & self.told_when
+        return ((self.first == 429) | (self.first == 503)) & self.has_retry_after
 
     @property
     def errors(self) -> int:
@@ -84,8 +84,8 @@ class Fates:
 
     def statuses(self) -> dict[int, int]:
         """Count first tries by status."""
-        found, counts = np.unique(self.first, return_counts=True)
-        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+        statuses, counts = np.unique(self.first, return_counts=True)
+        return dict(zip(statuses.tolist(), counts.tolist(), strict=True))
 
     def per_second(self) -> float:
         """Good answers a second."""
@@ -177,7 +177,7 @@ class _Driver:
         self._requests = [text.encode("latin-1") for text in plan["requests"]]
         self._selector = selectors.DefaultSelector()
         self._idle: deque[_Connection] = deque()
-        self._asked: dict[_Connection, tuple[int, float, int, bool]] = {}
+        self._pending: dict[_Connection, tuple[int, float, int, bool]] = {}
         "Connection -> request number, due, status of the first try (-1: this is it), told when."
         self._rows: list[tuple[float, float, int, int, bool]] = []
         self._redo: deque[tuple[float, int, float, int, bool]] = deque()
@@ -189,7 +189,7 @@ class _Driver:
         begin = clock()
         end, due, number = begin + plan["seconds"], begin, 0
         interval = 1 / plan["rate"] if plan["rate"] else 0.0
-        while clock() < end or ((self._asked or self._redo) and clock() < end + _NEVER_S):
+        while clock() < end or ((self._pending or self._redo) and clock() < end + _NEVER_S):
             self._connect()
             while self._redo and self._idle and self._redo[0][0] <= clock():
                 self._send(self._idle.popleft(), *self._redo.popleft()[1:])
@@ -203,7 +203,7 @@ class _Driver:
             ready = min(due, end) - clock() if interval and self._idle else 0.02
             for key, mask in self._selector.select(min(max(0.0, ready), 0.02)):
                 self._serve(key.data, mask)
-        for connection in list(self._asked):
+        for connection in list(self._pending):
             self._end(connection, 0, False)
         columns = zip(*self._rows, strict=True)
         return {
@@ -216,15 +216,17 @@ class _Driver:
                 made = _Connection(self._plan["port"])
             except OSError:
                 time.sleep(0.005)
-                if self._idle or self._asked:
+                if self._idle or self._pending:
                     return
                 continue
             self._missing -= 1
             self._selector.register(made.sock, selectors.EVENT_READ, made)
             self._idle.append(made)
 
-    def _send(self, connection: _Connection, number: int, due: float, first: int, told: bool) -> None:
-        self._asked[connection] = (number, due, first, told)
+    def _send(
+        self, connection: _Connection, number: int, due: float, first: int, has_retry_after: bool
+    ) -> None:
+        self._pending[connection] = (number, due, first, has_retry_after)
         try:
             connection.send(self._requests[number % len(self._requests)], due)
         except OSError:
@@ -254,7 +256,7 @@ class _Driver:
             self._idle.append(connection)
 
     def _break(self, connection: _Connection) -> None:
-        if connection in self._asked:
+        if connection in self._pending:
             self._end(connection, 0, False)
         elif connection in self._idle:
             self._idle.remove(connection)
@@ -265,15 +267,15 @@ class _Driver:
         connection.sock.close()
         self._missing += 1
 
-    def _end(self, connection: _Connection, status: int, told: bool) -> None:
-        number, due, first, told_first = self._asked.pop(connection)
+    def _end(self, connection: _Connection, status: int, has_retry_after: bool) -> None:
+        number, due, first, first_has_retry_after = self._pending.pop(connection)
         failed = not 200 <= status < 300 and status != 429
         if failed and first < 0 and self._plan["again"]:
-            self._redo.append((time.monotonic() + _REST_S, number, due, status, told))
+            self._redo.append((time.monotonic() + _REST_S, number, due, status, has_retry_after))
             return
         if first < 0:
-            first, told_first = status, told
-        self._rows.append((due, (time.monotonic() - due) * 1000, first, status, told_first))
+            first, first_has_retry_after = status, has_retry_after
+        self._rows.append((due, (time.monotonic() - due) * 1000, first, status, first_has_retry_after))
 
 
 def main() -> None:

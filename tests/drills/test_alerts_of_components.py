@@ -136,9 +136,11 @@ async def test_a_segment_is_damaged(
         """Load the shop as a replica that starts."""
         host = EngineHost(stores, artifacts, SystemClock(), watched.meter)
         corner = await open_corner(clock=SystemClock(), stores=stores, client=LocalRecommenderClient(host))
-        asked = {"user_id": "gina", "rows": 3}
+        request = {"user_id": "gina", "rows": 3}
         path = "/v1/recommendation/user_to_products"
-        assert (await call(corner.handler, "POST", path, headers=corner.headers(), json=asked)).status == 200
+        assert (
+            await call(corner.handler, "POST", path, headers=corner.headers(), json=request)
+        ).status == 200
         await host.close()
         await corner.close()
 

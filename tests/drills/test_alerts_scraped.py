@@ -58,8 +58,8 @@ class Scraped:
 
     def state(self) -> dict[str, Any]:
         """Return what the supervisor says of the installation."""
-        told: dict[str, Any] = json.loads((self.running.data_dir / "state.json").read_text())
-        return told
+        state: dict[str, Any] = json.loads((self.running.data_dir / "state.json").read_text())
+        return state
 
     def do(self, work: Callable[[OpenStores], Awaitable[Any]]) -> Any:
         """Do something to the installation's Redis."""
@@ -114,14 +114,14 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 @contextmanager
 def stopped(scraped: Scraped, *words: str) -> Iterator[None]:
     """Stop processes for a while."""
-    held = processes(scraped.running, *words)
-    assert held
-    for process in held:
+    suspended = processes(scraped.running, *words)
+    assert suspended
+    for process in suspended:
         process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in held:
+        for process in suspended:
             process.send_signal(signal.SIGCONT)
 
 

@@ -68,14 +68,16 @@ def server() -> Iterator[tuple[int, psutil.Process]]:
 def requests(port: int) -> list[bytes]:
     """Mix good and bad calls of many people; each person stays below the usual rate."""
     clock = SystemClock()
-    means = open_archive(memory_stores(clock), Vault(MASTER), SmallArchive(), clock, ArchiveConfig(port=port))
-    found = []
+    services = open_archive(
+        memory_stores(clock), Vault(MASTER), SmallArchive(), clock, ArchiveConfig(port=port)
+    )
+    requests_of_tools = []
     for number in range(PEOPLE):
         grant = Grant(
             grant_id=f"g{number}", user_id=f"u-{number}", username="ida", client_id=f"c{number}",
             client_name=f"agent {number % 7}", resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),
         )  # fmt: skip
-        token = means.oauth.bearer.issue(grant, 3600)
+        token = services.oauth.bearer.issue(grant, 3600)
         ask = {
             "name": "ask_archive",
             "arguments": {"question": f"river comet {number}", "skill_used": f"s{number}"},
@@ -86,8 +88,8 @@ def requests(port: int) -> list[bytes]:
             b"{nonsense", _message("nope"), b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
         ):  # fmt: skip
             headers = {"Authorization": f"Bearer {token}"}
-            found.append(http_request("POST", "/mcp", body=body, headers=headers, port=port))
-    return found
+            requests_of_tools.append(http_request("POST", "/mcp", body=body, headers=headers, port=port))
+    return requests_of_tools
 
 
 def test_memory_and_descriptors_stay_flat_over_a_hundred_thousand_calls() -> None:
@@ -141,12 +143,12 @@ async def test_idle_and_slow_connections_do_not_slow_others_and_are_cut(bounds: 
 
 async def _drip(port: int, request: bytes) -> float:
     """Send the headers of a good request, then a byte of its body a second; tells how long that was listened to."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    stream, writer = await asyncio.open_connection("127.0.0.1", port)
     head, _, _ = request.partition(b"\r\n\r\n")
     head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
     writer.write(head + b"\r\nContent-Length: 1000\r\n\r\n")
     begin = time.monotonic()
-    answered = asyncio.create_task(reader.read(1))
+    answered = asyncio.create_task(stream.read(1))
     while not answered.done() and time.monotonic() - begin < 30:
         writer.write(b" ")
         await asyncio.wait([answered], timeout=1)

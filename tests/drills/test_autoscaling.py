@@ -85,13 +85,13 @@ def test_killing_the_controller_costs_nothing_and_scaling_goes_on(stack: Stack, 
 def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) -> None:
     """Whatever the record says serves next, a name that is nowhere on the shelf included, costs no request."""
     with (
-        storm(asking(stack), port=stack.port, rate=50, seconds=14) as own,
-        storm(asking(stack, "neighbour"), port=stack.port, rate=50, seconds=14) as door,
+        storm(asking(stack), port=stack.port, rate=50, seconds=14) as dedicated,
+        storm(asking(stack, "neighbour"), port=stack.port, rate=50, seconds=14) as embedded,
     ):
         for version in ("20260101T000000-nowhere", "", "20260102T000000-nowhere", ""):
             time.sleep(2.5)
             asyncio.run(_serve(stack, version))
-        fates = [own.fates(), door.fates()]
+        fates = [dedicated.fates(), embedded.fates()]
     print(
         f"\npromotion: own {fates[0].statuses()}, doors {fates[1].statuses()}, p99 {fates[0].p(0.99):.1f} ms"
     )
@@ -129,8 +129,8 @@ def _train(stack: Stack) -> None:
 
 
 async def _serve(stack: Stack, version: str) -> None:
-    def promoted(one: Engine) -> Engine:
-        return one.model_copy(update={"snapshot": version})
+    def promoted(engine: Engine) -> Engine:
+        return engine.model_copy(update={"snapshot": version})
 
     async with connect(Settings(data_dir=stack.data_dir)) as stores:
         for engine_id in ("default", "neighbour"):

@@ -31,8 +31,8 @@ def test_completions_are_pages_of_the_snapshot_that_was_promoted() -> None:
         trained = say(running, "train", APP, "--recipe", "fast", "--promote")
         assert trained["promoted"], trained
         until(lambda: bool(texts(running, "stel ketle")) and mapped(running) == [True], 30)
-        for found in (before, texts(running, "stel ketle")):
-            assert {text.rpartition(" ")[0] for text in found} == {"Steel kettle"}
+        for completions in (before, texts(running, "stel ketle")):
+            assert {text.rpartition(" ")[0] for text in completions} == {"Steel kettle"}
         took_s = uploaded(running, "new-1", "Zephyr lantern")
         print(f"\na new title was completed after {took_s:.2f} s", end="")
         assert took_s < 1.0
@@ -48,8 +48,8 @@ def test_completions_are_pages_of_the_snapshot_that_was_promoted() -> None:
 
 def texts(stack: Stack, typed: str) -> list[str]:
     """Complete titles."""
-    found: Any = stack.call("POST", "/v1/search/autocomplete", {"q": typed})
-    return [entry["text"] for entry in found["data"]["completions"]["title"]]
+    reply: Any = stack.call("POST", "/v1/search/autocomplete", {"q": typed})
+    return [entry["text"] for entry in reply["data"]["completions"]["title"]]
 
 
 def answers(stack: Stack) -> bool:
@@ -62,15 +62,15 @@ def answers(stack: Stack) -> bool:
 
 def mapped(stack: Stack) -> list[bool]:
     """Say for every replica that holds a snapshot whether it maps the completions of it."""
-    found = []
+    is_mapped = []
     for replica in replicas(stack):
         try:
             paths = [page.path for page in replica.memory_maps()]
         except psutil.Error:
             continue
         if any("/snapshots/" in path for path in paths):
-            found.append(any(_FILES in path for path in paths))
-    return found
+            is_mapped.append(any(_FILES in path for path in paths))
+    return is_mapped
 
 
 def uploaded(stack: Stack, product_id: str, title: str) -> float:

@@ -54,9 +54,9 @@ def welch_t(run: Callable[[str], object], near: Sequence[str], far: Sequence[str
     finally:
         gc.enable()
     cut = sorted(times[0] + times[1])[int(1.8 * PAIRS)]
-    one, other = ([took for took in side if took <= cut] for side in times)
-    spread = statistics.variance(one) / len(one) + statistics.variance(other) / len(other)
-    return (statistics.fmean(one) - statistics.fmean(other)) / spread**0.5
+    left, right = ([took for took in side if took <= cut] for side in times)
+    spread = statistics.variance(left) / len(left) + statistics.variance(right) / len(right)
+    return (statistics.fmean(left) - statistics.fmean(right)) / spread**0.5
 
 
 def steady(run: Callable[[str], object], good: str, alphabet: str, first: int = 0) -> float:
@@ -80,7 +80,7 @@ def test_the_method_finds_a_leak() -> None:
     good = sign_user_id(SECRET.encode(), "gina-7") * 20
 
     def letter_by_letter(text: str) -> bool:
-        return all(one == other for one, other in zip(text, good, strict=True))
+        return all(letter == other for letter, other in zip(text, good, strict=True))
 
     assert steady(letter_by_letter, good, HEX) > LIMIT
 
@@ -112,8 +112,8 @@ async def test_looking_a_key_up_takes_the_same_time_however_much_of_it_is_right(
     app = App(app_id="shop", environment="development", created_at=0)
     await stores.access.put_app(app)
     issued = [issue_key(vault, app, "secret", now_ms=at) for at in range(100)]
-    for one in issued:
-        await stores.access.put_key(one.record)
+    for key in issued:
+        await stores.access.put_key(key.record)
     ring = Keyring(stores.access, vault)
     await ring.refresh()
     assert ring.find(issued[0].text) is not None

@@ -10,7 +10,7 @@ from actors.experiments.assignment import hash_position, is_eligible, select_var
 from tests.suites.experiments import an_experiment
 
 pytestmark = pytest.mark.drill
-READERS = 1_000_000
+USERS = 1_000_000
 SURE = 1e-4
 "A p-value below this in one of the two dozen tests here would be no accident."
 
@@ -39,10 +39,10 @@ def split(weights: list[float], **fields: Any) -> Any:
     ids=lambda weights: f"{len(weights)}-ways",
 )
 def test_variants_get_their_shares(weights: list[float], form: str) -> None:
-    one = split(weights)
-    counts = dict.fromkeys((variant.variant_id for variant in one.variants), 0)
-    for n in range(READERS):
-        counts[select_variant(one, form.format(n)).variant_id] += 1
+    experiment = split(weights)
+    counts = dict.fromkeys((variant.variant_id for variant in experiment.variants), 0)
+    for n in range(USERS):
+        counts[select_variant(experiment, form.format(n)).variant_id] += 1
     p_value = chi_square(list(counts.values()), weights)
     print(f"\n{weights} over {form}: chi-square p = {p_value:.3f}")
     assert p_value > SURE
@@ -55,13 +55,13 @@ def test_layers_traffic_and_variants_are_independent() -> None:
     other = split([1, 1, 1], slug="other", experiment_id="other")
     table = [[0] * 3 for _ in range(2)]
     inside = 0
-    for n in range(READERS):
-        reader = f"u:{n}"
-        if is_eligible(left, reader):
+    for n in range(USERS):
+        user_key = f"u:{n}"
+        if is_eligible(left, user_key):
             inside += 1
-            row = int(select_variant(left, reader).variant_id[1:])
-            table[row][int(select_variant(other, reader).variant_id[1:])] += 1
-    share = chi_square([inside, READERS - inside], [0.2, 0.8])
+            row = int(select_variant(left, user_key).variant_id[1:])
+            table[row][int(select_variant(other, user_key).variant_id[1:])] += 1
+    share = chi_square([inside, USERS - inside], [0.2, 0.8])
     fair = chi_square([sum(row) for row in table], [1, 1])
     joint = float(chi2_contingency(table).pvalue)
     print(
@@ -72,7 +72,7 @@ def test_layers_traffic_and_variants_are_independent() -> None:
 
 def test_places_are_even_down_to_a_thousandth() -> None:
     counts = [0] * 1_000
-    for n in range(READERS):
+    for n in range(USERS):
         counts[int(hash_position("a salt", f"u:{n}") * 1_000)] += 1
     p_value = chi_square(counts, [1.0] * 1_000)
     print(f"\n1,000 bins: chi-square p = {p_value:.3f}")

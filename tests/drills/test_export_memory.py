@@ -53,8 +53,8 @@ def settle(folder: Path, batches: int) -> None:
         made = generated_market.table(A_BATCH, 20_000, 5_000, seed=batch)
         jsons = [
             b'{"type":"%s","user_id":"%s","product_ids":["%s"],"timestamp":"2026-03-01T09:15:30.250Z"}'
-            % (kind.encode(), reader[2:].encode(), products[0].encode())
-            for kind, reader, products in zip(
+            % (kind.encode(), user_key[2:].encode(), products[0].encode())
+            for kind, user_key, products in zip(
                 made["type"].to_pylist(),
                 made["reader"].to_pylist(),
                 made["product_ids"].to_pylist(),

@@ -108,9 +108,9 @@ def test_ten_million_strings_break_nothing() -> None:
     with ProcessPoolExecutor(PROCESSES) as pool:
         jobs = [pool.submit(_try_all, seed, COUNT // PROCESSES, until_s) for seed in range(PROCESSES)]
         shares = [job.result() for job in jobs]
-    strings, good = sum(one.strings for one in shares), sum(one.good for one in shares)
-    slowest = max(shares, key=lambda one: one.slowest_ms)
-    broken = [line for one in shares for line in one.broken]
+    strings, good = sum(share.strings for share in shares), sum(share.good for share in shares)
+    slowest = max(shares, key=lambda share: share.slowest_ms)
+    broken = [line for share in shares for line in share.broken]
     print(
         f"\nR32: {strings:,} strings, {good:,} of them filters, {len(broken)} broke something; "
         f"the slowest took {slowest.slowest_ms:.1f} ms"

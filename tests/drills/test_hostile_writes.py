@@ -27,5 +27,5 @@ async def test_a_million_hostile_writes_do_not_fill_redis(easy_stores: OpenStore
     print(flood.report(before))
     assert flood.peak - before <= MOST_BYTES
     packed = await easy_stores.interactions.recent(APP, ["u:honest"])
-    assert [orjson.loads(one)[1][0] for one in packed] == flood.honest[:200]
+    assert [orjson.loads(entry)[1][0] for entry in packed] == flood.honest[:200]
     await flood.corner.close()

@@ -94,7 +94,8 @@ async def test_killed_a_hundred_times_nothing_is_lost_or_done_twice(
                 while CLOCK.monotonic_s() < until_s:
                     batch = [f"p{rng.randint(0, 300)}" for _ in range(rng.randint(1, 40))]
                     records = [
-                        {"product_id": one, "title": f"thing {one}", "price": len(tasks)} for one in batch
+                        {"product_id": product_id, "title": f"thing {product_id}", "price": len(tasks)}
+                        for product_id in batch
                     ]
                     task_id, now_ms = new_task_id(), CLOCK.now_ms()
                     payload, total = orjson.dumps(records), len(records)
@@ -114,17 +115,17 @@ async def test_killed_a_hundred_times_nothing_is_lost_or_done_twice(
             assert outcomes == {"finished": len(tasks)}
             assert await stores.intake.depth("shop") == 0
             for product_id, price in latest.items():
-                found = orjson.loads(await stores.records.get("shop", "product", product_id) or b"{}")
-                assert found["price"] == price
+                record = orjson.loads(await stores.records.get("shop", "product", product_id) or b"{}")
+                assert record["price"] == price
             await _settled(stores)
             state = SegmentStore(ArtifactStore.open(tmp_path)).load("shop")
-            held = {
+            stored = {
                 orjson.loads(product.json)["product_id"]: orjson.loads(product.json)["price"]
                 for product in state.products
             }
-            assert held == latest
-            told = Counter(row[0] for row in state.interactions["product_ids"].to_pylist())
-            assert told == {f"c{n}": 1 for n in range(clicks)}
+            assert stored == latest
+            interactions = Counter(row[0] for row in state.interactions["product_ids"].to_pylist())
+            assert interactions == {f"c{n}": 1 for n in range(clicks)}
     finally:
         nursery.close()
     print(f"R6: {KILLS} kills over {len(tasks)} batches and {clicks} interactions: none lost, none twice")

@@ -21,7 +21,7 @@ from tests.drills.engines import APP, asking, engine, in_turn, installed, replic
 from tests.drills.storm import Fates, calm, storm
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
-OWN = application_name(APP)
+DEDICATED = application_name(APP)
 SECONDS = float(os.environ.get("KIOSK_DRILL_S", "60"))
 EVERY_S = 20.0
 LOAD = float(os.environ.get("KIOSK_DRILL_LOAD", "0.5"))
@@ -38,7 +38,7 @@ def two() -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[Stack]:
+def stack() -> Iterator[Stack]:
     """One of each."""
     with installed(KIOSK_REPLICAS_MIN="1", KIOSK_REPLICAS_MAX="1") as running:
         seed(running)
@@ -55,7 +55,7 @@ def test_killing_one_of_two_replicas_of_an_engine(two: Stack, bounds: Bounds) ->
     say(two, "engines", "place", APP, "default", "own")
     try:
         _until(lambda: engine(two)["replicas"] == 2, 30)
-        _kill_one_of_two(two, bounds, "R1 in its own place", OWN, asking(two))
+        _kill_one_of_two(two, bounds, "R1 in its own place", DEDICATED, asking(two))
     finally:
         say(two, "engines", "place", APP, "default", "door")
 
@@ -85,16 +85,16 @@ def _kill_one_of_two(stack: Stack, bounds: Bounds, name: str, what: str, request
     assert max(back) <= 15
 
 
-def test_killing_the_only_door(one: Stack) -> None:
-    _kill_the_only(one, "R2 in the API replicas", "api:", asking(one))
+def test_killing_the_only_door(stack: Stack) -> None:
+    _kill_the_only(stack, "R2 in the API replicas", "api:", asking(stack))
 
 
-def test_killing_the_only_replica_of_an_engine(one: Stack) -> None:
-    say(one, "engines", "place", APP, "default", "own")
+def test_killing_the_only_replica_of_an_engine(stack: Stack) -> None:
+    say(stack, "engines", "place", APP, "default", "own")
     try:
-        _kill_the_only(one, "R2 in its own place", OWN, asking(one))
+        _kill_the_only(stack, "R2 in its own place", DEDICATED, asking(stack))
     finally:
-        say(one, "engines", "place", APP, "default", "door")
+        say(stack, "engines", "place", APP, "default", "door")
 
 
 def _kill_the_only(stack: Stack, name: str, what: str, requests: list[bytes]) -> None:
@@ -132,14 +132,14 @@ def _kill(stack: Stack, what: str, count: int) -> float:
     """Kill one replica and wait until as many as before have come up; return the seconds that took."""
     before = replicas(stack, what)
     assert len(before) == count, before
-    known = {process.pid for process in before}
+    pids = {process.pid for process in before}
     begin = time.monotonic()
     before[0].kill()
     _until(
         lambda: any(
             _takes_requests(replica, stack, what)
             for replica in replicas(stack, what)
-            if replica.pid not in known
+            if replica.pid not in pids
         ),
         30,
     )

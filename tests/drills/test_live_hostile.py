@@ -127,8 +127,8 @@ def test_a_revoked_key_is_refused_within_a_second(installation: Stack) -> None:
             env=_environment(installation),
             timeout=60,
         )
-        told: dict[str, str] = json.loads(done.stdout)
-        return told
+        reply: dict[str, str] = json.loads(done.stdout)
+        return reply
 
     kiosk("apps", "create", "shortlived", "--environment", "development")
     listed = kiosk("keys", "list", "--reveal")
@@ -183,12 +183,12 @@ def _logs(stack: Stack) -> list[Path]:
         stack.data_dir,
         *(Path(value) for value in state.values() if isinstance(value, str) and "/" in value),
     ]
-    found = set()
+    paths = set()
     for folder in folders:
         if folder.is_dir():
             names = (path for path in folder.rglob("*") if path.is_file())
-            found |= {path for path in names if path.suffix in {".log", ".out", ".err", ".txt", ".cfg"}}
-    return sorted(found)
+            paths |= {path for path in names if path.suffix in {".log", ".out", ".err", ".txt", ".cfg"}}
+    return sorted(paths)
 
 
 def _read(path: Path) -> bytes:

@@ -35,11 +35,11 @@ def press() -> Iterator[Press]:
 
 @pytest.fixture(scope="module")
 def stack(press: Press) -> Iterator[Stack]:
-    told = {
+    settings = {
         "URL": press.provider.url, "MODEL": "m", "INTERNAL": "1", "FIRST_S": "4", "BETWEEN_S": "2",
         "TOTAL_S": str(TOTAL_S),
     }  # fmt: skip
-    with installed(**{f"KIOSK_LLM_{name}": value for name, value in told.items()}) as running:
+    with installed(**{f"KIOSK_LLM_{name}": value for name, value in settings.items()}) as running:
         seed(running)
         running.call("POST", "/v1/products", {"data": ARTICLES})
         time.sleep(5)

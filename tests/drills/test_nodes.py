@@ -65,7 +65,7 @@ def test_an_engine_grows_from_one_to_three_replicas_over_the_nodes(cluster: Node
         before = _work(cluster)
         time.sleep(20)
         spent = [after - first for first, after in zip(before, _work(cluster), strict=True)]
-    shares = [one / sum(spent) for one in spent]
+    shares = [seconds / sum(spent) for seconds in spent]
     print(
         f"\nengine 1 to 3 in {took_s:.0f} s; share of processor time by node "
         f"{', '.join(f'{share:.0%}' for share in shares)}: {traffic}"
@@ -81,13 +81,13 @@ def test_an_engine_grows_from_one_to_three_replicas_over_the_nodes(cluster: Node
 def test_a_training_ordered_from_outside(cluster: NodeCluster) -> None:
     outside = cluster.network.machine(9, shared=(cluster.folder,), environment=cluster.settings)
     began = time.monotonic()
-    told = cluster.shell(
+    output = cluster.shell(
         outside,
         f"{NODE}export RAY_ADDRESS=http://head:8265\n"
         f"ray job submit -- python -m jobs.refresh train {APP} --recipe fast",
     )
     print(f"\nray job submit from a machine outside: {time.monotonic() - began:.0f} s")
-    assert "succeeded" in told
+    assert "succeeded" in output
     began = time.monotonic()
     run = json.loads(cluster.shell(outside, f"{NODE}kiosk train {APP} --recipe fast --json"))
     print(f"kiosk train from a machine outside: {time.monotonic() - began:.0f} s")
@@ -197,19 +197,19 @@ def _answering(cluster: NodeCluster) -> int:
 
 
 def _work(cluster: NodeCluster) -> list[float]:
-    found = []
+    work = []
     for machine in cluster.machines:
         times = [psutil.Process(pid).cpu_times() for pid in machine.processes("ServeReplica:recommender.")]
-        found.append(sum(time.user + time.system for time in times))
-    return found
+        work.append(sum(time.user + time.system for time in times))
+    return work
 
 
 def _lists(cluster: NodeCluster, place: int) -> list[list[str]]:
-    told = []
+    lists = []
     for number in range(10):
         status, reply = cluster.call("POST", RECOMMEND, {"user_id": f"u{number}", "rows": 10}, place=place)
         assert status == 200, reply
-        told.append(
+        lists.append(
             [product["product_id"] for product in reply["data"]["products"]] if "data" in reply else reply
         )
-    return told
+    return lists

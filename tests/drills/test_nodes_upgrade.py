@@ -86,7 +86,7 @@ def replace_releases(cluster: NodeCluster, root: Path, release: str) -> None:
         took_s = time.monotonic() - began_s
         time.sleep(3)
     status = cluster.shell(cluster.machines[0], f"{NODE}kiosk cluster status --json || true")
-    releases = [one["release"] for one in json.loads(status)["releases"]]
+    releases = [row["release"] for row in json.loads(status)["releases"]]
     missing, late_s = traffic.missing_users()
     clicks = Counter(answer.kind for answer in traffic.answers if answer.status == 200)["click"]
     print(

@@ -98,9 +98,9 @@ async def test_a_hundred_thousand_registrations_leave_nothing_behind(
 
 
 async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stores: OpenStores) -> None:
-    means = services_for(redis_stores, OPEN)
+    services = services_for(redis_stores, OPEN)
     await redis_stores.accounts.add(an_account())
-    app = app_over(means)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app) as browser:
         program, person = Program(http), Person(browser)
         await program.register()
@@ -113,9 +113,9 @@ async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stor
             answers = await asyncio.gather(*(program.redeem(code) for _ in range(100)))
             won = [answer for answer in answers if answer.status_code == 200]
             winners.append(len(won))
-            await means.bearer.refresh()
+            await services.bearer.refresh()
             # The other ninety-nine were replays, so what was won is worth nothing any more.
-            assert await means.bearer.person(won[0].json()["access_token"], RESOURCE) is None
+            assert await services.bearer.person(won[0].json()["access_token"], RESOURCE) is None
         print(f"\n20 codes, 100 exchanges each at once: winners {sorted(set(winners))}")
         assert set(winners) == {1}
         other = services_for(redis_stores, OPEN)
@@ -133,15 +133,15 @@ async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stor
                 await asyncio.sleep(0.002)
             revoked_ms.append((time.perf_counter() - started) * 1000)
         await other.bearer.close()
-        told = f"{median(revoked_ms):.0f} ms, at most {max(revoked_ms):.0f}"
-        print(f"a revocation is in force on another replica after {told}")
+        summary = f"{median(revoked_ms):.0f} ms, at most {max(revoked_ms):.0f}"
+        print(f"a revocation is in force on another replica after {summary}")
         assert max(revoked_ms) < 1000
 
 
 async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> None:
-    means = services_for(redis_stores, OPEN)
+    services = services_for(redis_stores, OPEN)
     await redis_stores.accounts.add(an_account())
-    app = app_over(means)
+    app = app_over(services)
     async with http_over(app) as http, http_over(app) as browser:
         program, person = Program(http), Person(browser)
         await program.register()
@@ -149,18 +149,20 @@ async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> 
         await person.sign_in()
         tokens = (await program.redeem(answer_of(await person.press("allow"))["code"])).json()
     token = tokens["access_token"]
-    await means.bearer.person(token, RESOURCE)
+    await services.bearer.person(token, RESOURCE)
     started = time.perf_counter()
     for _ in range(100_000):
-        await means.bearer.person(token, RESOURCE)
-    known_us = (time.perf_counter() - started) * 10
+        await services.bearer.person(token, RESOURCE)
+    cached_us = (time.perf_counter() - started) * 10
     started = time.perf_counter()
     for _ in range(5000):
-        means.bearer._cached.clear()
-        await means.bearer.person(token, RESOURCE)
+        services.bearer._cached.clear()
+        await services.bearer.person(token, RESOURCE)
     new_us = (time.perf_counter() - started) / 5000 * 1e6
-    print(f"\na known token {known_us:.2f} us, a new one {new_us:.1f} us; it is {len(token)} characters long")
-    assert known_us < 20
+    print(
+        f"\na known token {cached_us:.2f} us, a new one {new_us:.1f} us; it is {len(token)} characters long"
+    )
+    assert cached_us < 20
     assert new_us < 500
 
 
@@ -183,10 +185,10 @@ async def test_five_hundred_that_drip_are_cut_off_and_hold_nobody_up(redis_store
             return sorted(took)[-3]
 
         async def drip() -> tuple[bytes, float]:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stream, writer = await asyncio.open_connection("127.0.0.1", port)
             head = "POST /oauth/token HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\n"
             writer.write(f"{head}content-type: application/x-www-form-urlencoded\r\n\r\n".encode())
-            started, answer = time.perf_counter(), asyncio.ensure_future(reader.read(12))
+            started, answer = time.perf_counter(), asyncio.ensure_future(stream.read(12))
             while not answer.done() and time.perf_counter() - started < 30:
                 writer.write(b"a")
                 await asyncio.wait([answer], timeout=1.0)
@@ -202,8 +204,8 @@ async def test_five_hundred_that_drip_are_cut_off_and_hold_nobody_up(redis_store
         server.should_exit = True
         await running
     longest = max(took_s for _, took_s in ended)
-    told = f"honest p99 {alone_ms:.1f} ms alone, {beside_ms:.1f} beside them"
-    print(f"\n500 drip: {told}; the last cut off after {longest:.1f} s")
+    summary = f"honest p99 {alone_ms:.1f} ms alone, {beside_ms:.1f} beside them"
+    print(f"\n500 drip: {summary}; the last cut off after {longest:.1f} s")
     assert {answer for answer, _ in ended} == {b"HTTP/1.1 408"}
     assert longest < 12
     assert beside_ms < max(10 * alone_ms, 100)

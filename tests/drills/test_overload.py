@@ -25,7 +25,7 @@ FULL = 80
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[Stack]:
+def stack() -> Iterator[Stack]:
     """One API replica and one of the engine: what is carried does not grow under the storm."""
     with installed(KIOSK_REPLICAS_MAX="1") as running:
         seed(running, 15_000, 20_000)
@@ -33,13 +33,13 @@ def one() -> Iterator[Stack]:
         yield running
 
 
-def test_ten_times_too_much_for_the_doors(one: Stack, bounds: Bounds) -> None:
-    _ten_times(one, bounds, "R23 in the API replicas")
+def test_ten_times_too_much_for_the_doors(stack: Stack, bounds: Bounds) -> None:
+    _ten_times(stack, bounds, "R23 in the API replicas")
 
 
-def test_a_dedicated_engine_survives_tenfold_overload(one: Stack, bounds: Bounds) -> None:
-    say(one, "engines", "place", APP, "default", "own")
-    _ten_times(one, bounds, "R23 in its own place")
+def test_a_dedicated_engine_survives_tenfold_overload(stack: Stack, bounds: Bounds) -> None:
+    say(stack, "engines", "place", APP, "default", "own")
+    _ten_times(stack, bounds, "R23 in its own place")
 
 
 def _ten_times(stack: Stack, bounds: Bounds, name: str) -> None:

@@ -49,11 +49,11 @@ async def test_replicas_of_a_large_app_answer_the_same(
         return hosts[-1]
 
     meters = [CountingMeter(), CountingMeter()]
-    asked = queries(shop, LISTS)
+    user_queries = queries(shop, LISTS)
     try:
         old, other = (add(meter) for meter in meters)
-        await lists(old, asked[:4])
-        await lists(other, asked[:4])
+        await lists(old, user_queries[:4])
+        await lists(other, user_queries[:4])
         await shop.interact(INTERACTIONS)
         await shop.compact()
         training = asyncio.create_task(asyncio.to_thread(shop.train))
@@ -64,7 +64,7 @@ async def test_replicas_of_a_large_app_answer_the_same(
         await shop.promote(await training)
         await shop.interact(200)
         await asyncio.sleep(5.0)
-        following = await lists(old, asked)
+        following = await lists(old, user_queries)
         await shop.compact()
         written_s = time.monotonic()
         renewed = "kiosk_recommender_renewals_total"
@@ -74,13 +74,13 @@ async def test_replicas_of_a_large_app_answer_the_same(
         )
         await until(ready, PATIENCE_S)
         print(f"both replicas were renewed {time.monotonic() - written_s:.0f} s after the last compaction")
-        expected = await lists(old, asked)
-        print("while it followed, against renewed:", equal_shares(asked, following, expected))
+        expected = await lists(old, user_queries)
+        print("while it followed, against renewed:", equal_shares(user_queries, following, expected))
         await other.close()
         for replica in (add(CountingMeter()), add(CountingMeter())):
-            found = await lists(replica, asked)
-            assert found == expected, equal_shares(asked, expected, found)
-        print("replaced and added replica:", equal_shares(asked, expected, found))
+            served = await lists(replica, user_queries)
+            assert served == expected, equal_shares(user_queries, expected, served)
+        print("replaced and added replica:", equal_shares(user_queries, expected, served))
         assert find_differing(await shop.stores.changes.list_followers(APP), clock.now_ms()) == []
     finally:
         for host in hosts:

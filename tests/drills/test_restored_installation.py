@@ -50,8 +50,8 @@ class Place:
 
     def up(self) -> Stack:
         """Start it."""
-        told = self.kiosk("up", "--port", str(self.port))
-        key = next(app["secret_key"] for app in told["apps"] if app["app_id"] == APP)
+        installation = self.kiosk("up", "--port", str(self.port))
+        key = next(app["secret_key"] for app in installation["apps"] if app["app_id"] == APP)
         return Stack(self.port, self.folder, key, 0.0)
 
     def down(self) -> None:
@@ -64,16 +64,18 @@ class Place:
 
 def answers(running: Stack) -> list[Any]:
     """Return records, recommendations and searches; scores of a moment are left out."""
-    found: list[Any] = []
+    answer_parts: list[Any] = []
     for n in range(COUNT):
         body = {"user_id": f"u{n}", "rows": 10, "fl": ["title"]}
-        told = running.call("POST", "/v1/recommendation/user_to_products", body)
-        found.append([(product["product_id"], product["title"]) for product in told["data"]["products"]])
+        reply = running.call("POST", "/v1/recommendation/user_to_products", body)
+        answer_parts.append(
+            [(product["product_id"], product["title"]) for product in reply["data"]["products"]]
+        )
         body = {"product_ids": [f"p{n}"], "rows": 5}
-        told = running.call("POST", "/v1/recommendation/product_to_products", body)
-        found.append([product["product_id"] for product in told["data"]["products"]])
-        found.append(running.call("GET", f"/v1/users/u{n}")["data"])
-    return found
+        reply = running.call("POST", "/v1/recommendation/product_to_products", body)
+        answer_parts.append([product["product_id"] for product in reply["data"]["products"]])
+        answer_parts.append(running.call("GET", f"/v1/users/u{n}")["data"])
+    return answer_parts
 
 
 def settled(running: Stack) -> list[Any]:
@@ -115,7 +117,8 @@ def test_a_restored_installation_starts_and_answers_as_before(tmp_path: Path) ->
         assert again.secret_key == running.secret_key
         assert settled(again) == expected
         identity = [
-            json.loads((one.folder / "shelf" / "installation.json").read_text()) for one in (first, second)
+            json.loads((place.folder / "shelf" / "installation.json").read_text())
+            for place in (first, second)
         ]
         assert identity[0] == identity[1]
         assert again.call("GET", "/-/ready") is not None
@@ -178,7 +181,11 @@ class Life:
     def kill(self, part: str) -> None:
         """Kill the processes of a part."""
         paths = InstallationPaths.from_data_dir(self._place.folder)
-        killed = [one for one in list_processes(paths) if part in " ".join([one.name(), *one.cmdline()])]
+        killed = [
+            process
+            for process in list_processes(paths)
+            if part in " ".join([process.name(), *process.cmdline()])
+        ]
         assert killed, part
         for process in killed[:1]:
             process.kill()
@@ -192,10 +199,10 @@ def assert_same(restored: list[Any], expected: list[Any]) -> None:
     verify` compares them at one time, to the last digit.
     """
     pairs = list(zip(restored, expected, strict=True))
-    assert [one for one, _ in pairs[2::3]] == [other for _, other in pairs[2::3]]
-    lists = [(one, other) for number, (one, other) in enumerate(pairs) if number % 3 != 2]
-    shared = [len({*map(str, one)} & {*map(str, other)}) / max(1, len(other)) for one, other in lists]
-    equal, overlap = sum(one == other for one, other in lists), sum(shared) / len(shared)
+    assert [left for left, _ in pairs[2::3]] == [right for _, right in pairs[2::3]]
+    lists = [(left, right) for number, (left, right) in enumerate(pairs) if number % 3 != 2]
+    shared = [len({*map(str, left)} & {*map(str, right)}) / max(1, len(right)) for left, right in lists]
+    equal, overlap = sum(left == right for left, right in lists), sum(shared) / len(shared)
     print(f"{equal} of {len(lists)} lists equal, overlap {overlap:.4f}")
     assert overlap > 0.98
 
@@ -250,5 +257,5 @@ def test_installations_with_a_history_are_backed_up_while_they_serve_and_restore
             monkeypatch.setenv("KIOSK_DATA_DIR", str(place.folder))
             assert_same(settled(running), expected)
     finally:
-        for one in places:
-            one.down()
+        for opened in places:
+            opened.down()

@@ -70,20 +70,20 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
     await upload(stores, ring_products())
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))
     host = EngineHost(stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots))
-    asked = UserQuery("user_to_products", APP, "default", rows=5)
+    query = UserQuery("user_to_products", APP, "default", rows=5)
     answers = errors = 0
-    told_s: list[float] = []
+    reported_s: list[float] = []
     going = True
 
     async def keep_asking() -> None:
         nonlocal answers, errors
         while going:
-            found = await host.answer(asked)
+            result = await host.answer(query)
             answers += 1
-            errors += not (isinstance(found, RecommendationResult) and len(found.products) == 5)
+            errors += not (isinstance(result, RecommendationResult) and len(result.products) == 5)
             await asyncio.sleep(0.002)
 
-    await host.answer(asked)
+    await host.answer(query)
     asking = asyncio.create_task(keep_asking())
     for damage in (_halve, _flip, _swap, _reshape):
         version = bad[::-1] if damage is _swap else bad
@@ -96,7 +96,7 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
         while len(meter.at_s) == before:
             assert time.monotonic() - started_s < WITHIN_S
             await asyncio.sleep(0.01)
-        told_s.append(meter.at_s[-1] - started_s)
+        reported_s.append(meter.at_s[-1] - started_s)
         assert (await host._followers.get(APP)).serving_version("default") == good
         # what was refused is not tried again at once, so the next damage needs another look
         (await host._followers.get(APP)).model_registry._refused.clear()
@@ -105,8 +105,8 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
     going = False
     await asking
     await host.close()
-    slowest_s = max(told_s)
-    print(f"\n{len(told_s)} damaged promotions refused, told after {slowest_s:.2f} s at most; ", end="")
+    slowest_s = max(reported_s)
+    print(f"\n{len(reported_s)} damaged promotions refused, told after {slowest_s:.2f} s at most; ", end="")
     print(f"{answers:,} answers meanwhile, {errors} errors")
     assert errors == 0
     assert answers > 500

@@ -43,11 +43,11 @@ def test_a_first_start_on_a_busy_machine_succeeds_and_reports_progress(tmp_path:
             assert json.loads(started.stdout)["ready"] is True
             status = json.loads(kiosk("status", "--json").stdout)
         assert [part for part in status["parts"] if not part["ok"]] == []
-        told = re.findall(r"^ +(\d+\.\d) s  (.+)$", started.stderr, re.MULTILINE)
-        assert [stage for stage in STAGES if any(words.startswith(stage) for _, words in told)] == list(
+        steps = re.findall(r"^ +(\d+\.\d) s  (.+)$", started.stderr, re.MULTILINE)
+        assert [stage for stage in STAGES if any(words.startswith(stage) for _, words in steps)] == list(
             STAGES
         )
-        assert [float(seconds) for seconds, _ in told] == sorted(float(seconds) for seconds, _ in told)
+        assert [float(seconds) for seconds, _ in steps] == sorted(float(seconds) for seconds, _ in steps)
     finally:
         assert kiosk("down").returncode == 0
     assert list_processes(InstallationPaths.from_data_dir(tmp_path / "data")) == []

@@ -82,18 +82,18 @@ class Strangers(threading.Thread):
 @contextmanager
 def strangers(port: int, raw: bytes, sources: Sequence[str]) -> Iterator[Strangers]:
     """Let strangers come, and give them three seconds to be there."""
-    crowd = Strangers(port, raw, sources)
-    crowd.start()
+    senders = Strangers(port, raw, sources)
+    senders.start()
     try:
         time.sleep(3)
-        yield crowd
+        yield senders
     finally:
-        crowd.over.set()
-        crowd.join(20)
+        senders.over.set()
+        senders.join(20)
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[Stack]:
+def stack() -> Iterator[Stack]:
     """One replica."""
     with installed(KIOSK_REPLICAS_MIN="1", KIOSK_REPLICAS_MAX="1") as running:
         seed(running)
@@ -101,41 +101,41 @@ def one() -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def public(one: Stack) -> str:
+def public(stack: Stack) -> str:
     """A browser's key."""
-    keys = say(one, "keys", "list", "--reveal")["keys"]
+    keys = say(stack, "keys", "list", "--reveal")["keys"]
     return str(next(key["key"] for key in keys if (key["app_id"], key["kind"]) == (APP, "publishable")))
 
 
 @pytest.fixture
-def alone(one: Stack) -> Fates:
+def alone(stack: Stack) -> Fates:
     """Honest readers without anybody beside them, just before."""
-    return honest(one)
+    return honest(stack)
 
 
-def honest(one: Stack) -> Fates:
+def honest(stack: Stack) -> Fates:
     """Read at a steady rate."""
-    return calm(asking(one), port=one.port, seconds=SECONDS, rate=RATE, connections=16)
+    return calm(asking(stack), port=stack.port, seconds=SECONDS, rate=RATE, connections=16)
 
 
 @pytest.mark.parametrize("spread", [1, 50])
 @pytest.mark.parametrize("row", ROWS)
 def test_strangers_slow_nobody_down(
-    one: Stack, public: str, alone: Fates, bounds: Bounds, row: str, spread: int
+    stack: Stack, public: str, alone: Fates, bounds: Bounds, row: str, spread: int
 ) -> None:
     raw = hostile_requests(public)[row]
-    with strangers(one.port, raw, addresses(spread)) as crowd:
-        beside = honest(one)
+    with strangers(stack.port, raw, addresses(spread)) as senders:
+        beside = honest(stack)
         others = {
-            "upload": call(one, "POST", "/v1/users", {"data": [{"user_id": "u"}]}).status,
-            "sign-in": call(one, "GET", "/oauth/authorize/archive?client_id=x").status,
-            "archive": call(one, "POST", "/mcp", {}).status,
-            "documentation": call(one, "GET", "/docs").status,
+            "upload": call(stack, "POST", "/v1/users", {"data": [{"user_id": "u"}]}).status,
+            "sign-in": call(stack, "GET", "/oauth/authorize/archive?client_id=x").status,
+            "archive": call(stack, "POST", "/mcp", {}).status,
+            "documentation": call(stack, "GET", "/docs").status,
         }
     before, during = alone.p(0.99), beside.p(0.99)
     name = f"{row}, {spread} addresses"
     print(
-        f"\n{name}: {crowd.opened} connections; p99 {before:.1f} ms alone, {during:.1f} ms beside; "
+        f"\n{name}: {senders.opened} connections; p99 {before:.1f} ms alone, {during:.1f} ms beside; "
         f"{beside.statuses()}; {bounds.at_most(f'R24 {name}, p99 against alone', during / before, 1.5)}"
     )
     assert beside.errors == 0

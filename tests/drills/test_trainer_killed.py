@@ -165,9 +165,9 @@ async def _work_for(office: TrainerProcess, seconds: float) -> None:
 
 
 async def _read(stores: OpenStores, run: Run) -> Run:
-    found = await stores.runs.get(generated_market.APP, run.run_id)
-    assert found is not None
-    return found
+    stored = await stores.runs.get(generated_market.APP, run.run_id)
+    assert stored is not None
+    return stored
 
 
 async def _until_ended(office: TrainerProcess, run: Run, attempt: int = 0) -> tuple[Run, float]:

@@ -19,10 +19,10 @@ PHASE_S = 10.0
 @pytest.fixture
 def fleet(private_server: RedisProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("u")
-    found = Fleet(private_server.url, folder, copy_next_release(folder / "next"))
+    fleet = Fleet(private_server.url, folder, copy_next_release(folder / "next"))
     asyncio.run(fill(private_server.url))
-    yield found
-    found.close()
+    yield fleet
+    fleet.close()
 
 
 def test_two_releases_run_together_forwards_and_back(
