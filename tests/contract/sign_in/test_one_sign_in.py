@@ -265,17 +265,17 @@ async def test_the_audit_log_has_sign_ins_refusals_once_a_minute_and_no_typed_na
 
 
 @pytest.mark.parametrize("surface", ["archive", "console"])
-async def test_the_audit_log_has_a_row_for_a_wrong_code(doors: Doors, surface: str) -> None:
-    await doors.enrol()
+async def test_the_audit_log_has_a_row_for_a_wrong_code(surfaces: Surfaces, surface: str) -> None:
+    await surfaces.enrol()
     if surface == "archive":
-        await doors.scene.person.open(CLIENTS)
-        await doors.scene.person.sign_in()
+        await surfaces.scene.person.open(CLIENTS)
+        await surfaces.scene.person.sign_in()
         for _ in range(2):
-            await doors.scene.person.press("sign-in", code="000000")
+            await surfaces.scene.person.press("sign-in", code="000000")
     else:
-        page = await doors.console.sign_in(goal="/account")
+        page = await surfaces.console.sign_in(goal="/account")
         step = re.search(r'name="step" value="([^"]+)"', page.text)
         assert step
         for _ in range(2):
-            await doors.console.post("/sign-in/code", step=step[1], code="000000")
-    assert await doors.rows() == [("session.refused", "ada", surface, "wrong code")]
+            await surfaces.console.post("/sign-in/code", step=step[1], code="000000")
+    assert await surfaces.rows() == [("session.refused", "ada", surface, "wrong code")]
