@@ -23,7 +23,7 @@ from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.operations.insight.archive.readership import load_calls
 from tests.benchmarks.readership import APP, MarkedArchive, Simulation
-from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive, sample_articles
+from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -41,7 +41,7 @@ async def open_corner(**draft: Any) -> tuple[ArchiveCorner, Any]:
     )
     experiment = await lifecycle.start(APP, made.experiment_id)
     assigner = TreatmentAssigner(stores.experiments, ExperimentCache(stores.experiments, clock), clock)
-    archive, config = SmallArchive(sample_articles()), ArchiveConfig(public_url=BASE)
+    archive, config = SmallArchive(sample_articles()), ArchiveConfig(public_url=ORIGIN)
     services = open_archive(
         stores, Vault(MASTER), archive, clock, config, MarkedArchive(), assign=assigner.assign_question
     )

@@ -493,7 +493,11 @@ async def test_archive_calls_come_from_files_and_from_the_queue(world: World) ->
     visit = call("c2", now_ms - 5, event="visit", articles=("p1",))
     await world.stores.archive_calls.append(APP, [visit])
     rows = await world.rows("calls")
-    assert [(row["call_id"], row["event"]) for row in rows] == [("c1", "call"), ("c2", "call"), ("c2", "visit")]
+    assert [(row["call_id"], row["event"]) for row in rows] == [
+        ("c1", "call"),
+        ("c2", "call"),
+        ("c2", "visit"),
+    ]
     assert rows[0]["at"].endswith("Z")
     assert len(await world.rows("calls", since_ms=now_ms - day)) == 2
     await world.export("calls", "out.parquet")
