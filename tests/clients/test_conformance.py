@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_clients import HERE, NODE, ROOT, _free_port, _needs
+from tests.clients.test_clients import FOLDER, NODE, ROOT, _free_port, _needs
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(600)]
 
@@ -87,7 +87,7 @@ def test_the_suite_signs_in_and_finds_no_fault_with_the_authorization_server(
     try:
         address = _shown(output, process)
         env = {**os.environ, **_ACCOUNT}
-        subprocess.run([sys.executable, str(HERE / "browser.py"), address], env=env, check=True, timeout=60)
+        subprocess.run([sys.executable, str(FOLDER / "browser.py"), address], env=env, check=True, timeout=60)
         process.wait(60)
     finally:
         process.kill()

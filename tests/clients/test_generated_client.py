@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_clients import HERE, ROOMS, ROOT, _free_port, _needs
+from tests.clients.test_clients import FOLDER, ROOMS, ROOT, _free_port, _needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(300)]
 
@@ -70,7 +70,7 @@ def test_a_generated_client_has_every_operation_and_walks_from_upload_to_experim
     }
     assert modules == names
     walked = json.loads(
-        _run(ROOM / "python", HERE / "generated_client.py", tmp_path, url, key).splitlines()[-1]
+        _run(ROOM / "python", FOLDER / "generated_client.py", tmp_path, url, key).splitlines()[-1]
     )
     assert walked["recommended"] == ["Steel hand fork"]
     assert walked["sought"] == ["trowel"]

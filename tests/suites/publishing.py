@@ -37,7 +37,7 @@ class ArchiveCallSuite:
     async def test_a_call_keeps_the_agent_that_signed_it(self, stores: Stores) -> None:
         signed = replace(a_call(SystemClock().now_ms()), signature="verified", agent="agent.example")
         await stores.archive_calls.append(APP, [signed])
-        assert await stores.archive_calls.read_since(APP, 0) == [signed]
+        assert await stores.archive_calls.read_all(APP, "0") == [signed]
 
     async def test_an_empty_batch_is_accepted(self, stores: Stores) -> None:
         await stores.archive_calls.append(APP, [])
