@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cluster.paths import InstallationPaths
 from cluster.process.sockets import free_ports
 from cluster.records.fields import MAX_TITLE
 from cluster.runtime.cluster_plan import reserved_bytes
@@ -267,6 +268,50 @@ def test_ten_apps_of_fifty_thousand_products_stay_within_the_budget(
     )
     assert refused == []
     assert max(watch.peak_mib.values()) <= RESERVED_MIB
+
+
+SMALL_BUDGET_MIB = 64
+
+
+def test_an_app_that_grows_by_writes_makes_another_one_leave_without_a_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway looks at the budget every few seconds: no query loads an app meanwhile."""
+    monkeypatch.setenv("KIOSK_MEMORY_MB", str(SMALL_BUDGET_MIB))
+    with kiosk(free_ports(1)[0]) as stack:
+        resting, growing = (create_app(stack, name) for name in ("resting", "growing"))
+        for app in (resting, growing):
+            assert call(app, "POST", "/v1/products", {"data": products(500)}).status == 200
+            until = time.monotonic() + 60
+            while call(app, "POST", "/v1/search/search", {"q": "red"}).status != 200:
+                assert time.monotonic() < until
+                time.sleep(0.5)
+        assert _left(stack, "resting") == 0
+        for seed_number in range(1, 60):
+            rows = [
+                {**row, "product_id": f"{seed_number}-{row['product_id']}"}
+                for row in products(500, seed=seed_number)
+            ]
+            assert call(growing, "POST", "/v1/products", {"data": rows}).status == 200
+            if _left(stack, "resting"):
+                break
+            time.sleep(1)
+        until = time.monotonic() + 60
+        while not _left(stack, "resting"):
+            assert time.monotonic() < until, "nothing was evicted"
+            time.sleep(1)
+        print(f"\nan app of {500 * seed_number:,} products made the other leave without a load")
+        assert _left(stack, "growing") == 0
+        assert call(growing, "POST", "/v1/search/search", {"q": "red"}).status == 200
+
+
+def _left(stack: Stack, app_id: str) -> int:
+    """Return how often an API replica unloaded an app for lack of memory."""
+    logs = InstallationPaths.from_data_dir(stack.data_dir).ray_dir / "session_latest" / "logs"
+    lines = (
+        line for path in logs.glob("worker-*.err") for line in path.read_text("utf-8", "replace").splitlines()
+    )
+    return sum('"recommender_left"' in line and f'"{app_id}"' in line for line in lines)
 
 
 def ingest(app: Stack, folder: Path, number: int) -> None:

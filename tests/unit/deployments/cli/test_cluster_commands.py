@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from typer.testing import CliRunner
 
 from cluster.errors import Fault, Invalid
 from cluster.runtime.start_plan import StartPlan
+from cluster.secrecy import parse_master_key
 from deployments.cli.command_line import command_line
 from deployments.cli.installation.cluster_commands import (
     _check_proxies,
@@ -99,7 +104,51 @@ def test_a_node_needs_the_token_that_the_head_makes(tmp_path: Path, monkeypatch:
     assert CliRunner().invoke(command_line(), ["node", "env"]).exit_code == 0
 
 
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "guides"
+
+
+def test_the_lines_of_the_guide_write_secrets_that_only_their_owner_reads(tmp_path: Path) -> None:
+    guide = (DOCS / "cluster.md").read_text()
+    [lines] = [
+        block for block in re.findall(r"```bash\n(.+?)```", guide, re.DOTALL) if "master.key" in block
+    ][:1]
+    folder = tmp_path / "kiosk"
+    subprocess.run(
+        ["bash", "-ec", f"umask 022\n{lines.replace('/etc/kiosk', str(folder))}"],
+        check=True,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert modes == {"kiosk": 0o700, "master.key": 0o600, "redis.url": 0o600}
+    assert len(parse_master_key((folder / "master.key").read_text().strip())) == 32
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (
+            "cluster.md",
+            "With a bucket, export `KIOSK_ARTIFACTS_URL` as well: then it is a folder of each node, and",
+        ),
+        ("cluster.md", "scp -p /srv/kiosk/ray.token worker:/srv/kiosk/ray.token"),
+        ("object-storage.md", "where every node needs one: it holds the token of Ray"),
+        (
+            "cluster.md",
+            "names that DNS knows on every node. A name in `/etc/hosts` alone is not enough for Ray.",
+        ),
+        (
+            "cluster.md",
+            "the clients of these drills sent to the surviving nodes only. A load balancer that checks",
+        ),
+    ],
+)
+def test_the_guides_name_what_a_first_cluster_needs_and_what_the_drills_left_out(
+    page: str, words: str
+) -> None:
+    assert words in " ".join((DOCS / page).read_text().split())
+
+
 def test_the_guide_has_the_lines_that_start_the_drills() -> None:
-    guide = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "cluster.md").read_text()
+    guide = (DOCS / "cluster.md").read_text()
     for lines in (three_nodes.HEAD, three_nodes.WORKER, three_nodes.UP):
         assert f"```bash\n{lines}\n" in guide
