@@ -81,7 +81,7 @@ def _texts() -> dict[str, str]:
     }
 
 
-def test_no_label_of_a_benchmark_names_a_door_or_an_own_placement() -> None:
+def test_no_label_of_a_benchmark_has_a_replaced_word() -> None:
     labels = [
         node.value
         for path in (ROOT / "tests" / "benchmarks").rglob("*.py")

@@ -44,7 +44,7 @@ def write_segments(folder: Path, now_ms: int) -> SegmentStore:
     return segments
 
 
-async def test_the_first_answer_of_an_unloaded_app_costs_little_processor_time_a_product(
+async def test_the_first_answer_of_an_unloaded_app_takes_a_bounded_time_for_each_product(
     tmp_path: Path,
 ) -> None:
     clock = SystemClock()

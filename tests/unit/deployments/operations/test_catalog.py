@@ -222,11 +222,11 @@ async def test_calls_to_copy_for_browsers_have_the_address_for_browsers(shop: Ad
     addresses = AdminConfig(public_url="https://api.example.com", edge_url="https://edge.example.com")
     shop.services = replace(shop.services, config=addresses)
     (tried,) = (await shop.perform("try.recommend", variants=[{"user_id": "gina"}]))["variants"]
-    found = {
+    hosts = {
         language: text.split("example.com/v1/")[0].rsplit("//", 1)[1]
         for language, text in tried["snippets"].items()
     }
-    assert found == {"curl": "api.", "python": "api.", "javascript": "edge."}
+    assert hosts == {"curl": "api.", "python": "api.", "javascript": "edge."}
 
 
 async def test_a_question_is_tried_and_its_answer_read(shop: AdminShop) -> None:
