@@ -74,6 +74,24 @@ class MessageCodec:
         except Exception as error:
             raise NewerRelease(f"a message can't be read by this release ({type(error).__name__})") from error
 
+    def to_plain(self, message: Any) -> dict[str, Any]:
+        """Return a message as builtins with its name and fields, for a log in JSON."""
+        form = self._form_of[type(message)]
+        return {"type": form.name, "fields": self._fields(form, message)}
+
+    def from_plain(self, written: Mapping[str, Any]) -> Any:
+        """Return the message of `to_plain`, also after a way through JSON, which has lists only.
+
+        Errors:
+            NewerRelease: only a newer release can read it
+        """
+        try:
+            return self._message(_tuples(written))
+        except NewerRelease:
+            raise
+        except Exception as error:
+            raise NewerRelease(f"a message can't be read by this release ({type(error).__name__})") from error
+
     def _fields(self, form: _Form, message: Any) -> dict[str, Any]:
         fields = form.read(message)
         for name in form.nested:
@@ -112,6 +130,16 @@ class MessageCodec:
         if isinstance(value, tuple | list):
             return type(value)([self._read(part) for part in value])
         return value
+
+
+def _tuples(value: Any) -> Any:
+    """Return tuples in place of lists in fields of messages. Other mappings are values of callers, and stay."""
+    if isinstance(value, list):
+        return tuple([_tuples(part) for part in value])
+    if isinstance(value, dict) and value.keys() == {"type", "fields"}:
+        fields = {name: _tuples(part) for name, part in value["fields"].items()}
+        return {"type": value["type"], "fields": fields}
+    return value
 
 
 class _Form:

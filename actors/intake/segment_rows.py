@@ -93,20 +93,22 @@ def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> Ch
 
 
 def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str]]:
-    rows: dict[str, tuple[Any, ...]] = {}
+    rows: dict[tuple[str, str], tuple[Any, ...]] = {}
     erased: set[str] = set()
     for change in changes:
+        # a merge drops former versions of a product; until then, a list of that time can be rebuilt
+        version = "" if noun == "user" else change.offset
         if change.op == "put":
             for row in _build_put_rows(noun, change):
-                rows.pop(row[0], None)
-                rows[row[0]] = row
+                rows.pop((row[0], version), None)
+                rows[row[0], version] = row
             continue
         for record_id in orjson.loads(change.payload):
-            rows.pop(record_id, None)
+            rows.pop((record_id, version), None)
             if noun == "user":  # a person leaves no trace; a product leaves a tombstone until compaction
                 erased.add(record_id)
             else:
-                rows[record_id] = (record_id, True, change.offset, None, None, None, None)
+                rows[record_id, version] = (record_id, True, change.offset, None, None, None, None)
     return _build_table(RECORDS, rows.values()), erased
 
 

@@ -184,6 +184,9 @@ class Placements:
     recipe: str = ""
     sides: tuple[int, ...] = ()
     "Codes of `cluster.records.served_answer` for the side that placed each product; empty: not interleaved."
+    state: str = ""
+    """Position of the overlay that ranked (`Overlay.position`); if the signals of the whole app were of an earlier one,
+    that behind a space."""
 
 
 @dataclass(frozen=True, slots=True)

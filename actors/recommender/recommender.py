@@ -91,6 +91,10 @@ class Recommender:
     def _may_bring_texts(self, engine_id: str) -> bool:
         return not self.text_engine or text_order(engine_id) <= text_order(self.text_engine)
 
+    def compute_signals(self, now_ms: int) -> None:
+        """Compute the signals that engines share from the present state, however old the last ones are."""
+        self._global_signals.compute(now_ms)
+
     def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Plan the rebuild of a completion index that has changed much; the work can run in another thread."""
         return (

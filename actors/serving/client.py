@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import ENGINE_MESSAGES, open_reply
+from actors.serving.logged_requests import encode_request as encode_request
 from actors.serving.stored_rules import PREVIEW as PREVIEW
 from actors.serving.stored_rules import Preview as Preview
 from actors.serving.stored_rules import StoredRules as StoredRules
+from actors.serving.treatments import apply_treatments as apply_treatments
 from cluster.deadline import run_within
 from cluster.errors import NewerRelease, Refusal, Unavailable
 

@@ -141,5 +141,6 @@ def draft_result(
             " + ".join(dict.fromkeys(versions)),
             " + ".join(dict.fromkeys(recipes)),
             tuple(pick.credit for pick in picks),
+            placements[0].state,
         ),
     )

@@ -69,6 +69,7 @@ def load_compacted_state(
             pause()
     overlay.offsets.update(state.offsets)
     overlay.loaded_offsets.update(state.offsets)
+    overlay.record_position()
     overlay.is_damaged = bool(state.damaged)
 
 

@@ -87,7 +87,7 @@ class StoredRules:
             return ()
         rules = cached.ready.get(engine_id)
         if rules is None:
-            rules = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
+            rules = cached.ready[engine_id] = parse_rules(app_id, engine_id, cached.rules)
         if cached.has_windows:
             now_ms = self._clock.now_ms()
             return tuple(compiled for compiled in rules if compiled.rule.is_in_force(now_ms))
@@ -106,7 +106,8 @@ class StoredRules:
         return _CachedRules(rules, has_windows=any(rule.has_window for rule in rules))
 
 
-def _parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[CompiledRule, ...]:
+def parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[CompiledRule, ...]:
+    """Return the rules of an engine that this release can read, highest priority first."""
     try:
         return compile_rules(rules, engine_id)
     except Invalid as error:

@@ -61,6 +61,18 @@ class CompactedState:
     "Number of erasures before this state was read."
 
 
+@dataclass(frozen=True, slots=True)
+class CompactedRecords:
+    """The compacted records of a noun after an offset."""
+
+    offset: str
+    "Offset up to which the artifact store holds the records."
+    puts: list[bytes]
+    "JSON of written records, each id once."
+    living: frozenset[str]
+    "Ids of all compacted records; any other id was removed, or never compacted."
+
+
 def assemble_products(oldest_first: Iterable[Any]) -> CompactedProducts:
     """Return the products of record tables, oldest first; vectors of the newest embedder only."""
     tables = [table.select(_COLUMNS) for table in oldest_first]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import structlog
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.compacted_state import CompactedState, assemble_products
+from cluster.artifacts.compacted_state import CompactedRecords, CompactedState, assemble_products
 from cluster.artifacts.compaction import (
     MergeRules,
     find_latest,
@@ -28,6 +28,7 @@ from cluster.artifacts.compaction import (
 )
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.replaced_products import ReplacedProducts, select_replaced
 from cluster.artifacts.segment_files import DamagedFile, SegmentFiles
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.unverified_users import limit_users_per_address
@@ -40,18 +41,6 @@ __all__ = ["DamagedFile", "SegmentStore", "position_from_offset"]
 T = TypeVar("T")
 
 _READ_TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class CompactedRecords:
-    """The compacted records of a noun after an offset."""
-
-    offset: str
-    "Offset up to which the artifact store holds the records."
-    puts: list[bytes]
-    "JSON of written records, each id once."
-    living: frozenset[str]
-    "Ids of all compacted records; any other id was removed, or never compacted."
 
 
 _DAY_MS = 86_400_000
@@ -363,13 +352,16 @@ class SegmentStore:
         if start is None:
             return False
         merged = files[start:]
+        replaced: list[Any] = []
         if is_record:
-            tables: Iterable[Any] = self._latest_records(app_id, merged, drop_gone=start == 0)
+            tables: Iterable[Any] = self._latest_records(app_id, merged, replaced, drop_gone=start == 0)
         else:
             tables = (self._files.table(app_id, entry) for entry in merged)
         cut = split_tables(tables, self._rules.piece_bytes)
         first, last = merged[0].facts["first"], merged[-1].facts["last"]
         written = self._files.write(app_id, manifest, noun, cut, first, last)
+        if noun == "product":
+            ReplacedProducts(self.artifacts, self._clock).append(app_id, replaced)
         self._files.commit(
             app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written]
         )
@@ -463,13 +455,18 @@ class SegmentStore:
         tables = (self._files.table(app_id, entry, None, damaged) for entry in entries)
         return latest_rows((table for table in tables if table is not None), drop_gone=True)
 
-    def _latest_records(self, app_id: str, entries: Sequence[FileEntry], *, drop_gone: bool) -> Iterator[Any]:
-        """Yield the newest row of every id of some segments, oldest first: a load depends on the order of the rows."""
+    def _latest_records(
+        self, app_id: str, entries: Sequence[FileEntry], replaced: list[Any], *, drop_gone: bool
+    ) -> Iterator[Any]:
+        """Yield the newest row of every id of some segments, oldest first, and add all other rows to `replaced`."""
         seen: set[str] = set()
         ids = (self._files.table(app_id, entry, ["id", "gone"]) for entry in reversed(entries))
         latest = [find_latest(table, seen, drop_gone=drop_gone) for table in ids]
         for entry, rows in zip(entries, reversed(latest), strict=True):
-            yield self._files.table(app_id, entry).take(rows)
+            table = self._files.table(app_id, entry)
+            if len(rows) < table.num_rows:
+                replaced.append(select_replaced(table, rows))
+            yield table.take(rows)
 
     def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, value_set: Any) -> bool:
         has_any = pc.any(pc.is_in(self._files.table(app_id, entry, [column])[column], value_set=value_set))

@@ -46,6 +46,8 @@ COLUMNS = pa.schema(
         ("origins", pa.list_(pa.int8())),
         ("propensities", pa.list_(pa.float32())),
         ("sides", pa.list_(pa.int8())),
+        ("state", pa.string()),
+        ("request", pa.string()),
     ]
 )
 "`at` is milliseconds since 1970; `user` and `session` are empty without a user."
@@ -73,7 +75,7 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     kind = "served"
     schema = COLUMNS
     user_column = "user"
-    added = ("sides",)
+    added = ("sides", "state", "request")
     dictionaries = ("user", "products.list.element")
     encodings = {  # noqa: RUF012
         "use_dictionary": _list_repeating(), "compression_level": 6, "dictionary_pagesize_limit": MOST_DICTIONARY_BYTES

@@ -12,6 +12,7 @@ from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
 from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.replaced_products import ReplacedProducts
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.signing import is_manifest
 from cluster.backup.catalogue import ArtifactCopy, Backup
@@ -19,7 +20,9 @@ from cluster.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.errors import Conflict, Fault, NotFound
 
 _TRIES = 5
-_LOGS = frozenset({QueryLogStore.kind, ServedLogStore.kind, OutcomeStore.kind, CallLogStore.kind})
+_LOGS = frozenset(
+    {QueryLogStore.kind, ServedLogStore.kind, OutcomeStore.kind, CallLogStore.kind, ReplacedProducts.kind}
+)
 "Folders of apps whose files are replaced every minute, so each is listed right before its copy."
 Report = Callable[[str, int], None]
 

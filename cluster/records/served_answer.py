@@ -80,3 +80,8 @@ class ServedAnswer(LogRow):
     "Probability of each product at its place under the policy that served; None without a closed form."
     sides: tuple[int, ...] = ()
     "Side of the interleaving experiment that placed each product; empty for a list that is not interleaved."
+    state: str = ""
+    "Offsets of the change log of the state that ranked; empty if no engine ranked."
+    request: str = ""
+    """What the request set beside user, engine, first place and number, as JSON; a word in its place says why it is
+    not kept."""

@@ -128,5 +128,6 @@ _PARTS = (
     _registered("training.promote", "promote", "rollback"),
     _registered("content.forget", "forget", "export-user"),
     *(_command(word, "content") for word in ("export", "recommend")),
+    _command("replay", "insight"),
     *(_subprocess(word) for word in ("ingest", "models", "bench")),
 )

@@ -41,6 +41,7 @@ from deployments.operations.insight import (
     measurements,
     outcomes,
     overview,
+    replays,
     search_activity,
     tryout,
 )
@@ -96,6 +97,7 @@ _MODULES: tuple[ModuleType, ...] = (
     question_experiments,
     search_activity,
     outcomes,
+    replays,
     questions,
     readership,
     archive_clients,

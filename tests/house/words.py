@@ -12,7 +12,7 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served day outcome mlflow tracking samples
+    daily served day outcome mlflow tracking samples replay replays state treatments requests change
     goal guardrails
     citation citations reads revision revisions publisher rsl
     daily served day outcome mlflow tracking bias ensemble place reranker

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy
 from cluster.artifacts.compaction import MergeRules
+from cluster.artifacts.replaced_products import read_versions
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
 from cluster.errors import Conflict, Fault
@@ -210,11 +211,15 @@ def test_compaction_keeps_the_newest_and_drops_the_removed(
     assert jsons(segments) == before
     ids = [
         row
-        for entry in artifacts.entries("shop")
+        for entry in artifacts.entries("shop/segments")
         if entry.path.endswith(".parquet")
         for row in pa.parquet.read_table(pa.BufferReader(artifacts.read(entry.path)))["id"].to_pylist()
     ]
     assert sorted(ids) == ["p1", "p3", "p4", "p5", "p6"]
+    versions = read_versions(artifacts, "shop").select(["offset", "id", "gone"]).to_pylist()
+    names = [(f"{step}-0", name) for step in range(1, 7) for name in ("p1", f"p{step}", "p2")]
+    assert sorted((row["offset"], row["id"]) for row in versions) == sorted(names)
+    assert [(row["offset"], row["id"]) for row in versions if row["gone"]] == [("6-0", "p2")]
     assert segments.offsets("shop") == {"product": "6-0"}
 
 

@@ -384,12 +384,14 @@ def describe_placements(
     if explored is not None:
         origins, propensities = _add_explored_place(explored, items, origins, propensities)
     model = state.serving_model
+    position, signals_position = state.overlay.position, state.priors_position
     return Placements(
         tuple(map(scores.__getitem__, map(_ROW, items))),
         origins,
         propensities,
         state.serving_version,
         "" if model is None else model.recipe,
+        state=position if position == signals_position else f"{position} {signals_position}",
     )
 
 

@@ -197,6 +197,8 @@ class EngineState:
         self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
         self._cold_start = ColdStartTracker(overlay)
         self._item_priors: ItemPriors | None = None
+        self.priors_position = ""
+        "Position of the overlay when the item priors were computed."
         self._built_ms = 0
         self._erasures = overlay.erasures
         self._cohort_cache: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
@@ -244,6 +246,7 @@ class EngineState:
         is_partial = not self._cold_start.is_complete and now_ms - self._built_ms >= _CONTINUE_MS
         if now is None or now.global_signals is not signals or is_partial:
             now = self._item_priors = self._build_priors(signals)
+            self.priors_position = signals.position
             self._built_ms = now_ms
             self._cohort_cache.clear()
         return now

@@ -116,6 +116,8 @@ class GlobalSignals:
     "True if there is any vote."
     mean: Vector
     covariance: Matrix
+    position: str = ""
+    "Position of the overlay."
 
     def __len__(self) -> int:
         """Count the rows with signals; rows added later have none."""
@@ -141,6 +143,10 @@ class GlobalSignalsCache:
         if now.versions != self._versions() and not 0 <= now_ms - now.at_ms < self._refresh_ms:
             now = self._signals = self._build(now_ms)
         return now
+
+    def compute(self, now_ms: int) -> None:
+        """Compute the signals now."""
+        self._signals = self._build(now_ms)
 
     def sum_by_group(self, groups: Groups[Any], offered: Mask, popular: Floats) -> Floats:
         """Sum the popularity of every group's products, once for each version.
@@ -184,6 +190,7 @@ class GlobalSignalsCache:
             has_interactions=largest > 0,
             mean=mean,
             covariance=covariance,
+            position=overlay.position,
         )
 
     def _estimate_moments(self, offered: Mask) -> tuple[Vector, Matrix]:

@@ -63,6 +63,9 @@ class Overlay:
         "Noun -> offset of the newest change that was applied."
         self.loaded_offsets: dict[str, str] = {}
         "Noun -> offset of the compacted state that was loaded."
+        self.position = ""
+        """The offsets that the log of answers keeps, so that a replay finds this state again: of products and
+        interactions as loaded, then of products, interactions and users as applied."""
         self.is_damaged = False
         "Whether damaged segments were left out of the load."
         self.users = UserAttributes()
@@ -110,6 +113,15 @@ class Overlay:
                     yield from self._apply_erasures(change)
         finally:
             self.add_events(_drain_events(waiting))
+            self.record_position()
+
+    def record_position(self) -> None:
+        """Record the offsets of this state. In the middle of changes, the position is that before them."""
+        loaded, offsets = self.loaded_offsets, self.offsets
+        nouns = ("product", "interaction", "user")
+        self.position = ",".join(
+            [*(loaded.get(noun, "0") for noun in nouns[:2]), *(offsets.get(noun, "0") for noun in nouns)]
+        )
 
     @property
     def nbytes(self) -> int:

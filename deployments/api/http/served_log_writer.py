@@ -15,7 +15,7 @@ import orjson
 
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
-from actors.serving.client import PREVIEW
+from actors.serving.client import PREVIEW, encode_request
 from cluster import ids
 from cluster.artifacts.day_files import ERASURE_MEMORY_MS
 from cluster.clock import Clock
@@ -54,6 +54,10 @@ class _PendingAnswer:
     digest: bytes
     answer: ServedAnswer
     typist: str = ""
+    query: UserQuery | None = None
+    "As the API parsed it, for a replay; None: no engine placed the products."
+    keeps_texts: bool = True
+    names_people: bool = True
 
 
 class ServedLogWriter(BatchWriter[_PendingAnswer]):
@@ -101,8 +105,9 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
             origins=placements.origins[:MOST_PRODUCTS],
             propensities=placements.propensities[:MOST_PRODUCTS],
             sides=placements.sides[:MOST_PRODUCTS],
+            state=placements.state,
         )
-        self._put_answer(request, row, treatments)
+        self._put_answer(request, row, treatments, query=request.parsed if placements.state else None)
 
     def record_items(
         self,
@@ -175,6 +180,7 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         treatments: Sequence[ExperimentTreatment],
         *,
         is_typed: bool = False,
+        query: UserQuery | None = None,
     ) -> None:
         """Add what is known of the request, and put the row into the batch."""
         row.experiments = tuple(
@@ -185,9 +191,15 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         row.took_ms = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
         user_key = next(iter(request.user_keys), "")
         typist = (user_key or f"{request.ip} {request.user_agent}") if is_typed else ""
-        mode = request.credential.app.settings.served_log
+        settings = request.credential.app.settings
+        is_on = settings.served_log == "on"
         digest = digest_request(request.payload)
-        self.put(_PendingAnswer(request.app_id, user_key if mode == "on" else "", digest, row, typist))
+        self.put(
+            _PendingAnswer(
+                request.app_id, user_key if is_on else "", digest, row, typist, query,
+                keeps_texts=settings.query_log != "off", names_people=is_on,
+            )
+        )  # fmt: skip
 
     def split(self, entries: Sequence[_PendingAnswer]) -> Iterable[Sequence[_PendingAnswer]]:
         for batch in split_by_app(entries, MOST_A_BATCH):
@@ -201,6 +213,11 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
                 pending.answer.user = pseudonym(salt, pending.user_key)
             if pending.typist:
                 pending.answer.typist = pseudonym(salt, pending.typist)[:12]
+            if pending.query is not None:
+                pending.answer.request = encode_request(
+                    pending.query, pending.answer.engine_id,
+                    names_people=pending.names_people, keeps_texts=pending.keeps_texts,
+                )  # fmt: skip
             if pending.digest:
                 # With a key, because a list of frequent queries would tell the text of a digest without one.
                 pending.answer.request_digest = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
@@ -248,6 +265,7 @@ def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Pla
         tuple(propensity for part in parts for propensity in part.propensities),
         parts[0].snapshot,
         parts[0].recipe,
+        state=parts[0].state,
     )
 
 

@@ -19,7 +19,6 @@ from typing import Any, Final, cast
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from actors.intake.attribution import VIEWS
 from actors.language.embedder import HashingEmbedder
@@ -29,7 +28,16 @@ from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, UserQuery
 from actors.recommender.state.events import offset_time_ms
 from actors.serving.model_registry import SnapshotLoader
-from actors.serving.state_replay import PastHistories, StateReplay, list_first_times, list_links
+from actors.serving.state_replay import (
+    SEQUENCE_BITS,
+    PastHistories,
+    StateReplay,
+    list_first_times,
+    list_links,
+    list_products_by_sign,
+    name_people,
+    product_id_of,
+)
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segment_stream import SegmentStream
@@ -37,7 +45,6 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Invalid, NotFound
-from cluster.records.logged_query import pseudonym
 from cluster.records.run import DAY_MS
 from cluster.records.served_answer import RULE
 from cluster.store.stores import Stores
@@ -275,8 +282,11 @@ def rank_lists(
         first_ms[product] = min(at, first_ms.get(product, at))
     links = list_links(stream.interactions(stream.measure("interaction").offset))
     histories = PastHistories(state.interactions, links)
-    people = _name_people(answers["user"], state.interactions, users, services.salt)
-    replayed = StateReplay(state, users, first_ms, HashingEmbedder(), begins_ms)
+    people = name_people(answers["user"], state.interactions, users, services.salt)
+    products = list_products_by_sign(state.products, first_ms, begins_ms)
+    reserved = map(product_id_of, state.products)
+    begins = begins_ms << SEQUENCE_BITS
+    replayed = StateReplay(state, users, products, HashingEmbedder(), begins, reserved=reserved)
     for name, model in models.items():
         replayed.set_snapshot(name, model)
     step_ms = max(_STEP_MS, (ends_ms - begins_ms) // _MOST_STEPS)
@@ -338,14 +348,6 @@ def _build_query(app_id: str, engine_id: str, user_key: str, row: Mapping[str, A
         user_id=user_key[2:] if user_key.startswith("u:") else "",
         anonymous_id=user_key[2:] if user_key.startswith("a:") else "",
     )  # fmt: skip
-
-
-def _name_people(pseudonyms: pl.Series, interactions: Any, users: list[bytes], salt: bytes) -> dict[str, str]:
-    """Return the user key of each pseudonym; one without interactions and without a record is absent."""
-    names = pl.Series([*users], dtype=pl.Binary).cast(pl.String).str.json_path_match("$.user_id").drop_nulls()
-    keys = {*pa.compute.unique(interactions["reader"]).to_pylist(), *("u:" + name for name in names)}
-    needed = set(pseudonyms.to_list())
-    return {mark: key for key in keys if (mark := pseudonym(salt, key)) in needed}
 
 
 def _first_shown(answers: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,16 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
-from actors.serving.state_replay import MOST_RECENT, PastHistories, StateReplay, list_first_times, list_links
+from actors.serving.state_replay import (
+    MOST_RECENT,
+    SEQUENCE_BITS,
+    PastHistories,
+    StateReplay,
+    list_first_times,
+    list_links,
+    list_products_by_sign,
+    product_id_of,
+)
 from cluster.artifacts.compacted_state import CompactedProducts, CompactedState
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS
 
@@ -39,7 +48,9 @@ def products(*names: str) -> CompactedProducts:
 def open_replay(*events: dict[str, Any], first_ms: dict[str, int] | None = None) -> StateReplay:
     table = interactions(*events).select(LOADED_INTERACTIONS.names)
     state = CompactedState({}, products(*"abcd"), table)
-    return StateReplay(state, (), first_ms or {}, HashingEmbedder(), BEGIN_MS)
+    past = list_products_by_sign(state.products, first_ms or {}, BEGIN_MS)
+    reserved = map(product_id_of, state.products)
+    return StateReplay(state, (), past, HashingEmbedder(), BEGIN_MS << SEQUENCE_BITS, reserved=reserved)
 
 
 def trend(replayed: StateReplay, at: int) -> list[str]:

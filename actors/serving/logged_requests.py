@@ -1,0 +1,87 @@
+"""What a request set, as a row of the log of answers keeps it, and the query that is built of it again.
+
+A row has the user, the engine, the first place and the number of places in columns of their own. The rest is the
+query as the API parsed it, before experiments and stored rules changed it, without what changes no list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import orjson
+
+from actors.recommender.messages import QueryKind, UserQuery
+from actors.serving.engine_messages import ENGINE_MESSAGES
+from cluster.errors import Invalid, NewerRelease
+
+LARGEST: Final = 8_192
+"Bytes of a request that the log keeps."
+TOO_LARGE: Final = "too large"
+TEXT: Final = "text"
+PERSONAL: Final = "personal"
+"In place of a request: it describes a person, and the app logs no people."
+NOT_KEPT: Final[Mapping[str, str]] = {
+    TOO_LARGE: f"the request has more than {LARGEST:,} bytes, so the log does not keep it",
+    TEXT: "this app logs no texts of searches",
+    PERSONAL: "the request describes its user, and this app logs no people",
+}
+VISITOR: Final = "visitor"
+"Beside the fields of a request: it named a visitor, too, whose id is not kept."
+_IN_COLUMNS: Final = ("kind", "app_id", "user_id", "anonymous_id", "start", "rows", "service_id")
+_WITHOUT_EFFECT: Final = ("fields", "explain", "explain_missing", "traceparent", "is_strangers")
+_OF_A_PERSON: Final = ("simulated", "cohort", "context")
+_DEFAULTS: Final = ENGINE_MESSAGES.to_plain(UserQuery("user_to_products", "", ""))["fields"]
+
+
+def encode_request(query: UserQuery, engine_id: str, *, names_people: bool, keeps_texts: bool) -> str:
+    """Return what a request set as JSON; empty if it set nothing. A word in place of it says why it is not kept.
+
+    `engine_id` is the engine that answered, which an experiment may have chosen.
+    """
+    fields = {
+        name: value
+        for name, value in ENGINE_MESSAGES.to_plain(query)["fields"].items()
+        if name not in _IN_COLUMNS and name not in _WITHOUT_EFFECT and value != _DEFAULTS[name]
+    }
+    if query.engine_id == engine_id:
+        del fields["engine_id"]
+    if not names_people and any(name in fields for name in _OF_A_PERSON):
+        return PERSONAL
+    if not keeps_texts and query.search is not None:
+        return TEXT
+    if query.user_id and query.anonymous_id:
+        fields[VISITOR] = True
+    if not fields:
+        return ""
+    try:
+        text = orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a number beyond 64 bits
+        return TOO_LARGE
+    return text.decode() if len(text) <= LARGEST else TOO_LARGE
+
+
+def decode_request(app_id: str, user_key: str, row: Mapping[str, Any]) -> tuple[UserQuery, bool]:
+    """Return the query of a row of the log, and whether it named a visitor beside its user.
+
+    `user_key` is that of its user, empty without one.
+
+    Errors:
+        Invalid: the log does not keep the request, or a newer release wrote it
+    """
+    text = row["request"] or ""
+    if text in NOT_KEPT:
+        raise Invalid(NOT_KEPT[text])
+    try:
+        fields = orjson.loads(text) if text else {}
+        names_visitor = bool(fields.pop(VISITOR, False))
+        query = ENGINE_MESSAGES.from_plain({"type": "UserQuery", "fields": {
+            **_DEFAULTS, "engine_id": row["engine_id"], **fields, "app_id": app_id,
+            "kind": cast(QueryKind, row["endpoint"]), "start": row["start"], "rows": row["rows"],
+            "service_id": row["service_id"],
+            **({"user_id": user_key[2:]} if user_key.startswith("u:") else {}),
+            **({"anonymous_id": user_key[2:]} if user_key.startswith("a:") else {}),
+        }})  # fmt: skip
+    except (NewerRelease, orjson.JSONDecodeError, TypeError) as error:
+        raise Invalid("another release wrote the request of this answer") from error
+    return cast(UserQuery, query), names_visitor

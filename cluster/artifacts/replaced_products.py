@@ -1,0 +1,82 @@
+"""Former versions of products, kept for some days so that a list of yesterday can be rebuilt.
+
+Segments keep every version until a merge. A merge moves the versions that a newer one replaced into files of its own,
+which no load reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.compaction import order_by_offset
+from cluster.artifacts.day_files import DAY_MS, DayFiles
+from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.tables import RECORDS
+from cluster.clock import SystemClock
+from cluster.errors import Fault, NotFound
+
+KEEP_MS: Final = 3 * DAY_MS
+"How long a version is kept after the merge that replaced it."
+VERSIONS = pa.schema([field for field in RECORDS if field.name != "product_type"])
+"The columns of a version."
+_READ_TRIES = 5
+
+
+class ReplacedProducts(DayFiles):
+    """The former versions of the products of every app in one artifact store."""
+
+    kind = "replaced"
+    schema = pa.schema([("at", pa.int64()), *VERSIONS])
+    "`at` is the time of the merge."
+    user_column = "id"
+    encodings = {"compression_level": 6}  # noqa: RUF012
+
+    def append(self, app_id: str, tables: Sequence[Any]) -> None:
+        """Add versions, tables with `VERSIONS`, and drop old ones.
+
+        Errors:
+            Conflict: another writer committed meanwhile
+        """
+        now_ms = self._clock.now_ms()
+        if not tables:
+            return
+        if rows := pa.concat_tables(tables):
+            times = pa.array([now_ms] * rows.num_rows, pa.int64())
+            manifest = self.commit(app_id)
+            files = self._write_days(app_id, rows.add_column(0, "at", times).select(self.schema.names))
+            self._commit(app_id, manifest, [*manifest.files, *files])
+        self.drop_before(app_id, now_ms - KEEP_MS)
+
+
+def select_replaced(table: Any, kept: Any) -> Any:
+    """Return the versions of a table that a merge does not keep.
+
+    Shapes:
+        kept: pyarrow int32 [m], rows of the table
+    """
+    others = np.setdiff1d(np.arange(table.num_rows), kept.to_numpy(zero_copy_only=False))
+    return table.select(VERSIONS.names).take(pa.array(others))
+
+
+def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
+    """Return all versions of products that are kept, in the order of the change log; a table with `VERSIONS`.
+
+    Errors:
+        Fault: the segments are damaged, or keep changing
+    """
+    files, replaced = SegmentFiles(artifacts, SystemClock()), ReplacedProducts(artifacts)
+    for _ in range(_READ_TRIES):
+        tables = [replaced.read(app_id, 0, columns=VERSIONS.names).select(VERSIONS.names)]
+        try:
+            for entry in files.manifest(app_id).files:
+                if entry.facts["noun"] == "product":
+                    tables.append(files.table(app_id, entry, VERSIONS.names).select(VERSIONS.names))
+        except NotFound:  # the intake merged segments during the read
+            continue
+        return pa.concat_tables(order_by_offset([table.cast(VERSIONS) for table in tables]))
+    raise Fault(f"the segments of {app_id} keep being replaced while they are read")

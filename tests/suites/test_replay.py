@@ -1,0 +1,121 @@
+"""Lists of a day on which much changed, ranked again from what the log of answers and the artifact store keep."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.language.embedder import HashingEmbedder
+from actors.serving.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer
+from actors.serving.past_app import load_past_app, read_past_settings
+from actors.serving.past_state import PastState
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.errors import Invalid, NotFound
+from tests.fakes.corner_shop import APP
+from tests.fakes.lived_in_shop import LivedInShop, live_a_day, open_lived_in_shop
+
+
+async def replay_all(shop: LivedInShop, rows: list[dict[str, Any]]) -> list[ReplayedAnswer]:
+    """Rank lists again in the order of their states."""
+    settings = await read_past_settings(shop.stores, APP)
+    users = [row["user"] for row in rows if row["user"]]
+    past = await asyncio.to_thread(load_past_app, shop.artifacts, APP, settings, users)
+    replayer = AnswerReplayer(past, HashingEmbedder())
+    ordered = sorted(rows, key=lambda row: PastState.parse(row["state"]).order)
+    return [await asyncio.to_thread(replayer.replay, row) for row in ordered]
+
+
+def check_answers(answers: list[ReplayedAnswer], least: float) -> None:
+    """Check the share of equal lists, and that all others have a reason."""
+    different = [answer for answer in answers if not answer.is_equal]
+    assert [answer for answer in different if not answer.reasons] == []
+    assert 1 - len(different) / len(answers) >= least, different[:3]
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_lists_of_a_lived_in_day_are_ranked_again_as_they_were(tmp_path: Path) -> None:
+    async with open_lived_in_shop(tmp_path, seed=11) as shop:
+        rows = [row for row in await live_a_day(shop, 100) if row["endpoint"] in REPLAYED_ENDPOINTS]
+        answers = await replay_all(shop, rows)
+        assert len(rows) > 180
+        assert {row["endpoint"] for row in rows} == set(REPLAYED_ENDPOINTS)
+        assert len({row["snapshot"] for row in rows}) > 2
+        assert any(row["sides"] for row in rows)
+        check_answers(answers, 0.99)
+
+        await check_one_answer(shop, rows)
+
+
+async def check_one_answer(shop: LivedInShop, rows: list[dict[str, Any]]) -> None:
+    """Check the operation on one list, with and without changes."""
+    row = next(
+        row
+        for row in reversed(rows)
+        if row["endpoint"] == "user_to_products"
+        and row["rules"]
+        and not row["sides"]
+        and row["level"] == "personal"
+    )
+
+    async def replay(change: str = "", service_id: str = row["service_id"]) -> Any:
+        return await shop.admin.perform(
+            "answers.replay", role="analyst", service_id=service_id, change=change
+        )
+
+    plain = (await replay()).to_dict()
+    assert (plain["is_equal"], plain["served"], plain["rebuilt"], plain["changed"]) == (
+        True, row["products"], row["products"], None,
+    )  # fmt: skip
+    without = await replay("no-rules")
+    assert without.to_dict()["is_equal"]
+    assert without.to_dict()["changed"] != row["products"]
+    assert any("with no-rules" in line.columns for line in without.to_lines() if not isinstance(line, str))
+    former = (await replay(f"snapshot={shop.versions[0][:8]}")).to_dict()
+    assert len(former["changed"]) == len(row["products"])
+    weights = (await replay("weight.trend=9")).to_dict()
+    assert weights["is_equal"]
+    for change, message in (
+        ("weight.nothing=1", "there is no part nothing"),
+        ("no-rule=absent", "did not apply"),
+    ):
+        refused = (await replay(change)).to_dict()
+        assert not refused["is_rebuilt"]
+        assert message in refused["reasons"][0]
+    with pytest.raises(Invalid, match="is no change"):
+        await replay("later")
+    with pytest.raises(NotFound, match="has no answer"):
+        await replay(service_id="00000000-0000-4000-8000-000000000000")
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_what_is_not_kept_any_more_is_named(tmp_path: Path) -> None:
+    async with open_lived_in_shop(tmp_path, seed=5) as shop:
+        await shop.live(6)
+        log = ServedLogStore(shop.artifacts, shop.clock)
+        rows = [row for row in log.read(APP, 0).to_pylist() if row["endpoint"] in REPLAYED_ENDPOINTS]
+        row = next(row for row in rows if row["user"] and row["level"] == "personal")
+        broken = {
+            "an earlier release wrote this answer": {"state": ""},
+            "was removed": {"snapshot": "0123456789abcdef"},
+            "engine gone was deleted": {"engine_id": "gone"},
+            "has no interaction and no record": {"user": "nobody"},
+            "the request has more than": {"request": "too large"},
+            "another release wrote the request": {"request": "{"},
+            "another release wrote the state": {"state": "1-0"},
+            "lists of autocomplete can't be ranked again": {"endpoint": "autocomplete"},
+            "are not in the segments yet": {"state": ",".join(["9999999999999-0"] * 5)},
+            "experiment x was deleted": {"experiments": [{"experiment": "x", "variant": "y"}]},
+        }
+        settings = await read_past_settings(shop.stores, APP)
+        past = await asyncio.to_thread(load_past_app, shop.artifacts, APP, settings, [row["user"]])
+        replayer = AnswerReplayer(past, HashingEmbedder())
+        assert (await asyncio.to_thread(replayer.replay, row)).is_equal
+        for reason, changed in broken.items():
+            answer = await asyncio.to_thread(replayer.replay, {**row, **changed})
+            assert not answer.is_rebuilt
+            assert reason in answer.reasons[0], reason
