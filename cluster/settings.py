@@ -172,6 +172,9 @@ class Settings(BaseSettings):
     archive_pinned_clients: Path | None = None
     """A file or a folder of `*.json` files with client id metadata documents that are used without a fetch.
     Not secret."""
+    archive_signed_agents: str = Field(default="off", pattern="^(off|fetch)$")
+    """Whether agents are identified by signatures of their requests (Web Bot Auth): `off`; or `fetch`, with keys that
+    are fetched from the hosts of agents. Not secret."""
     archive_licence: str = "CC BY 2.5"
     "Licence of articles that name none of their own. Not secret."
     archive_citation: str = ""

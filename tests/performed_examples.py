@@ -86,6 +86,7 @@ async def _seed(shop: AdminShop) -> None:
     call = ArchiveCall(
         at=NOW_MS - 2, tool="ask_archive", client="c-1", client_name="Claude", question="who won", skill_used="news",
         articles=("b-1",), coverage=0.8, took_ms=4.0, call_id="c1", question_id="c1", reply_bytes=2_400, marked=True,
+        signature="verified", agent="agent.example.com",
     )  # fmt: skip
     refused = replace(call, outcome="refused", refusal="rate", articles=(), call_id="c2", marked=False)
     missed = replace(call, question="who lost", articles=(), coverage=0.0, call_id="c3")

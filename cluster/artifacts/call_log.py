@@ -26,6 +26,8 @@ COLUMNS = pa.schema(
         ("client", pa.string()),
         ("client_name", pa.string()),
         ("host", pa.string()),
+        ("signature", pa.string()),
+        ("agent", pa.string()),
         ("skill_used", pa.string()),
         ("question", pa.string()),
         ("articles", pa.list_(pa.string())),
@@ -53,8 +55,8 @@ class CallLogStore(DailyLog[ArchiveCall]):
     dictionaries = ("client_name", "tool")
     encodings = {  # noqa: RUF012
         "use_dictionary": [
-            "event", "tool", "client", "client_name", "host", "skill_used", "question", "articles.list.element",
-            "outcome", "refusal",
+            "event", "tool", "client", "client_name", "host", "signature", "agent", "skill_used", "question",
+            "articles.list.element", "outcome", "refusal",
         ],
     }  # fmt: skip
 

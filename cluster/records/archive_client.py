@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.records.log_row import LogRow
 
+SignatureState = Literal["", "verified", "invalid", "unverified"]
+"""What the signature of a request proves: empty: there is none; `verified`: a known agent signed it; `invalid`: nobody
+did, or it is expired or used twice; `unverified`: nobody can tell, because the keys of the agent can't be had."""
 CHECK_CLIENT: Final = "kiosk doctor"
 "Name of the client by which `kiosk doctor mcp` calls; reports name its calls apart."
 EVERYBODY = "*"
@@ -19,12 +22,20 @@ EVERYBODY = "*"
 DEFAULT_CALLS_PER_MINUTE = 1200.0
 HOST = "host:"
 "Begins the name of a rule for all clients whose answers go to one host, as `host:claude.ai`."
-_RESERVED = re.compile(r"host:.*|c-[0-9a-f]{16}|\*", re.DOTALL)
-"Forms of a rule's client that are no name: a host, a client id, and `*`."
+AGENT = "agent:"
+"Begins the name of a rule for requests that an agent signed, as `agent:bot.example`."
+ANY_AGENT = AGENT + "*"
+"Name of the rule for requests that any agent signed."
+BY_SIGNATURE: Final = {"verified": ANY_AGENT, "invalid": AGENT + "invalid"}
+"What a signature proves -> name of the general rule; other requests have that of `UNSIGNED`."
+UNSIGNED = AGENT + "none"
+"Name of the rule for requests without a signature that can be verified."
+_RESERVED = re.compile(r"(?:host|agent):.*|c-[0-9a-f]{16}|\*", re.DOTALL)
+"Forms of a rule's client that are no name: a host, an agent, a client id, and `*`."
 
 
 class ClientRule(BaseModel):
-    """The rule for one client; `client` is its id, `host:` and a host, the name that it sends, or `*`."""
+    """The rule for one client; `client` is its id, `agent:` or `host:` and a host, the name that it sends, or `*`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -36,20 +47,31 @@ class ClientRule(BaseModel):
 
 
 def find_rule(
-    rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = ""
+    rules: Mapping[str, ClientRule],
+    client_id: str,
+    client_name: str,
+    host: str = "",
+    signature: SignatureState = "",
+    agent: str = "",
 ) -> ClientRule:
-    """Return the rule of a client: by its id, by the host of its redirect, by its name, or the general one.
+    """Return the rule of a client: by its id, by the agent that signed, by the host of its redirect, by its name, by
+    what its signature proves, or the general one.
 
     A name proves nothing, since any client may send any name. A host is proven, because only that host
-    received the code. Rules are stored under case-folded names, so that `Claude` and `claude` are one rule.
+    received the code, and so is an agent. Rules are stored under case-folded names, so that `Claude` and `claude` are
+    one rule.
     """
-    everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
-    rule = rules.get(fold_client_name(client_id)) or (
-        rules.get(fold_client_name(HOST + host)) if host else None
-    )
+    rule = rules.get(fold_client_name(client_id))
+    # An agent whose keys are at another path than the well-known one is not its host.
+    if rule is None and agent and "/" not in agent:
+        rule = rules.get(fold_client_name(AGENT + agent))
+    if rule is None and host:
+        rule = rules.get(fold_client_name(HOST + host))
     if rule is None and is_client_name(client_name):
         rule = rules.get(fold_client_name(client_name))
-    return rule or everybody
+    if rule is None:
+        rule = rules.get(BY_SIGNATURE.get(signature, UNSIGNED))
+    return rule or rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
 
 
 def is_client_name(client: str) -> bool:
@@ -101,9 +123,6 @@ def tier_revocation_id(user_id: str, tier_epoch: int) -> str:
 
 
 Outcome = Literal["answered", "refused"]
-SignatureState = Literal["", "verified", "invalid", "unverified"]
-"""What the signature of a request proves: empty: there is none; `verified`: a known agent signed it; `invalid`: nobody
-did, or it is expired or used twice; `unverified`: nobody can tell, because the keys of the agent can't be had."""
 CallEvent = Literal["call", "visit"]
 ASK_QUESTION: Final = "ask_question"
 "Tool of the rows of `/v1/ask`."

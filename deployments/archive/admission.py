@@ -15,8 +15,10 @@ from cluster.clock import Clock
 from cluster.errors import Invalid, TooMany
 from cluster.records.access_tier import SIGNED_IN
 from cluster.records.archive_client import (
+    BY_SIGNATURE,
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
+    UNSIGNED,
     ClientRule,
     SignatureState,
     find_rule,
@@ -51,6 +53,8 @@ READ_EVERY_S = 0.5
 NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
 TOO_MANY = "Too many calls; try again in {seconds} s"
 _BUCKET = "archive"
+_OF_EACH = frozenset({*BY_SIGNATURE.values(), UNSIGNED})
+"Rules whose rate is that of one person, as that of `*` is."
 _RULES = "rules"
 _BURST_S = 5.0
 _MOST_LEASED = 4096
@@ -97,7 +101,14 @@ class ClientAdmission:
         Errors:
             Invalid: the client is not allowed
         """
-        rule = find_rule(self._rules, person.client_id, person.client_name, person.client_host)
+        rule = find_rule(
+            self._rules,
+            person.client_id,
+            person.client_name,
+            person.client_host,
+            person.signature,
+            person.agent,
+        )
         if rule.decision == "deny":
             raise Invalid(NOT_ALLOWED)
         return rule
@@ -119,6 +130,8 @@ class ClientAdmission:
         bucket.spend()
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
+        if fold_client_name(rule.client) in _OF_EACH and rule.calls_per_minute is not None:
+            return rule.calls_per_minute, f"{rule.client} {person.user_id}"
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
             return rule.calls_per_minute, f"client {fold_client_name(rule.client)}"
         everybody = self._rules.get(EVERYBODY)

@@ -23,6 +23,8 @@ from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_mes
 from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import resource_of
+from deployments.archive.signatures.message_signatures import SignedRequest
+from deployments.archive.signatures.signed_agents import SignedAgents
 from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.stateless_request import read_stateless
 from deployments.archive.transport import AllowedOrigins
@@ -80,11 +82,14 @@ class McpEndpoint:
         origins: AllowedOrigins,
         clock: Clock,
         log: RequestLog,
+        agents: SignedAgents | None = None,
         most_bytes: int = MOST_BYTES,
         body_s: float = BODY_S,
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
+        """`agents` identifies agents by signatures of requests; None: signatures are ignored."""
         self._archives = archives
+        self._agents = agents
         self._bearer = bearer
         self._addresses = addresses
         self._origins = origins
@@ -144,6 +149,8 @@ class McpEndpoint:
             return await self._unauthorized(headers, receive, error)
         if person is None:
             return transport.unauthorized_reply(server_origin, archive_id)
+        if self._agents is not None and headers.one(b"signature-input") is not None:
+            person = await self._agents.identify(person, headers.describe_request(server_origin))
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()
@@ -229,7 +236,7 @@ def _is_supported(version: bytes | None) -> bool:
 class _Headers:
     """Headers of one request; a header with several different values counts as invalid."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("_all", "_scope")
 
     def __init__(self, scope: Scope) -> None:
         headers: dict[bytes, bytes] = {}
@@ -238,6 +245,7 @@ class _Headers:
                 value = headers[name] + b", " + value
             headers[name] = value
         self._all = headers
+        self._scope = scope
 
     def one(self, name: bytes) -> bytes | None:
         """Return a header; None if it is absent."""
@@ -250,3 +258,11 @@ class _Headers:
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:
             return None
         return token.decode("latin-1")
+
+    def describe_request(self, origin: str) -> SignedRequest:
+        """Return what a signature may cover of this request to an origin."""
+        path = self._scope.get("raw_path") or self._scope["path"].encode()
+        query = self._scope.get("query_string", b"")
+        return SignedRequest(
+            self._scope["method"], origin, path.decode("latin-1"), query.decode("latin-1"), self.one
+        )

@@ -11,7 +11,8 @@ from starlette.routing import BaseRoute, Route
 from actors.archive.client import ArchiveClient
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import Clock
-from cluster.meter import Meter
+from cluster.document_client import DocumentClient
+from cluster.meter import Meter, SilentMeter
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
@@ -39,6 +40,8 @@ from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.archive.signatures.key_directories import KeyDirectories
+from deployments.archive.signatures.signed_agents import SignedAgents
 from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
@@ -90,6 +93,8 @@ class ArchiveConfig:
     "Which metadata documents of clients are accepted: `off`, `pinned` or `fetch`."
     pinned_clients: Mapping[str, OAuthClient] = field(default_factory=dict)
     "Clients by the address of their document, which is not fetched."
+    signed_agents: str = "off"
+    "Whether signatures of requests are verified, with keys fetched from agents: `off` or `fetch`."
     has_passwords: bool = True
     "Whether people may sign in with a password beside the provider."
 
@@ -161,9 +166,11 @@ def open_archive(
     on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
     assign: AssignQuestion = assign_nothing,
     meter: Meter | None = None,
+    key_documents: DocumentClient | None = None,
 ) -> ArchiveServices:
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
-    None: always the one of the configuration. `assign` returns the variants of a question.
+    None: always the one of the configuration. `assign` returns the variants of a question, and `key_documents` fetches
+    keys of agents.
 
     Errors:
         Invalid: the public address is invalid
@@ -248,6 +255,11 @@ def open_archive(
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
         log=log or RequestLog(),
+        agents=SignedAgents(
+            KeyDirectories(clock, key_documents), stores.grants, clock, meter or SilentMeter()
+        )
+        if config.signed_agents == "fetch"
+        else None,
     )
     visits = VisitPages(
         marks, find_default, apps, workers.usage, stores.records, config.client_addresses, clock

@@ -275,6 +275,7 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
         app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
         connectors=settings.archive_connectors, client_documents=settings.archive_client_documents,
         pinned_clients=read_pinned_documents(settings.archive_pinned_clients),
+        signed_agents=settings.archive_signed_agents,
         version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,
         port=settings.port, plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
         origins=tuple(filter(None, map(str.strip, settings.archive_origins.split(",")))),

@@ -1,4 +1,4 @@
-"""A thousand random lists of a lived-in day, ranked again: at least 99.9 % are equal, and each other one has a reason."""
+"""A thousand random lists of a lived-in day, ranked again: at least 99.9 % are equal, each other one has a reason."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ from actors.archive.messages import (
     Snippet,
 )
 from actors.archive.passages import read_product
+from cluster.document_client import DocumentClient
+from cluster.meter import Meter
 from cluster.records.access_tier import may_read
 from cluster.records.account import Grant
 from cluster.records.article_revision import WITHDRAWN, ArticleRevision, revision_of
@@ -248,6 +250,9 @@ async def open_archive_corner(
     stores: Stores | None = None,
     clock: StillClock | None = None,
     apps: ArchiveApps | None = None,
+    *,
+    meter: Meter | None = None,
+    key_documents: DocumentClient | None = None,
     **config: Any,
 ) -> ArchiveCorner:
     """Open an archive at https://news.example.com with three articles."""
@@ -260,7 +265,9 @@ async def open_archive_corner(
         "origins": ("https://tools.example.org", "Chrome-Extension://abcdef"),
         **config,
     }
-    services = open_archive(stores, vault, archive, clock, ArchiveConfig(**given), apps)
+    services = open_archive(
+        stores, vault, archive, clock, ArchiveConfig(**given), apps, meter=meter, key_documents=key_documents
+    )
     return ArchiveCorner(
         stores, clock, vault, archive, services, Starlette(routes=build_archive_routes(services))
     )

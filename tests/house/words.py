@@ -14,7 +14,7 @@ NOUNS = _words(
     """
     daily served day outcome mlflow tracking samples replay replays state treatments requests change
     goal guardrails
-    citation citations reads revision revisions publisher rsl
+    citation citations reads revision revisions publisher rsl directories agents
     daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers
@@ -100,7 +100,7 @@ MODIFIERS = _words(
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of
     off plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
-    sparse stateless stored uncompacted unverified
+    sparse stateless stored structured uncompacted unverified
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -228,7 +228,12 @@ def _show(report: ArchiveReport, app_id: str) -> None:
         return
     for by in ("agent", "skill", "tool", "article"):
         _show_usage(report, by)
-    for title, rows in (("Questions", report.questions), ("Refusals", report.refusals)):
+    for title, rows in (
+        ("Signed requests", list(report.signatures.items())),
+        ("Agents that sign", [(line.name, line.calls) for line in report.signers]),
+        ("Questions", report.questions),
+        ("Refusals", report.refusals),
+    ):
         if rows:
             table = screen.build_table("calls", "", title=title)
             for words, count in rows:

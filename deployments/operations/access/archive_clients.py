@@ -14,8 +14,10 @@ from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
 from cluster.records.archive_client import (
     API_CLIENT,
+    BY_SIGNATURE,
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
+    UNSIGNED,
     ClientRule,
     fold_client_name,
     is_client_name,
@@ -43,9 +45,12 @@ class ReadArchiveApp(Arguments):
 
 
 class OfClient(OfApp):
-    """A client of the archive: its id, `host:` and a host, the name it claims, or `*`."""
+    """A client of the archive: its id, `host:` and a host, `agent:` and a host, the name it claims, or `*`."""
 
-    client: str = Field(description="Id, `host:` and a host, the name it claims, or `*` for everybody else.")
+    client: str = Field(
+        description="Id, `host:` and a host, `agent:` and the host of an agent that signs, the name it claims, or `*` "
+        "for everybody else. `agent:*`: whoever signs; `agent:none`: who does not; `agent:invalid`: who signs wrongly."
+    )
 
 
 class RateClient(OfClient):
@@ -147,9 +152,9 @@ class ForgottenClient:
 
 
 def _format_rate(rule: ClientRule) -> str:
-    of_each = " a person" if rule.client == EVERYBODY else ""
+    of_each = " a person" if rule.client in (EVERYBODY, UNSIGNED, *BY_SIGNATURE.values()) else ""
     if rule.calls_per_minute is None:
-        return f"{DEFAULT_CALLS_PER_MINUTE:g}{of_each}" if of_each else "as *"
+        return f"{DEFAULT_CALLS_PER_MINUTE:g}{of_each}" if rule.client == EVERYBODY else "as *"
     return f"{rule.calls_per_minute:g}{of_each}" if rule.calls_per_minute else "no bound"
 
 

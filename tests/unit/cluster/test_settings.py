@@ -19,7 +19,7 @@ CHECKED = (
     "artifacts_url", "artifacts_copy",
     "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
     "trace_url", "haproxy_metrics", "edge_url", "archive_subjects",
-    "archive_client_documents", "archive_pinned_clients",
+    "archive_client_documents", "archive_pinned_clients", "archive_signed_agents",
 )  # fmt: skip
 NONSENSE = "95% of \x07 nothing\n:"
 

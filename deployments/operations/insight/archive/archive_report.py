@@ -60,6 +60,10 @@ class ArchiveReport:
     since: int
     until: int
     clients: list[ClientUsage] = field(default_factory=list)
+    signers: list[ClientUsage] = field(default_factory=list)
+    "Agents whose signatures are verified, by host."
+    signatures: dict[str, int] = field(default_factory=dict)
+    "Calls with a signature by what it proves: verified, invalid, unverified."
     skills: list[tuple[str, int]] = field(default_factory=list)
     questions: list[tuple[str, int]] = field(default_factory=list)
     missing: list[UnansweredQuestion] = field(default_factory=list)
@@ -116,6 +120,14 @@ class ArchiveReport:
                 }
                 for line in self.clients
             ],
+            "signers": [
+                {
+                    "agent": line.name, "calls": line.calls, "asks": line.asks, "reads": line.reads,
+                    "refused": line.refused,
+                }
+                for line in self.signers
+            ],
+            "signatures": self.signatures,
             "skills": _pairs_to_dicts("skill_used", self.skills),
             "questions": _pairs_to_dicts("question", self.questions),
             "asks": self.question_calls,
@@ -171,6 +183,8 @@ def build_archive_report(
         since=since,
         until=until,
         clients=list_callers(calls)[:top],
+        signers=list_callers(calls.filter(pl.col("agent") != ""), "agent")[:top],
+        signatures=dict(sorted(_most_frequent(calls.filter(pl.col("signature") != "")["signature"]))),
         skills=[(row.name, row.calls) for row in usage["skill"][:top]],
         questions=_most_frequent(asks.filter(pl.col("text") != "")["text"])[:top],
         missing=missing[:top],
@@ -192,14 +206,14 @@ def build_archive_report(
     )
 
 
-def list_callers(calls: pl.DataFrame) -> list[ClientUsage]:
-    """Return the use of each client by name: the most calls first."""
-    lines = calls.group_by("client_name").agg(
+def list_callers(calls: pl.DataFrame, name: str = "client_name") -> list[ClientUsage]:
+    """Return the use of each client, or of each value of another column: the most calls first."""
+    lines = calls.group_by(name).agg(
         pl.col("client").unique().sort(), pl.col("is_ask").sum(), pl.col("is_read").sum(), pl.col("is_refused").sum()
     )  # fmt: skip
     usage = [
-        ClientUsage(name, tuple(client_ids), asks, reads, refused)
-        for name, client_ids, asks, reads, refused in lines.iter_rows()
+        ClientUsage(caller, tuple(client_ids), asks, reads, refused)
+        for caller, client_ids, asks, reads, refused in lines.iter_rows()
     ]
     return sorted(usage, key=lambda line: (-line.calls, line.name))
 

@@ -13,6 +13,7 @@ import pytest
 from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.records.administration import AppRole
 from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive_terms import name_terms
 from cluster.records.boost_rule import BoostRule
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery
@@ -90,11 +91,12 @@ async def _make_hostile(shop: AdminShop) -> None:
     await stores.question_bank.replace(APP, [BankQuestion(question=HOSTILE)])
     call = ArchiveCall(
         at=NOW_MS - 5, tool="ask", client="c-0123456789abcdef", client_name=HOSTILE, question=HOSTILE,
-        skill_used=HOSTILE, articles=(HOSTILE,), took_ms=2.0, coverage=0.1,
+        skill_used=HOSTILE, articles=(HOSTILE,), took_ms=2.0, coverage=0.1, signature="verified", agent=HOSTILE,
     )  # fmt: skip
     refused = replace(call, outcome="refused", refusal=HOSTILE)
     await stores.archive_calls.append(APP, [call, refused, replace(call, skill_used="")])
     await shop.perform("clients.deny", client=HOSTILE)
+    await shop.perform("archive.set_terms", permits=["search"], holder=HOSTILE, licence=HOSTILE[:100])
 
 
 SHOWN = (
@@ -334,6 +336,15 @@ async def test_the_question_bank_and_clients_are_changed(console: OpenConsole) -
     page = await visitor.get("/apps/shop/archive")
     assert "The rate limit of Bot is saved." in page.text
     assert ("without a skill" in page.text, "(direct)" in page.text) == (True, False)
+    assert "Agents that sign their requests" in page.text
+    await visitor.post("/apps/shop/archive/terms", permits="search, ai-input", payment="attribution")
+    page = await visitor.get("/apps/shop/archive")
+    assert "The terms are saved." in page.text
+    assert "train-ai=n, search=y" in page.text
+    refused = await visitor.post("/apps/shop/archive/terms", permits="everything")
+    assert "permits: input should be" in refused.text
+    await visitor.post("/apps/shop/archive/remove-terms", licence="")
+    assert list((await console.shop.perform("archive.terms")).terms) == [name_terms(HOSTILE[:100])]
     refused = await visitor.post(
         "/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="x"
     )
