@@ -180,6 +180,6 @@ class ArchiveCall(LogRow):
     "`experiment` and `variant` by id, for each experiment of the question."
 
     def __post_init__(self) -> None:
-        for name in ("articles", "experiments"):  # JSON has no tuples
-            if type(getattr(self, name)) is not tuple:
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+        if type(self.articles) is not tuple:  # JSON has none
+            object.__setattr__(self, "articles", tuple(self.articles))
+            object.__setattr__(self, "experiments", tuple(self.experiments))

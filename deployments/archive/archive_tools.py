@@ -268,7 +268,7 @@ class ArchiveTools:
             result["published_date"] = snippet.published
         address = web_address(snippet.url)
         if address:
-            result["url"] = link_address(context, product_id, address)
+            result["url"] = address if context is PLAIN else link_address(context, product_id, address)
         result["score"] = round(snippet.score, 4)
         return result | self.terms.describe(snippet.licence, only_other=True)
 
