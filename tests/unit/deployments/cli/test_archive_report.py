@@ -181,6 +181,11 @@ def test_rules_and_report_over_a_stopped_installation(
         await asyncio.sleep(0)
 
     Installation().administer(fill)
+    part = tmp_path / "agents.csv"
+    run_json("report", "mcp", "--by", "agent", "--out", str(part))
+    assert part.read_text().splitlines()[0].startswith("agent,calls,asks,reads")
+    wrong = CliRunner().invoke(command_line(), ["report", "mcp", "--by", "person", "--out", str(part)])
+    assert wrong.exit_code == 2
     report = run_json("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg")
     assert (report["app_id"], report["calls"]) == ("playground", 2)
     assert len(report["charts"]) == 6

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from cluster.artifacts.query_log import QueryLogStore
@@ -244,6 +246,54 @@ async def test_checks_of_the_house_are_no_traffic_and_articles_have_titles(shop:
     assert report.titles == {"hand-fork": "Steel hand fork"}
     titles = {line["product_id"]: line["title"] for line in report.to_dict()["articles"]}
     assert titles == {"hand-fork": "Steel hand fork", "gone": ""}
+
+
+async def test_parts_of_the_archive_report_are_files_and_outsiders_get_none(shop: AdminShop) -> None:
+    call = ArchiveCall(
+        at=NOW_MS - 9, tool="ask_archive", client="c", client_name="=Claude", question="who won", skill_used="news",
+        articles=("hand-fork",), call_id="c1", reply_bytes=900, marked=True, coverage=0.9,
+    )  # fmt: skip
+    missed = replace(call, question="who lost the race", call_id="c2", articles=(), coverage=0.0)
+    again = replace(missed, question="who lost the races", call_id="c3")
+    visit = replace(call, at=NOW_MS - 5, event="visit")
+    other = replace(missed, call_id="c4")
+    rows = [call, missed, other, again, visit, replace(visit, at=NOW_MS - 4), replace(visit, call_id="gone")]
+    await shop.services.stores.archive_calls.append(APP, rows)
+    report = await shop.perform("archive.report", role="analyst")
+    assert (report.visits, report.repeated_visits, report.other_visits, report.links) == (1, 1, 1, 1)
+    assert [(group.question, group.calls, group.examples) for group in report.groups] == [
+        ("who lost the race", 3, ("who lost the races",))
+    ]
+    assert report.to_dict()["citations"]["yield"] == 1.0
+    assert report.cost["reply_bytes"] == 3_600
+
+    async def read(by: str, form: str) -> bytes:
+        download = await shop.perform("archive.export", role="analyst", by=by, form=form)
+        return b"".join([chunk async for chunk in download.chunks])
+
+    for by in ("agent", "skill", "tool", "article", "day", "unanswered"):
+        written, stored = await read(by, "csv"), pl.read_parquet(io.BytesIO(await read(by, "parquet")))
+        frame = pl.read_csv(io.BytesIO(written))
+        assert frame.columns == stored.columns
+        assert frame.height == stored.height == 1
+        assert frame["calls"].to_list() == stored["calls"].to_list()
+    assert (await read("agent", "csv")).splitlines()[1].startswith(b"'=Claude,4,4,0,0,3,1,1,")
+    with pytest.raises(Forbidden):
+        await shop.perform("archive.export", role="viewer")
+    with pytest.raises(Invalid):
+        await shop.perform("archive.export", by="person")
+
+
+async def test_an_experiment_with_questions_has_its_report_alone(shop: AdminShop) -> None:
+    variants = [{"name": "now"}, {"name": "longer", "configuration": {"snippet_words": 300}}]
+    drafts = [{"name": "Snippets", "slug": "snippets", "method": "question", "variants": variants}]
+    await shop.perform("experiments.create", experiments=drafts)
+    await shop.perform("experiments.start", experiment="snippets")
+    view = await shop.perform("experiments.questions", role="analyst", experiment="snippets")
+    assert [line["questions"] for line in view.to_dict()["variants"]] == [0, 0]
+    assert any("It is open" in line for line in view.to_lines() if isinstance(line, str))
+    with pytest.raises(Invalid, match="kiosk experiments questions"):
+        await shop.perform("experiments.report", experiment="snippets")
 
 
 async def test_results_are_computed_once_and_kept_for_a_while() -> None:
