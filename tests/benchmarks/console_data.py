@@ -85,6 +85,10 @@ async def fill_app(
     sides = {"name": "Sides", "snapshot": values["second_version"]}
     view = await stage.perform("experiments.interleave", app_id=app_id, **sides)
     values["interleaving"] = view.experiment.slug
+    variants = [{"name": "now"}, {"name": "longer", "configuration": {"snippet_words": 300}}]
+    draft = {"name": "Snippets", "slug": "snippets", "method": "question", "variants": variants}
+    await stage.perform("experiments.create", app_id=app_id, experiments=[draft])
+    values["question_experiment"] = "snippets"
     await _write_logs(stage, app_id, sizes, now_ms)
     values |= await _write_imports(stage, app_id, sizes)
     rules = [

@@ -83,6 +83,7 @@ NOT_WALKED = (
     "/audit/export",
     _READER + "/export",
     "/apps/{app_id}/outcomes/file",
+    "/apps/{app_id}/archive/file",
 )
 "They lead elsewhere, or are downloads, which have no bound."
 _ASSET = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
