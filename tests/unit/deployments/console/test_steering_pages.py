@@ -361,8 +361,10 @@ async def test_the_question_bank_and_clients_are_changed(console: OpenConsole) -
     assert "train-ai=n, search=y" in page.text
     refused = await visitor.post("/apps/shop/archive/terms", permits="everything")
     assert "permits: input should be" in refused.text
+    await visitor.get("/apps/shop/archive")
     await visitor.post("/apps/shop/archive/remove-terms", licence="")
     assert list((await console.shop.perform("archive.terms")).terms) == [name_terms(HOSTILE[:100])]
+    await visitor.get("/apps/shop/archive")
     refused = await visitor.post(
         "/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="x"
     )
