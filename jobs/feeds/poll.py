@@ -159,7 +159,7 @@ class FeedPoll:
         if address == self._feed.address:
             self._result.moved_to = response.moved_to
         if response.status == 304:
-            self._result.validators[address] = self._state.validators[address]
+            self._result.validators[address] = self._state.validators.get(address, ("", ""))
             return ()
         if response.status != 200:
             raise CrawlError(f"{address[:200]} answers {response.status}")
@@ -188,9 +188,12 @@ class FeedPoll:
         return is_complete
 
     async def _take_chunk(self, entries: Sequence[Entry], place: str, reads_pages: bool) -> bool:
-        claimed = [entry for entry in entries if self._claim(entry.address_digest or entry.story.id)]
+        named = [entry for entry in entries if entry.address or entry.story.id]
+        for _ in range(len(entries) - len(named)):
+            self._result.refuse("an entry has neither an id nor an address")
+        claimed = [entry for entry in named if self._claim(entry.address_digest or entry.story.id)]
         # another poll takes the others just now; whether they are to be taken here shows afterwards
-        is_complete = len(claimed) == len(entries)
+        is_complete = len(claimed) == len(named)
         changes: dict[str, _Change] = {}
         ids = await self._find_ids(claimed)
         articles = await self._feeds.articles(self._feed.app_id, ids)
@@ -216,10 +219,12 @@ class FeedPoll:
 
     async def _find_ids(self, entries: Sequence[Entry]) -> list[str]:
         """Return the ids of the articles of entries: those under which they are known, else new ones."""
-        known = await self._feeds.find_ids(self._feed.app_id, [entry.address_digest for entry in entries])
+        stored_ids = await self._feeds.find_ids(
+            self._feed.app_id, [entry.address_digest for entry in entries]
+        )
         return [
             product_id or article_id(self._name_of(entry), entry.address, self._feed.name)
-            for entry, product_id in zip(entries, known, strict=True)
+            for entry, product_id in zip(entries, stored_ids, strict=True)
         ]
 
     def _name_of(self, entry: Entry) -> str:
@@ -268,7 +273,7 @@ class FeedPoll:
             )
         page = await self._parse_page(response)
         if page.canonical:
-            if article is None and await self._is_known_elsewhere(entry, product_id, page.canonical):
+            if article is None and await self._has_other_id(entry, product_id, page.canonical):
                 return None
             addresses = (*addresses, page.canonical)
         etag, modified = _validators(response.headers)
@@ -279,7 +284,7 @@ class FeedPoll:
             page.story or entry.story, product_id, after, article, response.address, addresses
         )
 
-    async def _is_known_elsewhere(self, entry: Entry, product_id: str, canonical: str) -> bool:
+    async def _has_other_id(self, entry: Entry, product_id: str, canonical: str) -> bool:
         """Return whether an article is known by its canonical address, and find it by that of the entry from now on."""
         (other,) = await self._feeds.find_ids(self._feed.app_id, [digest_address(canonical)])
         if not other or other == product_id:
@@ -300,11 +305,11 @@ class FeedPoll:
                 f"{response.address[:200]} can't be read: {error.message}", is_lasting=True
             ) from error
         canonical = canonical_address(page.canonical) if page.canonical else ""
-        here = canonical_address(response.address)
+        place = canonical_address(response.address)
         story = page.story
-        if not canonical or not is_same_host(canonical, here):
+        if not canonical or not is_same_host(canonical, place):
             canonical = ""
-            story = replace(story, url=here) if story is not None else None
+            story = replace(story, url=place) if story is not None else None
         return ArticlePage(canonical, story)
 
     def _change(
@@ -435,10 +440,10 @@ class FeedPoll:
         """Remove articles of this feed by the ids of their entries, or by their addresses."""
         pages = [canonical_address(name, place) if name.startswith("http") else "" for name in names]
         digests = [digest_address(page) if page else "" for page in pages]
-        known = await self._feeds.find_ids(self._feed.app_id, digests)
+        stored_ids = await self._feeds.find_ids(self._feed.app_id, digests)
         ids = [
             product_id or article_id(page or name, page, self._feed.name)
-            for product_id, name, page in zip(known, names, pages, strict=True)
+            for product_id, name, page in zip(stored_ids, names, pages, strict=True)
         ]
         articles = await self._feeds.articles(self._feed.app_id, ids)
         await self._remove(

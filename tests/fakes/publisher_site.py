@@ -118,9 +118,9 @@ class PublisherSite(DocumentHost):
 
     def reply(self, host: str, path: str) -> Reply:
         """Return what the site answers."""
-        own = self.replies.get(host + path)
-        if own is not None:
-            return own if isinstance(own, Reply) else own()
+        special = self.replies.get(host + path)
+        if special is not None:
+            return special if isinstance(special, Reply) else special()
         if path == "/robots.txt":
             text = self.robots.get(host)
             return Reply(text.encode(), "text/plain") if text is not None else Reply(status=404)

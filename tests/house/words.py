@@ -15,6 +15,8 @@ NOUNS = _words(
     daily served day outcome mlflow tracking samples replay replays state treatments requests change
     goal guardrails
     citation citations reads revision revisions publisher rsl directories agents
+    citation citations reads revision revisions publisher
+    crawler feed ld poller sitemap wordpress
     daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers
@@ -82,7 +84,7 @@ ACTIVITIES = _words(
 VERBS = _words(
     """
     ask attach build call check compile connect dispatch dither estimate evaluate explain export fit
-    forget import ingest promote recheck recommend refresh render replay report rerank retrieve run
+    forget import ingest poll promote recheck recommend refresh render replay report rerank retrieve run
     score search sort split train upgrade verify view watch
     """
 )
