@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.data import BRANDS, NOUNS, TRAITS
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 
-READERS = 50_000
+USERS = 50_000
 DAY_MS = 86_400_000
 _KINDS = ("product_detail_page_view", "click", "add_to_cart", "checkout")
 _SUMMARY = re.compile(r"([\d,]+) accepted, ([\d,]+) refused, ([\d,]+) failed; ([\d,]+) rows in ([\d.]+) s")
@@ -79,16 +79,16 @@ def write_products(path: Path, count: int, seed: int = 7) -> None:
 def write_interactions(path: Path, count: int, products: int, newest_ms: int, seed: int = 11) -> None:
     """Write interactions of the last 30 days as Parquet."""
     rng = np.random.default_rng(seed)
-    readers = (READERS * rng.random(count) ** 1.5).astype(np.int64)
+    users = (USERS * rng.random(count) ** 1.5).astype(np.int64)
     items = (products * rng.random(count) ** 2).astype(np.int64)
-    own = (readers * 7_919 + (40 * rng.standard_exponential(count)).astype(np.int64)) % products
-    items = np.where(rng.random(count) < 0.6, own, items)
+    preferred = (users * 7_919 + (40 * rng.standard_exponential(count)).astype(np.int64)) % products
+    items = np.where(rng.random(count) < 0.6, preferred, items)
     kinds = np.array(_KINDS)[rng.choice(4, count, p=(0.55, 0.3, 0.1, 0.05))]
     at_ms = newest_ms - np.sort(rng.integers(0, 30 * DAY_MS, count))[::-1]
     table = pa.table(
         {
             "type": kinds,
-            "user_id": [f"u{reader}" for reader in readers.tolist()],
+            "user_id": [f"u{user}" for user in users.tolist()],
             "product_ids": [[f"p{item}"] for item in items.tolist()],
             "timestamp": pa.array(at_ms, pa.timestamp("ms", "UTC")),
         }
@@ -115,10 +115,10 @@ def ingest(stack: Stack, path: Path, noun: str, *options: str) -> Ingested:
     while process.poll() is None:
         peak = max(peak, sum(memory_of(process)))
         time.sleep(0.2)
-    said = (process.stdout.read() if process.stdout else b"").decode()
-    match = _SUMMARY.search(said)
+    output = (process.stdout.read() if process.stdout else b"").decode()
+    match = _SUMMARY.search(output)
     if process.returncode or match is None:
-        raise RuntimeError(f"kiosk ingest ended with {process.returncode}: {said[-2000:]}")
+        raise RuntimeError(f"kiosk ingest ended with {process.returncode}: {output[-2000:]}")
     accepted, refused, _, _, seconds = (float(group.replace(",", "")) for group in match.groups())
     return Ingested(int(accepted), int(refused), seconds, peak / 2**20)
 

@@ -34,24 +34,24 @@ from tests.benchmarks.typos import (
     with_typos,
 )
 
-_WANTED = 10
+_ROWS = 10
 _SETS = ("goodbooks", "wikipedia_movies", "films", "all", "generated-100000", "generated-1000000")
 
 
-def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
+def ours(titles: Titles, queries: Sequence[str], rows: int) -> Answers:
     """Ask the completions index."""
     began = time.perf_counter()
     index = CompletionIndex.of(titles.texts, np.array(titles.popularity))
     build_s = time.perf_counter() - began
-    found, ms = [], []
+    answers, ms = [], []
     for query in queries[:50]:
-        index.look_up(fold_typed(query), wanted)
+        index.look_up(fold_typed(query), rows)
     for query in queries:
         began = time.perf_counter()
-        texts = index.look_up(fold_typed(query), wanted).texts
+        texts = index.look_up(fold_typed(query), rows).texts
         ms.append((time.perf_counter() - began) * 1e3)
-        found.append(texts.tolist())
-    return Answers("kiosk", found, ms, build_s)
+        answers.append(texts.tolist())
+    return Answers("kiosk", answers, ms, build_s)
 
 
 def groups_of(titles: Titles, data: Path, count: int) -> dict[str, list[Case]]:
@@ -66,9 +66,9 @@ def groups_of(titles: Titles, data: Path, count: int) -> dict[str, list[Case]]:
 
 def figures(titles: Titles, groups: dict[str, list[Case]], answers: Answers) -> dict[str, Any]:
     """Say for each group how often the right title was found, and how long it took."""
-    told: dict[str, Any] = {"set": titles.name, "peer": answers.peer, "build_s": round(answers.build_s, 2)}
+    report: dict[str, Any] = {"set": titles.name, "peer": answers.peer, "build_s": round(answers.build_s, 2)}
     if answers.why_not:
-        return {**told, "why_not": answers.why_not}
+        return {**report, "why_not": answers.why_not}
     at = 0
     for name, cases in groups.items():
         mine = range(at, at + len(cases))
@@ -76,20 +76,20 @@ def figures(titles: Titles, groups: dict[str, list[Case]], answers: Answers) -> 
         hits = {
             k: np.mean(
                 [
-                    case.title in {titles.texts[text] for text in answers.found[place][:k]}
+                    case.title in {titles.texts[text] for text in answers.rows[place][:k]}
                     for case, place in zip(cases, mine, strict=True)
                 ]
             )
             for k in (5, 10)
         }
         ms = [answers.ms[place] for place in mine]
-        told[name] = {
+        report[name] = {
             "in_5": round(float(hits[5]), 3),
             "in_10": round(float(hits[10]), 3),
             "p50_ms": round(float(np.percentile(ms, 50)), 2),
             "p99_ms": round(float(np.percentile(ms, 99)), 2),
         }
-    return told
+    return report
 
 
 def titles_of(name: str, data: Path) -> Titles:
@@ -109,14 +109,14 @@ def run(name: str, data: Path, count: int, which: Sequence[str], scratch: Path) 
     titles = titles_of(name, data)
     groups = groups_of(titles, data, count)
     queries = [case.typed for cases in groups.values() for case in cases]
-    lines = [figures(titles, groups, ours(titles, queries, _WANTED))]
+    lines = [figures(titles, groups, ours(titles, queries, _ROWS))]
     for peer in which:
         if peer == "rapidfuzz":
-            answers = peers.rapidfuzz_scan(titles, queries, _WANTED)
+            answers = peers.rapidfuzz_scan(titles, queries, _ROWS)
         elif peer == "pg_trgm":
-            answers = peers.trigrams(titles, queries, _WANTED, scratch)
+            answers = peers.trigrams(titles, queries, _ROWS, scratch)
         else:
-            answers = peers.javascript(peer, titles, queries, _WANTED, scratch)
+            answers = peers.javascript(peer, titles, queries, _ROWS, scratch)
         lines.append(figures(titles, groups, answers))
     return lines
 

@@ -35,8 +35,8 @@ from tests.benchmarks.typos import Titles, generate, load, with_typos
 from tests.benchmarks.unmeasured import NO_FIGURES, guarded
 
 _CASES = 300
-_ASKED = 2_000
-_WANTED = 10
+_REQUESTS = 2_000
+_ROWS = 10
 _EVENTS = 100_000
 _SETTLE_S = 35
 _LIMIT_S = 120
@@ -85,11 +85,11 @@ def served(running: stack.Stack, titles: Titles, load_of_echo: Figures, recipe: 
     if recipe:
         time.sleep(_SETTLE_S)
         yield from _trained(running, recipe)
-    asked = _requests(running, titles)
+    requests = _requests(running, titles)
     yield Line("first completion after", _first(running, titles.texts[-1]), "s", note="loading, mapping")
-    drive(asked, port=running.port, connections=4, seconds=2)
-    rest = drive(asked, port=running.port, connections=1, seconds=4)
-    loaded = drive(asked, port=running.port, connections=32, seconds=5)
+    drive(requests, port=running.port, connections=4, seconds=2)
+    rest = drive(requests, port=running.port, connections=1, seconds=4)
+    loaded = drive(requests, port=running.port, connections=32, seconds=5)
     if rest.failures or loaded.failures:
         raise RuntimeError(f"answers failed: {rest} {loaded}")
     bounded = count <= 100_000
@@ -136,11 +136,11 @@ def completion_lines(options: CompletionsOptions) -> Iterator[Line]:
 
 def _looked_up(index: CompletionIndex, typed: Sequence[str]) -> tuple[float, float]:
     for query in typed[:30]:
-        index.look_up(query, _WANTED)
+        index.look_up(query, _ROWS)
     took = []
     for query in typed:
         began = time.perf_counter()
-        index.look_up(query, _WANTED)
+        index.look_up(query, _ROWS)
         took.append((time.perf_counter() - began) * 1e3)
     return float(np.percentile(took, 50)), float(np.percentile(took, 99))
 
@@ -159,7 +159,7 @@ def _write(path: Path, titles: Titles) -> None:
 
 
 def _requests(running: stack.Stack, titles: Titles) -> list[bytes]:
-    share = _ASKED // 3
+    share = _REQUESTS // 3
     cases = [case.typed for typos in range(3) for case in with_typos(titles, typos, share)]
     random.Random(5).shuffle(cases)
     return [
@@ -211,7 +211,7 @@ def _new_title(running: stack.Stack) -> float:
 
 def _completed(running: stack.Stack, title: str) -> bool:
     try:
-        found: Any = running.call("POST", "/v1/search/autocomplete", {"q": title})
+        reply: Any = running.call("POST", "/v1/search/autocomplete", {"q": title})
     except OSError:  # still loading: 503
         return False
-    return title in {entry["text"] for entry in found["data"]["completions"]["title"]}
+    return title in {entry["text"] for entry in reply["data"]["completions"]["title"]}

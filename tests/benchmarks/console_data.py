@@ -101,8 +101,8 @@ async def fill_app(
         address = f"https://news.example.com/{at}.xml"
         await stage.perform("feeds.add", app_id=app_id, feed=f"feed-{at}", address=address)
     erasure = await stage.perform("users.erase", app_id=app_id, user_id="b0-7")
-    asked = await stage.perform("try.ask", app_id=app_id, variants=[{"question": "Which kettle is quiet?"}])
-    question_id = asked["variants"][0]["answer"]["data"]["question_id"]
+    reply = await stage.perform("try.ask", app_id=app_id, variants=[{"question": "Which kettle is quiet?"}])
+    question_id = reply["variants"][0]["answer"]["data"]["question_id"]
     for at in range(sizes.people):
         await stage.add_person(f"person-{at}")
     invitation = await stage.perform("invitations.create_for_app", app_id=app_id, role="viewer")

@@ -45,10 +45,10 @@ _POLLS = {"overview": 5.0, "trainings": 3.0, "run": 2.0, "import": 2.0}
 "Part of a page -> seconds between two requests of its template; a browser also asks only while something runs."
 
 
-async def prepare_pages(base: str, cookies: dict[str, str], app_id: str) -> dict[str, str]:
+async def prepare_pages(origin: str, cookies: dict[str, str], app_id: str) -> dict[str, str]:
     """Upload a file and order a training that is cancelled; return the addresses of the live parts."""
     models = f"/console/apps/{app_id}/models/trainings"
-    async with httpx.AsyncClient(base_url=base, timeout=60, cookies=cookies) as http:
+    async with httpx.AsyncClient(base_url=origin, timeout=60, cookies=cookies) as http:
         imports = f"/console/apps/{app_id}/import"
         form = {"csrf": await _token(http, imports), "noun": "product"}
         file = {"file": ("list.csv", b"product_id,title\n" + b"x1,Kettle\n" * 1_000)}
@@ -72,11 +72,11 @@ async def _token(http: httpx.AsyncClient, path: str) -> str:
     return html.unescape(match[1])
 
 
-async def hold_consoles(base: str, cookies: dict[str, str], addresses: dict[str, str]) -> None:
+async def hold_consoles(origin: str, cookies: dict[str, str], addresses: dict[str, str]) -> None:
     """Hold consoles open until this process is ended; print a line when all of them are."""
     polls = []
     for number in range(CONSOLES):
-        http = httpx.AsyncClient(base_url=base, timeout=60, cookies=cookies)
+        http = httpx.AsyncClient(base_url=origin, timeout=60, cookies=cookies)
         polls += [
             _poll(http, addresses[part], pause_s, number / CONSOLES) for part, pause_s in _POLLS.items()
         ]
@@ -95,13 +95,13 @@ async def _poll(http: httpx.AsyncClient, address: str, pause_s: float, phase: fl
 
 
 @contextmanager
-def open_consoles(base: str, cookies: dict[str, str], addresses: dict[str, str]) -> Iterator[None]:
+def open_consoles(origin: str, cookies: dict[str, str], addresses: dict[str, str]) -> Iterator[None]:
     """Hold consoles open in another process.
 
     Errors:
         RuntimeError: one of them was not answered
     """
-    plan = json.dumps({"base": base, "cookies": cookies, "addresses": addresses})
+    plan = json.dumps({"origin": origin, "cookies": cookies, "addresses": addresses})
     command = [sys.executable, "-m", "tests.benchmarks.console_load", "--hold"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=stack.ROOT)
     assert process.stdin is not None
@@ -129,8 +129,8 @@ def compare(
     prefix: bytes = b"u",
 ) -> Iterator[Line]:
     """Measure recommendations without and with open consoles, in turns."""
-    base = f"http://127.0.0.1:{running.port}"
-    addresses = asyncio.run(prepare_pages(base, cookies, running.app_id))
+    origin = f"http://127.0.0.1:{running.port}"
+    addresses = asyncio.run(prepare_pages(origin, cookies, running.app_id))
     requests = [
         http_request(
             "POST", "/v1/recommendation/user_to_products", body=b'{"user_id":"%s%d","rows":10}' % (prefix, number),
@@ -140,16 +140,16 @@ def compare(
     ]  # fmt: skip
 
     def measure() -> float:
-        found = drive(requests, port=running.port, connections=16, seconds=seconds, rate=rate)
-        if found.failures:
-            raise RuntimeError(f"answers failed: {found}")
-        return found.p99_ms
+        figures = drive(requests, port=running.port, connections=16, seconds=seconds, rate=rate)
+        if figures.failures:
+            raise RuntimeError(f"answers failed: {figures}")
+        return figures.p99_ms
 
     measure()
     alone, beside = [], []
     for _ in range(rounds):
         alone.append(measure())
-        with open_consoles(base, cookies, addresses):
+        with open_consoles(origin, cookies, addresses):
             beside.append(measure())
     without, with_consoles = statistics.median(alone), statistics.median(beside)
     notes = [", ".join(f"{time:.1f}" for time in sorted(times)) for times in (alone, beside)]
@@ -206,14 +206,14 @@ def measure_installation(given: argparse.Namespace) -> Iterator[Line]:
         environment = {**os.environ, "KIOSK_DATA_DIR": str(running.data_dir)}
         create = [*stack.KIOSK, "users", "create", "bench", "--role", "administrator", "--json"]
         made = subprocess.run(create, check=True, capture_output=True, cwd=stack.ROOT, env=environment)
-        base = f"http://127.0.0.1:{running.port}"
-        cookies = asyncio.run(sign_in(base, "bench", str(json.loads(made.stdout)["password"])))
+        origin = f"http://127.0.0.1:{running.port}"
+        cookies = asyncio.run(sign_in(origin, "bench", str(json.loads(made.stdout)["password"])))
         yield from dict(scenarios.foundation(running, NO_FIGURES, NO_FIGURES))["filling the shop"]()
         running.come_to_rest(limit_s=60)
         yield from compare(running, cookies, rounds=given.rounds, seconds=given.seconds, rate=given.rate)
         if given.pages:
-            values = asyncio.run(find_values(base, "playground", "bench", cookies))
-            yield from asyncio.run(walk(base, values, cookies, rounds=30, bound_ms=100, engine=True))
+            values = asyncio.run(find_values(origin, "playground", "bench", cookies))
+            yield from asyncio.run(walk(origin, values, cookies, rounds=30, bound_ms=100, engine=True))
 
 
 def main() -> int:
@@ -236,7 +236,7 @@ def main() -> int:
         return 0
     if given.hold:
         plan = json.loads(sys.stdin.readline())
-        asyncio.run(hold_consoles(plan["base"], plan["cookies"], plan["addresses"]))
+        asyncio.run(hold_consoles(plan["origin"], plan["cookies"], plan["addresses"]))
         return 0
     measure = measure_alone if given.alone else measure_installation
     return print_report(measure(given), out=given.out)

@@ -47,7 +47,7 @@ from tests.suites.redis_process import RedisProcess
 ROUNDS = 30
 SIGN_IN = "/sign-in"
 LARGE_FROM = 100_000
-_CATALOG, _READER = "/apps/{app_id}/catalog", "/apps/{app_id}/readers/one"
+_CATALOG, _USER_PAGE = "/apps/{app_id}/catalog", "/apps/{app_id}/readers/one"
 _ENGINE, _TRY = "/apps/{app_id}/models/engines/{engine_id}", "/apps/{app_id}/try"
 QUERIES: Mapping[str, Sequence[str]] = {
     _CATALOG: ("", "after={product_id}", "q=steel+kettle"),
@@ -55,10 +55,10 @@ QUERIES: Mapping[str, Sequence[str]] = {
     _CATALOG + "/product/related": ("id={product_id}",),
     _CATALOG + "/product/outcomes": ("id={product_id}",),
     "/apps/{app_id}/readers": ("", "prefix=b", "contains=7"),
-    _READER: ("user_id={user_id}",),
-    _READER + "/recommendations": ("user_id={user_id}",),
-    _READER + "/absence": ("user_id={user_id}&product_id={product_id}",),
-    _READER + "/export": ("user_id={user_id}",),
+    _USER_PAGE: ("user_id={user_id}",),
+    _USER_PAGE + "/recommendations": ("user_id={user_id}",),
+    _USER_PAGE + "/absence": ("user_id={user_id}&product_id={product_id}",),
+    _USER_PAGE + "/export": ("user_id={user_id}",),
     "/apps/{app_id}/quarantine/entry": ("id={entry_id}",),
     _TRY + "/answer": ("id={question_id}",),
     _ENGINE + "/compare": ("first={first_version}&second={second_version}",),
@@ -73,7 +73,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
 }
 "Path of a page -> the queries it is measured with."
 ASK_ENGINE = (
-    _CATALOG + "?q=", _CATALOG + "/product/related", _READER + "/recommendations", _READER + "/absence",
+    _CATALOG + "?q=", _CATALOG + "/product/related", _USER_PAGE + "/recommendations", _USER_PAGE + "/absence",
     _ENGINE + "/compare/lists",
 )  # fmt: skip
 "Beginnings of the addresses that ask an engine."
@@ -81,7 +81,7 @@ NOT_WALKED = (
     "/sign-in/provider",
     "/sign-in/provider/callback",
     "/audit/export",
-    _READER + "/export",
+    _USER_PAGE + "/export",
     "/apps/{app_id}/outcomes/file",
     "/apps/{app_id}/archive/file",
 )
@@ -111,20 +111,20 @@ def list_cases(
             continue
         for query in QUERIES.get(page.path, ("",)):
             pattern = page.path + (f"?{query}" if query else "")
-            if not engine and any(pattern.startswith(one) for one in ASK_ENGINE):
+            if not engine and any(pattern.startswith(pattern_start) for pattern_start in ASK_ENGINE):
                 continue
             missing = [name for name in _NAME.findall(pattern) if not values.get(name)]
-            address = _NAME.sub(lambda found: quote(values.get(found[1], ""), safe=""), pattern)
+            address = _NAME.sub(lambda match: quote(values.get(match[1], ""), safe=""), pattern)
             yield PageCase(pattern, address, ", ".join(missing))
 
 
-async def sign_in(base: str, username: str, password: str) -> dict[str, str]:
+async def sign_in(origin: str, username: str, password: str) -> dict[str, str]:
     """Sign in by the form, and return the cookies. Attempts are counted, so a run does it once.
 
     Errors:
         RuntimeError: the installation refuses
     """
-    async with httpx.AsyncClient(base_url=base, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=origin, timeout=60) as http:
         token = FORM_TOKEN.search((await http.get("/console/sign-in")).text)
         csrf = html.unescape(token[1]) if token else ""
         given = {"csrf": csrf, "username": username, "password": password}
@@ -193,7 +193,7 @@ async def _wait(answer: httpx.Response) -> None:
 
 
 async def walk(
-    base: str,
+    origin: str,
     values: Mapping[str, str],
     cookies: dict[str, str],
     *,
@@ -203,7 +203,7 @@ async def walk(
 ) -> list[Line]:
     """Measure every page of an installation."""
     lines: list[Line] = []
-    async with httpx.AsyncClient(base_url=base, timeout=120, cookies=cookies) as http:
+    async with httpx.AsyncClient(base_url=origin, timeout=120, cookies=cookies) as http:
         pages = PageWalk(http)
         # The form of the sign-in last: nobody who is signed in sees it.
         for case in sorted(list_cases(values, engine=engine), key=lambda case: case.pattern == SIGN_IN):
@@ -216,7 +216,7 @@ async def walk(
     return lines
 
 
-async def find_values(base: str, app_id: str, username: str, cookies: dict[str, str]) -> dict[str, str]:
+async def find_values(origin: str, app_id: str, username: str, cookies: dict[str, str]) -> dict[str, str]:
     """Return what an installation has for the placeholders of its pages, by its administration over HTTP."""
     values = {"app_id": app_id, "engine_id": "default", "username": username}
     sources = {
@@ -229,13 +229,13 @@ async def find_values(base: str, app_id: str, username: str, cookies: dict[str, 
         "rule": ("rules", "rules", "name"),
         "entry_id": ("quarantine?limit=1", "newest", "id"),
     }
-    async with httpx.AsyncClient(base_url=base, timeout=60, cookies=cookies) as http:
+    async with httpx.AsyncClient(base_url=origin, timeout=60, cookies=cookies) as http:
         for name, (path, rows, field) in sources.items():
             answer = await http.get(f"/v1/admin/apps/{app_id}/{path}")
             data: Any = answer.json().get("data") if answer.status_code == 200 else None
-            found = data.get(rows) if isinstance(data, dict) else data
-            if found:
-                values[name] = str(found[0][field])
+            entries = data.get(rows) if isinstance(data, dict) else data
+            if entries:
+                values[name] = str(entries[0][field])
     if "version" in values:
         values |= {"first_version": values["version"], "second_version": values["version"]}
     return values

@@ -53,14 +53,14 @@ def users(count: int, prefix: str = "u") -> list[dict[str, Any]]:
     ]
 
 
-def interactions(count: int, readers: int, catalog: int, seed: int = 11) -> list[dict[str, Any]]:
+def interactions(count: int, users: int, catalog: int, seed: int = 11) -> list[dict[str, Any]]:
     """Make interactions of users who keep to a corner of the catalog."""
     rng = random.Random(seed)
     kinds = ["product_detail_page_view", "click", "add_to_cart", "checkout"]
     made = []
     for _ in range(count):
-        reader = rng.randrange(readers)
-        item = (reader * 37 + int(rng.expovariate(1 / 40))) % catalog
+        user = rng.randrange(users)
+        item = (user * 37 + int(rng.expovariate(1 / 40))) % catalog
         kind = rng.choices(kinds, [6, 3, 1, 0.5])[0]
-        made.append({"type": kind, "user_id": f"u{reader}", "product_ids": [f"p{item}"]})
+        made.append({"type": kind, "user_id": f"u{user}", "product_ids": [f"p{item}"]})
     return made

@@ -65,10 +65,10 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
     yield from _fill(stack, sizes.products, sizes.interactions)
     yield _trained(stack, recipe)
     yield Line("whole stack with this data, PSS", stack.pss_mb() / 1024, "GiB")
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
     for name, (path, body) in ENDPOINTS.items():
-        found[name] = _at_rest(stack, requests(stack, path, body), name)
-        yield Line(f"{name}: p50 at rest", found[name].p50_ms, "ms", _P50[path])
+        figures[name] = _at_rest(stack, requests(stack, path, body), name)
+        yield Line(f"{name}: p50 at rest", figures[name].p50_ms, "ms", _P50[path])
     path, body = ENDPOINTS["user_to_products, 10 rows"]
     drive(requests(stack, path, body), port=stack.port, connections=32, seconds=_GROWING_S)
     for name, (path, body) in ENDPOINTS.items():
@@ -85,7 +85,7 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
         note = f"echo {before:,.0f} /s before, {after:,.0f} /s after"
         yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False, note=note)
     yield from guarded("log of answers", partial(_log_lines, stack))
-    yield from guarded("dedicated", partial(_dedicated_lines, stack, found))
+    yield from guarded("dedicated", partial(_dedicated_lines, stack, figures))
 
 
 _P50 = {"user_to_products": 1.2, "user_to_trending": 0.8, "user_to_categories": 5.0}
@@ -98,11 +98,11 @@ def requests(stack: Stack, path: str, body: dict[str, Any]) -> list[bytes]:
         http_request(
             "POST",
             f"/v1/recommendation/{path}",
-            body=json.dumps({"user_id": f"u{reader * 7}", **body}).encode(),
+            body=json.dumps({"user_id": f"u{user * 7}", **body}).encode(),
             headers={"X-API-KEY": stack.secret_key},
             port=stack.port,
         )
-        for reader in range(ASKERS)
+        for user in range(ASKERS)
     ]
 
 
@@ -112,10 +112,10 @@ def _fill(stack: Stack, products: int, interactions: int) -> Iterator[Line]:
         bulk.write_products(files / "products.jsonl", products)
         newest_ms = int(time.time() * 1000) - 60_000
         bulk.write_interactions(files / "events.parquet", interactions, products, newest_ms)
-        found = bulk.ingest(stack, files / "products.jsonl", "product")
-        yield Line(f"ingest of {products:,} products", found.per_second, "/s")
-        found = bulk.ingest(stack, files / "events.parquet", "interaction")
-        yield Line(f"ingest of {interactions:,} interactions", found.per_second, "/s")
+        ingested = bulk.ingest(stack, files / "products.jsonl", "product")
+        yield Line(f"ingest of {products:,} products", ingested.per_second, "/s")
+        ingested = bulk.ingest(stack, files / "events.parquet", "interaction")
+        yield Line(f"ingest of {interactions:,} interactions", ingested.per_second, "/s")
     began = time.monotonic()
     while not _knows(stack, products):
         if time.monotonic() - began > _LOAD_LIMIT_S:
@@ -127,19 +127,19 @@ def _fill(stack: Stack, products: int, interactions: int) -> Iterator[Line]:
 
 def _knows(stack: Stack, products: int) -> bool:
     """Is the last product there, and the last events' users' histories?"""
-    asked = {"fq": f'product_id:"p{products - 1}"', "rows": 1, "fl": []}
+    query = {"fq": f'product_id:"p{products - 1}"', "rows": 1, "fl": []}
     try:
-        found = stack.call("POST", "/v1/recommendation/user_to_trending", asked)
+        reply = stack.call("POST", "/v1/recommendation/user_to_trending", query)
     except OSError:  # still loading: 503
         return False
-    return bool(found["data"]["results"] if "results" in found["data"] else found["data"])
+    return bool(reply["data"]["results"] if "results" in reply["data"] else reply["data"])
 
 
-def _at_rest(stack: Stack, asked: list[bytes], name: str) -> Figures:
+def _at_rest(stack: Stack, requests_sent: list[bytes], name: str) -> Figures:
     """Ask one at a time, when nothing else goes on: a replica that starts or leaves is no rest."""
     stack.come_to_rest()
-    drive(asked, port=stack.port, connections=1, seconds=2)
-    return _sound(drive(asked, port=stack.port, connections=1, seconds=4), name)
+    drive(requests_sent, port=stack.port, connections=1, seconds=2)
+    return _sound(drive(requests_sent, port=stack.port, connections=1, seconds=4), name)
 
 
 def _echo(port: int) -> float:
@@ -149,9 +149,9 @@ def _echo(port: int) -> float:
     ).per_second
 
 
-def _loaded(stack: Stack, asked: list[bytes], name: str) -> Figures:
-    drive(asked, port=stack.port, connections=32, seconds=2)
-    return _sound(drive(asked, port=stack.port, connections=32, seconds=5), name)
+def _loaded(stack: Stack, requests_sent: list[bytes], name: str) -> Figures:
+    drive(requests_sent, port=stack.port, connections=32, seconds=2)
+    return _sound(drive(requests_sent, port=stack.port, connections=32, seconds=5), name)
 
 
 def _sound(figures: Figures, name: str) -> Figures:
@@ -212,14 +212,14 @@ def _kiosk(stack: Stack, *arguments: str) -> None:
         )
 
 
-def _dedicated_lines(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
+def _dedicated_lines(stack: Stack, embedded: dict[str, Figures]) -> Iterator[Line]:
     """Make the engine dedicated and repeat the requests."""
     _kiosk(stack, "engines", "place", "development", "default", "own", "--json")
     name = "user_to_products, 10 rows"
     path, body = ENDPOINTS[name]
     at_rest = _at_rest(stack, requests(stack, path, body), name)
     loaded = _loaded(stack, requests(stack, path, body), name)
-    more = at_rest.p50_ms - door[name].p50_ms
+    more = at_rest.p50_ms - embedded[name].p50_ms
     yield Line(f"{name}, dedicated: p50 at rest", at_rest.p50_ms, "ms")
     yield Line(f"{name}, dedicated: more than embedded", more, "ms", 1.5)
     yield Line(f"{name}, dedicated: throughput", loaded.per_second, "/s")

@@ -22,11 +22,11 @@ from rich.table import Table
 from actors.recommender.messages import UserQuery
 from actors.serving import dispatch
 from deployments.cli.subprocess_commands import SizesOptions
-from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
+from tests.benchmarks.recommender_inprocess import NOW_MS, USERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 
 EVENTS_A_PRODUCT = 3
-_ASKED = (
+_MEASURED = (
     "user_to_products 10, fl []",
     "user_to_products 10, fq 3 clauses",
     "user_to_trending 5",
@@ -117,7 +117,7 @@ def _costs(size: int) -> Iterator[tuple[str, float]]:
 
 def _measure_queries(shop: Shop, recents: list[list[bytes]], label: str) -> Iterator[tuple[str, float]]:
     for name, query in queries(shop.size):
-        if name in _ASKED:
+        if name in _MEASURED:
             # an anchor everybody knows: the way through the content of all products is asked by `live`
             query = replace(query, anchors=("p7",)) if query.anchors else query
             yield f"{name}|{label}", _p50(shop, query, recents)
@@ -127,6 +127,6 @@ def _p50(shop: Shop, query: UserQuery, recents: list[list[bytes]], repeats: int 
     took = []
     for turn in range(repeats + 5):
         began = time.perf_counter()
-        dispatch.answer(shop.recommender, query, recents[turn % READERS], (), NOW_MS)
+        dispatch.answer(shop.recommender, query, recents[turn % USERS], (), NOW_MS)
         took.append((time.perf_counter() - began) * 1000)
     return statistics.median(took[5:])

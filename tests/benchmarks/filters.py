@@ -52,10 +52,10 @@ def main(arguments: list[str]) -> None:
     for name, (text, expression) in FILTERS.items():
         node = parse(text)
         mask = catalog.filter_mask(node)
-        found = frame.select(expression).to_series()
-        assert mask.tolist() == found.to_list(), name
+        matches = frame.select(expression).to_series()
+        assert mask.tolist() == matches.to_list(), name
         ours = measure(lambda node=node: compile_filter(node, catalog.columns))  # type: ignore[misc]
-        other = measure(lambda one=expression: frame.select(one).to_series().to_numpy())  # type: ignore[misc]
+        other = measure(lambda compared=expression: frame.select(compared).to_series().to_numpy())  # type: ignore[misc]
         print(f"{name:24}{ours:10.3f}{other:12.3f}{int(mask.sum()):10}")
     changed = {**products[7], "price": 7.5}
     node = parse("price:[10 TO 20]")
@@ -74,12 +74,12 @@ def main(arguments: list[str]) -> None:
 def measure(act: Callable[[], object]) -> float:
     """Take the median processor time in milliseconds."""
     act()
-    found = []
+    times_s = []
     for _ in range(REPEATS):
         started = time.process_time()
         act()
-        found.append(time.process_time() - started)
-    return statistics.median(found) * 1000
+        times_s.append(time.process_time() - started)
+    return statistics.median(times_s) * 1000
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ def lines(stack: Stack, *, products: int = PRODUCTS, interactions: int = INTERAC
         newest_ms = int(time.time() * 1000) - 60_000
         bulk.write_interactions(files / "events.parquet", interactions, products, newest_ms)
         bulk.write_interactions(files / "few.parquet", KILLED_ROWS, products, newest_ms, seed=12)
-        found = bulk.ingest(stack, files / "events.parquet", "interaction")
-        yield _rate(f"{interactions:,} interactions from Parquet", found, 30_000)
-        yield Line("their ingest: memory at its peak", found.peak_mb, "MiB", 400)
-        found = bulk.ingest(stack, files / "products.jsonl", "product")
-        yield _rate(f"{products:,} products from JSON Lines, applied", found, None)
-        yield Line("their ingest: memory at its peak", found.peak_mb, "MiB", 500)
+        ingested = bulk.ingest(stack, files / "events.parquet", "interaction")
+        yield _rate(f"{interactions:,} interactions from Parquet", ingested, 30_000)
+        yield Line("their ingest: memory at its peak", ingested.peak_mb, "MiB", 400)
+        ingested = bulk.ingest(stack, files / "products.jsonl", "product")
+        yield _rate(f"{products:,} products from JSON Lines, applied", ingested, None)
+        yield Line("their ingest: memory at its peak", ingested.peak_mb, "MiB", 500)
         yield from guarded("several files at once", lambda: [_at_once(stack, files, products, newest_ms)])
         yield from guarded(
             "a killed ingest", lambda: _killed(stack, files / "few.parquet", interactions + FANNED_ROWS)
@@ -49,8 +49,8 @@ def _at_once(stack: Stack, files: Path, products: int, newest_ms: int) -> Line:
     for part in range(4):
         path = folder / f"{part}.parquet"
         bulk.write_interactions(path, FANNED_ROWS // 4, products, newest_ms, seed=20 + part)
-    found = bulk.ingest(stack, folder, "interaction", "--at-once", "4")
-    return _rate(f"{FANNED_ROWS:,} interactions from 4 files at once, as Ray tasks", found, None)
+    ingested = bulk.ingest(stack, folder, "interaction", "--at-once", "4")
+    return _rate(f"{FANNED_ROWS:,} interactions from 4 files at once, as Ray tasks", ingested, None)
 
 
 def _killed(stack: Stack, path: Path, before: int) -> Iterator[Line]:
@@ -73,6 +73,6 @@ def _killed(stack: Stack, path: Path, before: int) -> Iterator[Line]:
     yield Line(f"killed {kills} times: rows too many or too few", abs(extra), "", 0, note=note)
 
 
-def _rate(name: str, found: bulk.Ingested, bound: float | None) -> Line:
-    note = f"{found.accepted:,} in {found.seconds:.1f} s, {found.refused:,} refused"
-    return Line(name, found.per_second, "/s", bound, at_most=False, note=note)
+def _rate(name: str, ingested: bulk.Ingested, bound: float | None) -> Line:
+    note = f"{ingested.accepted:,} in {ingested.seconds:.1f} s, {ingested.refused:,} refused"
+    return Line(name, ingested.per_second, "/s", bound, at_most=False, note=note)

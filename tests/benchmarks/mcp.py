@@ -57,13 +57,13 @@ class Ready:
 
     def __init__(self, archive: LocalArchiveClient) -> None:
         self._archive = archive
-        self._found: ArchiveResult | None = None
+        self._answer: ArchiveResult | None = None
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:
         """Search once."""
-        if self._found is None:
-            self._found = await self._archive.ask(query)
-        return self._found
+        if self._answer is None:
+            self._answer = await self._archive.ask(query)
+        return self._answer
 
     async def article(
         self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = frozenset()
@@ -81,12 +81,12 @@ async def serve(port: int, folder: Path, ready: bool) -> None:
     config = ArchiveConfig(app_id=APP, port=port)
     searching = LocalArchiveClient(host)
     archive = Ready(searching) if ready else searching
-    means = open_archive(stores, Vault(MASTER), archive, clock, config)
-    await means.start()
-    app = Starlette(routes=build_archive_routes(means))
+    services = open_archive(stores, Vault(MASTER), archive, clock, config)
+    await services.start()
+    app = Starlette(routes=build_archive_routes(services))
     settings = uvicorn.Config(app, port=port, log_level="warning", access_log=False, lifespan="off")
     await uvicorn.Server(settings).serve()
-    await means.close()
+    await services.close()
     await host.close()
 
 
@@ -94,12 +94,12 @@ def token_for(port: int) -> str:
     """Make an access token as a finished sign-in at that server would."""
     clock = SystemClock()
     config = ArchiveConfig(app_id=APP, port=port)
-    means = open_archive(memory_stores(clock), Vault(MASTER), LocalArchiveClient(None), clock, config)
+    services = open_archive(memory_stores(clock), Vault(MASTER), LocalArchiveClient(None), clock, config)
     grant = Grant(
         grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="bench",
         resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),
     )  # fmt: skip
-    return means.oauth.bearer.issue(grant, 3600)
+    return services.oauth.bearer.issue(grant, 3600)
 
 
 def requests(port: int, token: str, count: int) -> list[bytes]:
@@ -109,14 +109,14 @@ def requests(port: int, token: str, count: int) -> list[bytes]:
         "MCP-Protocol-Version": "2025-06-18" if not token else "2024-11-05",
         **({"Authorization": f"Bearer {token}"} if token else {}),
     }
-    found = []
+    requests_built = []
     for number, question in enumerate(questions(count)):
         params: dict[str, Any] = {"name": "ask_archive", "arguments": {"question": question}}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-        found.append(
+        requests_built.append(
             http_request("POST", "/mcp", body=json.dumps(message).encode(), headers=headers, port=port)
         )
-    return found
+    return requests_built
 
 
 def main() -> None:
@@ -139,19 +139,19 @@ def main() -> None:
         if not (folder / APP).exists():
             write_archive(folder, given.articles)
         ours = [sys.executable, "-m", "tests.benchmarks.mcp", "--folder", str(folder)]
-        told = {
+        report = {
             "kiosk": _measure(lambda port, more: [*ours, "--serve", str(port), *more], given.seconds, True)
         }
         for which in ("sdk", "fastmcp") if given.peers else ():
             peer = [given.peers, "-m", "tests.benchmarks.peers.mcp_servers", which]
-            told[which] = _measure(
+            report[which] = _measure(
                 lambda port, more, peer=peer: [*peer, str(port), str(folder), *more], given.seconds, False
             )
-    print(json.dumps(told, indent=2))
+    print(json.dumps(report, indent=2))
 
 
 def _measure(command: Callable[[int, list[str]], list[str]], seconds: float, ours: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     failures = 0
     words: list[str]
     for kind, words in (("ask", []), ("ready", ["--ready"])):
@@ -163,7 +163,7 @@ def _measure(command: Callable[[int, list[str]], list[str]], seconds: float, our
             before = sum(process.cpu_times()[:2])
             load = drive(calls, port=port, connections=16, seconds=seconds)
             spent = sum(process.cpu_times()[:2]) - before
-        found |= {
+        figures |= {
             f"{kind}_at_rest_p50_ms": round(rest.p50_ms, 2),
             f"{kind}_at_rest_p99_ms": round(rest.p99_ms, 2),
             f"{kind}_per_s": round(load.per_second, 1),
@@ -171,7 +171,7 @@ def _measure(command: Callable[[int, list[str]], list[str]], seconds: float, our
             f"{kind}_cpu_ms": round(1000 * spent / (load.per_second * (seconds + WARM_UP_S)), 3),
         }
         failures += _failures(rest, load)
-    return {**found, "failures": failures}
+    return {**figures, "failures": failures}
 
 
 def _failures(*runs: Figures) -> int:
@@ -196,9 +196,9 @@ def _wait(port: int, request: bytes) -> None:
     headers = {name: value for name, value in lines if name not in ("Host", "Content-Length")}
     until = time.monotonic() + READY_S
     while time.monotonic() < until:
-        asked = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, headers)
+        sent = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, headers)
         try:
-            with urllib.request.urlopen(asked, timeout=30) as reply:
+            with urllib.request.urlopen(sent, timeout=30) as reply:
                 if b"product_id" in reply.read():
                     return
         except OSError:

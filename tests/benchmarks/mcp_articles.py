@@ -21,11 +21,11 @@ _SYLLABLES = [
 
 def vocabulary(rng: np.random.Generator) -> list[str]:
     """Make up words, the frequent ones short."""
-    found: dict[str, None] = {}
-    while len(found) < WORDS:
-        count = 2 if len(found) < 200 else 3 if len(found) < 4_000 else 4
-        found["".join(rng.choice(_SYLLABLES, count))] = None
-    return list(found)
+    words: dict[str, None] = {}
+    while len(words) < WORDS:
+        count = 2 if len(words) < 200 else 3 if len(words) < 4_000 else 4
+        words["".join(rng.choice(_SYLLABLES, count))] = None
+    return list(words)
 
 
 def articles(count: int, seed: int = 7) -> Iterator[dict[str, Any]]:
@@ -58,6 +58,8 @@ def questions(count: int, seed: int = 11) -> list[str]:
 
 def write_archive(folder: Path, count: int) -> int:
     """Write a snapshot of `count` articles; returns how many bytes it has."""
-    documents: Iterator[Document] = (one for one in map(read_product, articles(count)) if one is not None)
+    documents: Iterator[Document] = (
+        document for document in map(read_product, articles(count)) if document is not None
+    )
     PassageSnapshotStore(ArtifactStore.open(folder)).write(APP, documents, offset="0", written_at_ms=0)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

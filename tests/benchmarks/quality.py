@@ -35,7 +35,7 @@ from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Peer, has_implicit, peers
 from tests.benchmarks.unmeasured import reason_of
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 FIGURES = ("ndcg@10", "recall@10", "recall@20", "hit_rate@20", "mrr@20")
 "What the table shows."
@@ -65,14 +65,14 @@ class Line:
     set: str
     protocol: str
     scorer: str
-    readers: int
+    users: int
     figures: dict[str, float]
     coverage: float
     fit_s: float
     query_ms: float
     floors: dict[str, float] = field(default_factory=dict)
     kept: bool | None = None
-    new_readers: int = 0
+    new_users: int = 0
     new_ndcg: float | None = None
     "NDCG@10 of users without a history."
     note: str = ""
@@ -98,7 +98,7 @@ def tasks() -> list[Task]:
 
 
 def measure(
-    task: Task, tell: Tell, skip: Callable[[str, str], None] = lambda peer, reason: None
+    task: Task, report_progress: ReportProgress, skip: Callable[[str, str], None] = lambda peer, reason: None
 ) -> Iterator[Line]:
     """Run all scorers of one task, the peers first; `skip` takes the peers that can't be measured, with the reason."""
     rounds = list(task.rounds())
@@ -106,7 +106,7 @@ def measure(
     if not has_implicit():
         skip("implicit ALS, BPR and BM25", "implicit is not installed; `pip install -e '.[bench]'`")
     for peer in peers(rounds[0].test.train.n_items):
-        tell(f"{task.folder}, {task.protocol}: {peer.name}")
+        report_progress(f"{task.folder}, {task.protocol}: {peer.name}")
         try:
             line = _peer_line(task, peer, rounds)
         except Exception as error:  # noqa: BLE001 - a peer that fails here is no reason to measure nothing else
@@ -116,7 +116,7 @@ def measure(
         yield line
     bare = [_without_content(split) for split in rounds]
     for number, recipe in enumerate(task.recipes):
-        tell(f"{task.folder}, {task.protocol}: kiosk {recipe}")
+        report_progress(f"{task.folder}, {task.protocol}: kiosk {recipe}")
         line = _kiosk_line(task, recipe, rounds)
         yield _judged(task, line, best) if number == 0 else line
         if task.has_content:
@@ -127,7 +127,7 @@ def measure(
 class _Sum:
     """Figures of the users of all rounds."""
 
-    known: list[dict[str, Floats]] = field(default_factory=list)
+    returning: list[dict[str, Floats]] = field(default_factory=list)
     new: list[Floats] = field(default_factory=list)
     coverage: list[float] = field(default_factory=list)
     fit_s: float = 0.0
@@ -136,31 +136,33 @@ class _Sum:
 
     def add(self, scorer: Scorer, test: EvaluationSplit, fit_s: float, note: str) -> None:
         """Examine one round."""
-        known = _split_by_history(test, known=True)
-        examined = evaluate(scorer, known)
-        self.known.append(dict(examined.figures))
+        returning = _split_by_history(test, has_history=True)
+        examined = evaluate(scorer, returning)
+        self.returning.append(dict(examined.figures))
         self.coverage.append(examined.coverage)
         self.fit_s += fit_s
-        self.query_ms = _query_ms(scorer, known)
+        self.query_ms = _query_ms(scorer, returning)
         self.notes.append(note)
-        new = _split_by_history(test, known=False)
+        new = _split_by_history(test, has_history=False)
         if len(new):
             self.new.append(evaluate(scorer, new).figures["ndcg@10"])
 
     def line(self, task: Task, name: str) -> Line:
         """Give the means over all users."""
-        figures = {name: np.concatenate([part[name] for part in self.known]) for name in self.known[0]}
+        figures = {
+            name: np.concatenate([part[name] for part in self.returning]) for name in self.returning[0]
+        }
         new = np.concatenate(self.new) if self.new else np.zeros(0)
         return Line(
             set=task.folder,
             protocol=task.protocol,
             scorer=name,
-            readers=len(figures["ndcg@10"]),
+            users=len(figures["ndcg@10"]),
             figures={name: float(values.mean()) for name, values in figures.items()},
             coverage=float(np.mean(self.coverage)),
-            fit_s=self.fit_s / len(self.known),
+            fit_s=self.fit_s / len(self.returning),
             query_ms=self.query_ms,
-            new_readers=len(new),
+            new_users=len(new),
             new_ndcg=float(new.mean()) if len(new) else None,
             note="; ".join(dict.fromkeys(note for note in self.notes if note)),
         )
@@ -172,9 +174,9 @@ def _peer_line(task: Task, peer: Peer, rounds: Sequence[TrainingSplit]) -> Line:
     for split in rounds:
         chosen = 0
         if len(peer.settings) > 1:
-            trial = _split_by_history(split.validation[0], known=True)
-            found = [evaluate(train(trial.train), trial) for _, train in peer.settings]
-            chosen = int(np.argmax([examined.figures[task.goal].mean() for examined in found]))
+            trial = _split_by_history(split.validation[0], has_history=True)
+            evaluations = [evaluate(train(trial.train), trial) for _, train in peer.settings]
+            chosen = int(np.argmax([examined.figures[task.goal].mean() for examined in evaluations]))
         setting, train = peer.settings[chosen]
         began = time.perf_counter()
         scorer = train(split.test.train)
@@ -207,15 +209,15 @@ def _query_ms(scorer: Scorer, trial: EvaluationSplit, count: int = 60) -> float:
     """Time single users; the median."""
     took = []
     for at in np.linspace(0, len(trial) - 1, count).astype(int).tolist():
-        one = trial.histories.select_block(at, at + 1)
+        history = trial.histories.select_block(at, at + 1)
         began = time.perf_counter()
-        scorer.score(one)
+        scorer.score(history)
         took.append(time.perf_counter() - began)
     return float(np.median(took)) * 1000
 
 
-def _split_by_history(trial: EvaluationSplit, *, known: bool) -> EvaluationSplit:
-    return trial.pick(np.flatnonzero((trial.histories.lengths > 0) == known))
+def _split_by_history(trial: EvaluationSplit, *, has_history: bool) -> EvaluationSplit:
+    return trial.pick(np.flatnonzero((trial.histories.lengths > 0) == has_history))
 
 
 def _without_content(split: TrainingSplit) -> TrainingSplit:
@@ -228,13 +230,13 @@ def _without_content(split: TrainingSplit) -> TrainingSplit:
 def _films_by_time() -> list[TrainingSplit]:
     """Five instants, each asked about until the next: people rate in one sitting, so few are known at any time."""
     data = sets.movielens_small()
-    found = []
+    splits = []
     for share in (0.5, 0.6, 0.7, 0.8, 0.9):
         instant, until = (float(np.quantile(data.at_s, at)) for at in (share, share + 0.1))
-        found.append(
+        splits.append(
             split_by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3)
         )
-    return found
+    return splits
 
 
 def _sessions() -> list[TrainingSplit]:

@@ -50,7 +50,7 @@ RECIPE = {
     },
     "blend": {"weights": {"ease": 1.0, "rules": 0.5, "trend": 0.1}, "weights_new": {"trend": 1.0}},
 }
-READERS = 600
+USERS = 600
 NOW_MS = 1_900_000_000_000
 _ONLY_COLD = parse_filter("price:[1 TO *]")
 _NO_FADING = TimeDecay(half_life_items=None)
@@ -108,11 +108,11 @@ def _hide_new_items(name: str) -> tuple[EvaluationSplit, list[dict[str, Any]], A
 
 def _trial(data: Interactions, cold: Any) -> EvaluationSplit:
     rng = np.random.default_rng(3)
-    train, asked = data.pick(~cold[data.item]), data.pick(cold[data.item])
-    readers = np.unique(asked.reader)
-    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
-    trial = EvaluationSplit("new items", train, UserHistories.of(train, readers), targets, "allowed")
-    return trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(READERS, rng)
+    train, targeted = data.pick(~cold[data.item]), data.pick(cold[data.item])
+    users = np.unique(targeted.reader)
+    targets = Targets.from_pairs(np.searchsorted(users, targeted.reader), targeted.item, len(users))
+    trial = EvaluationSplit("new items", train, UserHistories.of(train, users), targets, "allowed")
+    return trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(USERS, rng)
 
 
 def _references(
@@ -127,17 +127,17 @@ def _references(
     unit = (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighed).tocsr()
     history = apply_time_decay(trial.histories, _NO_FADING)
     new, old = np.flatnonzero(cold), np.flatnonzero(~cold)
-    found = []
+    references = []
     for power in (1, 2):
         alike = (unit @ unit[new].T).toarray() ** power
-        found.append((f"history mean of attributes, power {power}", _ndcg(trial, new, history @ alike)))
+        references.append((f"history mean of attributes, power {power}", _ndcg(trial, new, history @ alike)))
     model = AlsLearner(AlsRecipe(fading=_NO_FADING)).train(trial.train, np.random.default_rng(3))
     for regularisation in (10.0, 50.0):
         gram = (plain[old].T @ plain[old]).toarray() + regularisation * np.eye(len(names))
         vectors = plain[new] @ np.linalg.solve(gram, plain[old].T @ model.items[old])
         scores = model.compute_user_vectors(trial.histories) @ vectors.T
-        found.append((f"ridge to ALS vectors, lambda {regularisation:g}", _ndcg(trial, new, scores)))
-    return found
+        references.append((f"ridge to ALS vectors, lambda {regularisation:g}", _ndcg(trial, new, scores)))
+    return references
 
 
 def _ndcg(trial: EvaluationSplit, new: Any, scores: Any) -> float:
@@ -186,15 +186,15 @@ def _answers(recommender: Recommender, trial: EvaluationSplit, names: list[str])
     )
     rows = {name: row for row, name in enumerate(names)}
     lists = np.full((len(trial), 10), -1, np.int64)
-    for reader in range(len(trial)):
-        one = trial.histories.select_block(reader, reader + 1)
+    for user in range(len(trial)):
+        history = trial.histories.select_block(user, user + 1)
         recent = [
             RecentEvent("checkout", (names[item],), NOW_MS - place * 1_000).pack()
-            for place, item in enumerate(one.items[::-1][:200].tolist())
+            for place, item in enumerate(history.items[::-1][:200].tolist())
         ]
-        found = dispatch.answer(recommender, query, recent, (), NOW_MS + 100_000)
-        for place, product in enumerate(found.products):
-            lists[reader, place] = rows[product["product_id"]]
+        result = dispatch.answer(recommender, query, recent, (), NOW_MS + 100_000)
+        for place, product in enumerate(result.products):
+            lists[user, place] = rows[product["product_id"]]
     return lists
 
 

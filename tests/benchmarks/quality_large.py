@@ -34,30 +34,30 @@ from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 from tests.benchmarks import quality_sets as sets
 
-READERS = 4_000
+USERS = 4_000
 
 
 def taobao(*, carts: bool) -> tuple[Interactions, EvaluationSplit]:
     """Read the set: events of training, and the trial."""
-    rows = [(reader, item, 1.0, "checkout") for reader, item in _pairs("buy.train.txt.gz")]
+    rows = [(user, item, 1.0, "checkout") for user, item in _pairs("buy.train.txt.gz")]
     if carts:
-        rows = [(reader, item, 0.7, "add_to_cart") for reader, item in _pairs("cart.txt.gz")] + rows
-    asked = _pairs("buy.test.txt.gz")
-    rows += [(reader, item, 1.0, "asked") for reader, item in asked]
+        rows = [(user, item, 0.7, "add_to_cart") for user, item in _pairs("cart.txt.gz")] + rows
+    held_out = _pairs("buy.test.txt.gz")
+    rows += [(user, item, 1.0, "asked") for user, item in held_out]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
     whole = interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
     train = whole.pick(whole.kind != whole.kinds.index("asked"))
     last = whole.of_kinds(("asked",))
-    readers = np.unique(last.reader)
-    targets = Targets.from_pairs(np.searchsorted(readers, last.reader), last.item, len(readers))
-    trial = EvaluationSplit("last purchase", train, UserHistories.of(train, readers), targets, "allowed")
-    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    return train, known.sample(READERS, np.random.default_rng(1))
+    users = np.unique(last.reader)
+    targets = Targets.from_pairs(np.searchsorted(users, last.reader), last.item, len(users))
+    trial = EvaluationSplit("last purchase", train, UserHistories.of(train, users), targets, "allowed")
+    returning = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    return train, returning.sample(USERS, np.random.default_rng(1))
 
 
 def taobao_events() -> Interactions:
     """Read the events of the set: carts, then purchases with the last one of every user at the end."""
-    rows = [(reader, item, 0.7, "add_to_cart") for reader, item in _pairs("cart.txt.gz")]
+    rows = [(user, item, 0.7, "add_to_cart") for user, item in _pairs("cart.txt.gz")]
     for name in ("buy.train.txt.gz", "buy.test.txt.gz"):
         rows += [(reader, item, 1.0, "checkout") for reader, item in _pairs(name)]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
@@ -79,8 +79,8 @@ class _WithoutBought:
 
 def figures(scorer: Scorer, trial: EvaluationSplit) -> str:
     """Give the figures that are reported."""
-    found = evaluate(_WithoutBought(scorer), trial).figures
-    return f"NDCG@10 {found['ndcg@10'].mean():.4f}  R@20 {found['recall@20'].mean():.4f}"
+    evaluated = evaluate(_WithoutBought(scorer), trial).figures
+    return f"NDCG@10 {evaluated['ndcg@10'].mean():.4f}  R@20 {evaluated['recall@20'].mean():.4f}"
 
 
 def quality(*, plans: bool) -> Iterator[str]:
@@ -105,11 +105,15 @@ def quality(*, plans: bool) -> Iterator[str]:
             for name, kept in (("default without graph filter", False), ("default", True)):
                 recipe = load_recipe_file("default")
                 if not kept:
-                    others = {part: found for part, found in recipe.parts.items() if part != "graph_filter"}
+                    others = {
+                        part: learner_recipe
+                        for part, learner_recipe in recipe.parts.items()
+                        if part != "graph_filter"
+                    }
                     recipe = recipe.model_copy(update={"parts": others})
                 plan = make_plan(recipe, split_for_recipe(recipe, train).validation)
-                told = figures(train_engine(plan.recipe, train), trial)
-                yield f"{label:16} {name:24} {told}  {plan.recipe.blend.weights}"
+                line = figures(train_engine(plan.recipe, train), trial)
+                yield f"{label:16} {name:24} {line}  {plan.recipe.blend.weights}"
 
 
 def costs(items: int) -> str:
@@ -127,28 +131,28 @@ def costs(items: int) -> str:
     model = GraphFilterLearner(GraphFilterRecipe()).train(data, rng)
     took = time.perf_counter() - began
     total = np.zeros(data.n_items, np.float32)
-    asked = []
+    times_s = []
     for _ in range(300):
         history = rng.integers(0, data.n_items, 50)
         past = UserHistory.of(history.tolist(), np.arange(50.0)[::-1], [1.0] * 50, 50.0)
         began = time.perf_counter()
         model.add_to(total, past)
-        asked.append(time.perf_counter() - began)
+        times_s.append(time.perf_counter() - began)
     size = sum(array.nbytes for array in model.save().arrays.values()) >> 20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return (
         f"{items:,} items, {count:,} events: fit {took:.1f} s, peak of the process {peak:,} MB, model {size} MB, "
-        f"query p50 {1e6 * float(np.median(asked)):.0f} us"
+        f"query p50 {1e6 * float(np.median(times_s)):.0f} us"
     )
 
 
 def _pairs(name: str) -> list[tuple[str, str]]:
-    found: list[Any] = []
+    pairs: list[Any] = []
     with gzip.open(sets.data_folder() / "taobao-ghcf" / name, "rt") as lines:
         for line in lines:
-            reader, *items = line.split()
-            found += [(reader, item) for item in items]
-    return found
+            user, *items = line.split()
+            pairs += [(user, item) for item in items]
+    return pairs
 
 
 if __name__ == "__main__":
@@ -156,5 +160,5 @@ if __name__ == "__main__":
         for size in (40_000, 200_000):
             print(costs(size), flush=True)
     else:
-        for told in quality(plans="--plans" in sys.argv):
-            print(told, flush=True)
+        for line in quality(plans="--plans" in sys.argv):
+            print(line, flush=True)

@@ -22,7 +22,7 @@ from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ def unmeasured_line(task: str, reason: str, scorer: str = "") -> MoreLine:
     return MoreLine(task, scorer, "", math.nan, reason=reason)
 
 
-def more_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
+def more_lines(folders: set[str], report_progress: ReportProgress) -> list[MoreLine]:
     """Measure what the sets at hand allow."""
     lines: list[MoreLine] = []
     if "online-retail-y1" in folders:
-        tell("trending, baskets, new readers")
+        report_progress("trending, baskets, new readers")
         lines += _trending() + _baskets() + _new_readers()
     for folder, floor in (("ml-latest-small", 0.0945), ("amazon-toys", 0.0829)):
         if folder in folders:
-            tell(f"new items of {folder}")
-            found = quality_cold.measure(folder)
+            report_progress(f"new items of {folder}")
+            cold_figures = quality_cold.measure(folder)
             task = f"new items of {folder}, among themselves"
-            own = found[-1][0]
+            label_of_kiosk = cold_figures[-1][0]
             lines += [
-                MoreLine(task, label, "ndcg@10", value, floor if label == own else None)
-                for label, value in found
+                MoreLine(task, label, "ndcg@10", value, floor if label == label_of_kiosk else None)
+                for label, value in cold_figures
             ]
     return lines
 
@@ -76,13 +76,13 @@ def _trending() -> list[MoreLine]:
     lines = []
     for span, floor in ((1, 0.805), (7, 0.907)):
         for label, half_life, bound in (("half-life 7 days", 7.0, floor), ("all time", None, None)):
-            found = [
+            gains = [
                 _gain(data, day, morning, span, half_life)
                 for morning in mornings
                 if morning + span <= days[-1] + 1
             ]
             task = f"trending, best sellers of {span} day{'s' if span > 1 else ''}"
-            lines.append(MoreLine(task, label, "ndcg@20", float(np.mean(found)), bound))
+            lines.append(MoreLine(task, label, "ndcg@20", float(np.mean(gains)), bound))
     return lines
 
 
@@ -129,9 +129,9 @@ def _new_readers() -> list[MoreLine]:
     trial = split_by_time(data, seen="out").test
     owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)
     new = trial.pick(np.flatnonzero(trial.histories.lengths == 0))
-    known_before = np.zeros(data.n_readers, np.bool_)
-    known_before[trial.train.reader] = True
-    new_owners = owners[~known_before[owners]]
+    has_history = np.zeros(data.n_readers, np.bool_)
+    has_history[trial.train.reader] = True
+    new_owners = owners[~has_history[owners]]
     where = sets.countries()
     named = [where.get(name, "") for name in data.readers.names.to_pylist()]
     profiles = Vocabulary.of(named).codes(named).astype(np.int32)[:, None]

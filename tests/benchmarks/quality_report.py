@@ -14,7 +14,7 @@ from rich.table import Table
 from cluster.errors import Invalid
 from deployments.cli.subprocess_commands import RankingOptions, RankingPart
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.quality import FIGURES, Line, Task, Tell, chosen_tasks, measure, tasks
+from tests.benchmarks.quality import FIGURES, Line, ReportProgress, Task, chosen_tasks, measure, tasks
 from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line
 from tests.benchmarks.quality_served import served_lines
 from tests.benchmarks.quality_views import view_lines
@@ -66,12 +66,16 @@ def print_tables(options: RankingOptions) -> int:
     return int(missed or any(line.reason for line in more))
 
 
-def _measure_task(task: Task, lines: list[Line], tell: Tell) -> list[MoreLine]:
+def _measure_task(task: Task, lines: list[Line], report_progress: ReportProgress) -> list[MoreLine]:
     """Add the lines of a task; return those of what can't be measured."""
     name, skipped = f"{task.folder}, {task.protocol}", list[MoreLine]()
     try:
         lines.extend(
-            measure(task, tell, lambda peer, reason: skipped.append(unmeasured_line(name, reason, peer)))
+            measure(
+                task,
+                report_progress,
+                lambda peer, reason: skipped.append(unmeasured_line(name, reason, peer)),
+            )
         )
     except Exception as error:  # noqa: BLE001 - what can't be measured is a line, see `unmeasured`
         skipped.append(unmeasured_line(name, reason_of(error)))
@@ -114,10 +118,10 @@ def _ranking(lines: Sequence[Line]) -> Table:
         table.add_row(
             title if title != before else "",
             line.scorer if line.scorer.startswith("kiosk") else f"{line.scorer} [dim]{line.note}[/]",
-            f"{line.readers:,}",
+            f"{line.users:,}",
             *[f"{line.figures[name]:.4f}" for name in FIGURES],
             f"{line.coverage:.2f}",
-            "" if line.new_ndcg is None else f"{line.new_ndcg:.4f} ({line.new_readers:,})",
+            "" if line.new_ndcg is None else f"{line.new_ndcg:.4f} ({line.new_users:,})",
             f"{line.fit_s:.1f}",
             f"{line.query_ms:.2f}",
             _MARK[line.kept],

@@ -42,35 +42,39 @@ from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.quality_more import MoreLine, Tell
+from tests.benchmarks.quality_more import MoreLine, ReportProgress
 
 ALLOWED_LOSS = 0.02
 "The share of the blend's figure that serving may lose."
 
-_LOT = 5_000
+_BATCH = 5_000
 _RECENTS = 200
 _IDS_AN_EVENT = 100
 "As the store keeps them."
-_ASKED = 4_000
+_USERS = 4_000
 
 
-def served_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
+def served_lines(folders: set[str], report_progress: ReportProgress) -> list[MoreLine]:
     """Measure what the sets at hand allow."""
     lines: list[MoreLine] = []
     if "online-retail-y1" in folders:
         split = split_by_time(sets.online_retail(), seen="out", folds=2)
-        lines += _compared("online-retail-y1, by time", split, "default", "ndcg@10", tell, sets.titles())
+        lines += _compared(
+            "online-retail-y1, by time", split, "default", "ndcg@10", report_progress, sets.titles()
+        )
     if "amazon-toys" in folders:
         split = leave_last_out(sets.amazon_toys(), 2)
-        lines += _compared("amazon-toys, leave last out", split, "default", "ndcg@10", tell)
+        lines += _compared("amazon-toys, leave last out", split, "default", "ndcg@10", report_progress)
     if "ml-latest-small" in folders:
         split = leave_last_out(sets.movielens_small(), 2)
-        lines += _compared("ml-latest-small, leave last out", split, "default", "ndcg@10", tell, sets.films())
+        lines += _compared(
+            "ml-latest-small, leave last out", split, "default", "ndcg@10", report_progress, sets.films()
+        )
     if "yoochoose-100k" in folders:
         data, begins = sets.yoochoose()
         test = split_next_in_session(data, begins)
         split = TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)
-        lines += _compared("yoochoose-100k, sessions", split, "session", "mrr@20", tell)
+        lines += _compared("yoochoose-100k, sessions", split, "session", "mrr@20", report_progress)
     return lines
 
 
@@ -79,20 +83,20 @@ def _compared(
     split: TrainingSplit,
     recipe: str,
     figure: str,
-    tell: Tell,
+    report_progress: ReportProgress,
     texts: Mapping[str, str] | None = None,
 ) -> list[MoreLine]:
     """Set what is served beside the offline blend of the same engine."""
-    tell(f"served: {task}")
+    report_progress(f"served: {task}")
     plan = make_plan(load_recipe_file(recipe), split.validation)
-    known = split.test.pick(np.flatnonzero(split.test.histories.lengths > 0))
-    known = new_query_split(known).sample(_ASKED, np.random.default_rng(1))
+    returning = split.test.pick(np.flatnonzero(split.test.histories.lengths > 0))
+    returning = new_query_split(returning).sample(_USERS, np.random.default_rng(1))
     engine = train_engine(plan.recipe, split.test.train)
-    floor = float(evaluate(engine, known).figures[figure].mean())
+    floor = float(evaluate(engine, returning).figures[figure].mean())
     recommender = train_served_model(split.test.train, texts)
-    alone = served_figure(recommender, known, figure)
+    alone = served_figure(recommender, returning, figure)
     with adopt_snapshot(recommender, engine, until_of(split.test.train)):
-        together = served_figure(recommender, known, figure)
+        together = served_figure(recommender, returning, figure)
     name = f"served: {task}"
     return [
         MoreLine(name, "trained blend, offline", figure, floor),
@@ -107,8 +111,8 @@ def new_query_split(trial: EvaluationSplit) -> EvaluationSplit:
         return trial
     seen = trial.histories.seen()
     repeated = np.asarray(seen[trial.targets.owners(), trial.targets.items]).ravel()
-    asked = np.bincount(trial.targets.owners()[~repeated], minlength=len(trial)) == trial.targets.lengths
-    return replace(trial.pick(np.flatnonzero(asked)), seen="out")
+    is_new = np.bincount(trial.targets.owners()[~repeated], minlength=len(trial)) == trial.targets.lengths
+    return replace(trial.pick(np.flatnonzero(is_new)), seen="out")
 
 
 def train_served_model(
@@ -136,12 +140,16 @@ def train_served_model(
     codes = np.array(
         [recommender.overlay.get_user_code(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
     )
-    for first in range(0, len(order), _LOT):
-        lot = order[first : first + _LOT]
-        bought = np.ones(len(lot), np.bool_)
+    for first in range(0, len(order), _BATCH):
+        batch = order[first : first + _BATCH]
+        bought = np.ones(len(batch), np.bool_)
         recommender.overlay.add_events(
             EventArrays(
-                codes[data.reader[lot]], data.item[lot], at_ms[lot], data.weight[lot].astype(float), bought
+                codes[data.reader[batch]],
+                data.item[batch],
+                at_ms[batch],
+                data.weight[batch].astype(float),
+                bought,
             )
         )
     return recommender
@@ -160,11 +168,11 @@ class adopt_snapshot:
         folder = Path(self._folder.name) / "snapshot"
         until = SnapshotOrigin(offsets={"interaction": f"{self._until_ms}-0"})
         build_snapshot(self._engine, folder, written_at_ms=0, origin=until)
-        champion = ServingModel(
+        serving_model = ServingModel(
             load_snapshot_models(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids
         )
-        self._recommender.set_serving_model(DEFAULT_ENGINE, champion)
-        return champion
+        self._recommender.set_serving_model(DEFAULT_ENGINE, serving_model)
+        return serving_model
 
     def __exit__(self, *_: object) -> None:
         self._recommender.set_serving_model(DEFAULT_ENGINE, None)
@@ -207,8 +215,8 @@ def _list(recommender: Recommender, trial: EvaluationSplit, at: int, rows: int) 
     query = UserQuery(
         kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id=str(at), rows=rows
     )
-    found = dispatch.answer(recommender, query, recents, (), now_ms)
-    taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
+    result = dispatch.answer(recommender, query, recents, (), now_ms)
+    taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in result.products])
     return [*taken, *[-1] * (rows - len(taken))]
 
 

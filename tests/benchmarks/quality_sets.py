@@ -31,13 +31,13 @@ def has(name: str) -> bool:
 
 def amazon_toys() -> Interactions:
     """Sequences without a clock; items described by category and brand numbers."""
-    readers, items = [], []
+    users, items = [], []
     with gzip.open(data_folder() / "amazon-toys" / "sequences.txt.gz", "rt") as lines:
         for line in lines:
-            reader, *taken = line.split()
-            readers += [reader] * len(taken)
+            user, *taken = line.split()
+            users += [user] * len(taken)
             items += taken
-    data = interactions_from_frame(pl.DataFrame({"reader": readers, "item": items}), FrameColumns(at=None))
+    data = interactions_from_frame(pl.DataFrame({"reader": users, "item": items}), FrameColumns(at=None))
     with gzip.open(data_folder() / "amazon-toys" / "item2attributes.json.gz") as stream:
         return data.with_content(tfidf(data, json.load(stream)))
 
@@ -137,9 +137,11 @@ def tfidf(data: Interactions, attributes: Mapping[str, list[int]]) -> Any:
     codes = data.items.codes(list(attributes))
     rows = np.repeat(codes, [len(numbers) for numbers in attributes.values()])
     columns = np.array([number for numbers in attributes.values() for number in numbers])
-    known = rows >= 0
+    is_listed = rows >= 0
     shape = (data.n_items, int(columns.max()) + 1)
-    marks = sp.csr_matrix((np.ones(int(known.sum()), np.float32), (rows[known], columns[known])), shape=shape)
+    marks = sp.csr_matrix(
+        (np.ones(int(is_listed.sum()), np.float32), (rows[is_listed], columns[is_listed])), shape=shape
+    )
     frequency = np.maximum(np.asarray(marks.sum(axis=0)).ravel(), 1)
     weighed = marks @ sp.diags_array(np.log(data.n_items / frequency))
     lengths = np.sqrt(np.asarray(weighed.multiply(weighed).sum(axis=1)).ravel())

@@ -21,32 +21,32 @@ from jobs.refresh.data.split import EvaluationSplit, split_baskets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.quality_more import MoreLine, Tell
+from tests.benchmarks.quality_more import MoreLine, ReportProgress
 from tests.benchmarks.quality_served import adopt_snapshot, recents_of, train_served_model, until_of
 
 QUERY = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, rows=20)
-_BASKETS_ASKED = 3_000
-_GENRES_ASKED = 20
+_BASKETS = 3_000
+_TEST_EVENTS = 20
 "Films of a user's future whose genres are asked for."
 
 
-def view_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
+def view_lines(folders: set[str], report_progress: ReportProgress) -> list[MoreLine]:
     """Measure what the sets at hand allow."""
     lines: list[MoreLine] = []
     if "online-retail-y1" in folders:
-        tell("served: trending")
+        report_progress("served: trending")
         lines += _trending(sets.online_retail(guests=True))
-        tell("served: bought together")
+        report_progress("served: bought together")
         lines += _together(sets.online_retail(guests=True))
     if "ml-latest-small" in folders:
-        tell("served: categories")
+        report_progress("served: categories")
         lines += _categories(sets.movielens_small(), sets.genres())
     return lines
 
 
 def _names(recommender: Recommender, now_ms: int, query: UserQuery) -> list[str]:
-    found = dispatch.answer(recommender, query, (), (), now_ms)
-    return [product["product_id"] for product in found.products]
+    result = dispatch.answer(recommender, query, (), (), now_ms)
+    return [product["product_id"] for product in result.products]
 
 
 def _trending(data: Interactions) -> list[MoreLine]:
@@ -62,11 +62,11 @@ def _trending(data: Interactions) -> list[MoreLine]:
     data = replace(data, **{name: getattr(data, name)[order] for name in _COLUMNS})
     day = (data.at_s // DAY_S).astype(np.int64)
     days = np.unique(day)
-    found: dict[int, list[float]] = {1: [], 7: []}
+    gains_by_span: dict[int, list[float]] = {1: [], 7: []}
     for morning in days.tolist():
         if morning >= days[int(len(days) * 0.9)]:
             listed = _names(recommender, morning * int(DAY_S) * 1000, replace(QUERY, kind="user_to_trending"))
-            for span, gains in found.items():
+            for span, gains in gains_by_span.items():
                 if morning + span <= days[-1] + 1:
                     gains.append(_gain(data, (day >= morning) & (day < morning + span), listed))
         today = data.pick(day == morning)
@@ -80,7 +80,7 @@ def _trending(data: Interactions) -> list[MoreLine]:
         MoreLine(
             "served: trending", f"best sellers of {span} d", "ndcg@20", float(np.mean(gains)), floors[span]
         )
-        for span, gains in found.items()
+        for span, gains in gains_by_span.items()
     ]
 
 
@@ -108,10 +108,10 @@ def _together(data: Interactions) -> list[MoreLine]:
         }
     )
     recommender = train_served_model(trial.train)
-    asked = trial.sample(_BASKETS_ASKED, np.random.default_rng(1))
-    lines = [_baskets_line(recommender, asked, "live parts alone", None)]
+    baskets = trial.sample(_BASKETS, np.random.default_rng(1))
+    lines = [_baskets_line(recommender, baskets, "live parts alone", None)]
     with adopt_snapshot(recommender, train_engine(recipe, trial.train), until_of(trial.train)):
-        lines.append(_baskets_line(recommender, asked, "live with snapshot", 0.205))
+        lines.append(_baskets_line(recommender, baskets, "live with snapshot", 0.205))
     return lines
 
 
@@ -124,8 +124,8 @@ def _baskets_line(
     for at in range(len(trial)):
         anchor = names[int(trial.histories.items[trial.histories.starts[at]])]
         query = replace(QUERY, kind="product_to_products", rows=10, anchors=(anchor,), buy_together=True)
-        found = _names(recommender, now_ms, query)
-        rows = recommender.overlay.catalog.rows_of(found)
+        product_ids = _names(recommender, now_ms, query)
+        rows = recommender.overlay.catalog.rows_of(product_ids)
         lists[at, : len(rows)] = rows
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     value = float(metrics.ndcg(hits, trial.targets.lengths, 10).mean())
@@ -136,9 +136,9 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
     """Ask for a user's categories; a genre is worth as many of their next films as are in it."""
     names = data.items.names.to_pylist()
     from_end = data.starts()[1:][data.reader] - np.arange(len(data))
-    train = data.pick(from_end > _GENRES_ASKED)
-    later = data.pick(from_end <= _GENRES_ASKED)
-    readers = np.unique(train.reader)
+    train = data.pick(from_end > _TEST_EVENTS)
+    later = data.pick(from_end <= _TEST_EVENTS)
+    users = np.unique(train.reader)
     recommender = train_served_model(
         train, sets.films(), {name: [[genre] for genre in genres[name]] for name in names}
     )
@@ -146,25 +146,25 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
     table = np.array([[genre in genres[name] for genre in every] for name in names], np.float64)
     popular = table.T @ np.bincount(train.item, minlength=len(names))
     figures: dict[str, list[float]] = {"global": [], "history counts": [], "served": []}
-    for reader in readers.tolist():
-        history = UserHistories.of(train, np.array([reader]))
-        worth = table[later.item[later.reader == reader]].sum(axis=0)
+    for user in users.tolist():
+        history = UserHistories.of(train, np.array([user]))
+        worth = table[later.item[later.reader == user]].sum(axis=0)
         if not worth.any():
             continue
         now_ms = int(train.now_s * 1000)
-        found = dispatch.answer(
+        result = dispatch.answer(
             recommender, replace(QUERY, kind="user_to_categories", rows=3, user_id="u"),
             recents_of(recommender, history, 0, data.clock), (), now_ms,
         )  # fmt: skip
-        served = [every.index(str(group.value[0])) for group in found.groups if group.value[0] in every]
+        served = [every.index(str(group.value[0])) for group in result.groups if group.value[0] in every]
         counts = table[history.items].sum(axis=0) + popular / popular.sum() * 1e-3
         orders = {"global": np.argsort(-popular), "history counts": np.argsort(-counts), "served": served}
         for name, order in orders.items():
             discounts = metrics.rank_discounts(3)
             gained = worth[list(order[:3])] @ discounts[: len(order[:3])]
             figures[name].append(float(gained / (np.sort(worth)[::-1][:3] @ discounts)))
-    means = {name: float(np.mean(values)) for name, values in figures.items()}
-    floor = max(means["global"], means["history counts"])
+    averages = {name: float(np.mean(values)) for name, values in figures.items()}
+    floor = max(averages["global"], averages["history counts"])
     return [
         MoreLine(
             "served: categories of ml-latest-small",
@@ -173,5 +173,5 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
             value,
             floor if name == "served" else None,
         )
-        for name, value in means.items()
+        for name, value in averages.items()
     ]

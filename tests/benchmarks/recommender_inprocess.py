@@ -52,7 +52,7 @@ RECIPE = {
     },
     "baskets": {},
 }
-READERS = 200
+USERS = 200
 REPEATS = 400
 
 
@@ -99,11 +99,11 @@ class Shop:
         """Let users do things over a month; return the seconds it took."""
         count = self.count
         overlay = self.recommender.overlay
-        readers = np.sort(self.rng.integers(0, max(count // 20, 1), count))
+        users = np.sort(self.rng.integers(0, max(count // 20, 1), count))
         rows = (self.size * self.rng.random(count) ** 3).astype(np.int64)
         at_ms = NOW_MS - (30 * DAY_MS * self.rng.random(count)).astype(np.int64)
         events = EventArrays(
-            readers, rows, at_ms, self.rng.choice([0.3, 0.7, 1.0], count), self.rng.random(count) < 0.1
+            users, rows, at_ms, self.rng.choice([0.3, 0.7, 1.0], count), self.rng.random(count) < 0.1
         )
         events = events.select(np.argsort(at_ms, kind="stable"))
         self.events = events
@@ -141,7 +141,7 @@ class Shop:
         """Make recent lists of 30 events."""
         kinds = ("product_detail_page_view", "add_to_cart", "checkout", "click")
         lists = []
-        for _ in range(READERS):
+        for _ in range(USERS):
             numbers = (self.size * self.rng.random(30) ** 2).astype(int).tolist()
             lists.append(
                 [
@@ -223,7 +223,7 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
     for name, query in queries(shop.size):
 
         def ask(turn: int, query: UserQuery = query) -> object:
-            recent = recents[turn % READERS] if query.user_id else []
+            recent = recents[turn % USERS] if query.user_id else []
             return dispatch.answer(recommender, query, recent, (), NOW_MS)
 
         p50, p95 = timed(ask)
@@ -232,12 +232,12 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
 
 def _change_everything(shop: Shop) -> None:
     recommender = shop.recommender
-    crowds, holdings = recommender._global_signals, recommender.default_engine_state
-    anew = timed(lambda turn: holdings._build_priors(crowds._build(NOW_MS), NOW_MS), 20)[0]
+    global_signals, holdings = recommender._global_signals, recommender.default_engine_state
+    anew = timed(lambda turn: holdings._build_priors(global_signals._build(NOW_MS), NOW_MS), 20)[0]
     print(f"  {'standing made anew':45} {anew:8.3f}")
-    for lot in (1, 100):
-        p50, p95 = timed(lambda turn, lot=lot: recommender.apply(_clicks(shop, turn, lot)), 50)
-        print(f"  {f'change of {lot} interactions applied':45} {p50:8.3f} {p95:8.3f}")
+    for size in (1, 100):
+        p50, p95 = timed(lambda turn, size=size: recommender.apply(_clicks(shop, turn, size)), 50)
+        print(f"  {f'change of {size} interactions applied':45} {p50:8.3f} {p95:8.3f}")
     calls = iter([[_clicks(shop, turn * 200 + at, 1) for at in range(200)] for turn in range(26)])
     p50, p95 = timed(lambda turn: recommender.apply(*next(calls)), 20)
     print(f"  {'200 changes of 1 interaction applied':45} {p50:8.3f} {p95:8.3f}")
@@ -246,17 +246,17 @@ def _change_everything(shop: Shop) -> None:
 
 
 def _clicks(shop: Shop, turn: int, count: int) -> ChangeLogEntry:
-    base = NOW_MS + shop.recommender.overlay.events_version * 1_000 + turn
+    at_ms = NOW_MS + shop.recommender.overlay.events_version * 1_000 + turn
     items = [
         {
             "type": "click",
             "user_id": f"live-{(turn * count + at) % 500}",
             "product_ids": [f"p{(turn * 37 + at * 11) % shop.size}"],
-            "timestamp": iso_ms(base),
+            "timestamp": iso_ms(at_ms),
         }
         for at in range(count)
     ]
-    return ChangeLogEntry("interaction", f"{base * 10}-{count}", "put", orjson.dumps(items))
+    return ChangeLogEntry("interaction", f"{at_ms * 10}-{count}", "put", orjson.dumps(items))
 
 
 def _upload(shop: Shop, turn: int) -> ChangeLogEntry:

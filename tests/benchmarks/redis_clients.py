@@ -24,13 +24,13 @@ APP, USER = "shop", "u:ada"
 async def measure(stores: OpenStores, at_once: int) -> float:
     """Return microseconds of processor time of one command, the median of rounds."""
     name = keys.recent(APP, USER)
-    found = []
+    times_us = []
     for _ in range(ROUNDS):
         begin = time.process_time()
         for _ in range(COMMANDS // at_once):
             await asyncio.gather(*(stores.server.execute("LRANGE", name, 0, 49) for _ in range(at_once)))
-        found.append((time.process_time() - begin) / COMMANDS * 1e6)
-    return statistics.median(found)
+        times_us.append((time.process_time() - begin) / COMMANDS * 1e6)
+    return statistics.median(times_us)
 
 
 async def run(url: str) -> None:
@@ -38,8 +38,8 @@ async def run(url: str) -> None:
     for title, is_serving in (("multiplexed", True), ("redis-py", False)):
         async with open_stores(url, hot_s=5.0, slow_s=5.0, is_serving=is_serving) as stores:
             await stores.server.execute_slow("RPUSH", keys.recent(APP, USER), *[b"x" * 60] * 50)
-            many, one = await measure(stores, 32), await measure(stores, 1)
-            print(f"{title:12} {many:6.1f} us with 32 in flight, {one:6.1f} us with one")
+            many, alone = await measure(stores, 32), await measure(stores, 1)
+            print(f"{title:12} {many:6.1f} us with 32 in flight, {alone:6.1f} us with one")
 
 
 def main() -> None:

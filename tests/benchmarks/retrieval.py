@@ -91,8 +91,10 @@ def quality_of(collection: Collection, library: PassageLibrary) -> float:
     for name, question in collection.questions.items():
         result = search_passages(library, ArchiveQuery(APP, question, rows=20, per_product=0), 0)
         judged = collection.judged[name]
-        found = [snippet.product_id for snippet in result.snippets]
-        ranked = [one for one in found if one != name or one in judged]  # an item is no find for itself
+        product_ids = [snippet.product_id for snippet in result.snippets]
+        ranked = [
+            product_id for product_id in product_ids if product_id != name or product_id in judged
+        ]  # an item is no find for itself
         if collection.name.startswith("xquad"):
             figures.append(float(bool(ranked) and ranked[0] in judged))
         else:
@@ -152,11 +154,11 @@ def generated(count: int, seed: int = 1) -> Iterator[Document]:
     subjects = rng.integers(200, len(words), (400, 300))
     small = np.array(SMALL_WORDS.split())
     for number in range(count):
-        own = subjects[rng.integers(len(subjects))]
+        subject_words = subjects[rng.integers(len(subjects))]
         size = int(rng.integers(380, 520))
         places = np.minimum(np.searchsorted(often, rng.random(size)), len(words) - 1)
-        told = rng.random(size) < 0.25
-        places[told] = own[rng.integers(0, len(own), int(told.sum()))]
+        is_subject = rng.random(size) < 0.25
+        places[is_subject] = subject_words[rng.integers(0, len(subject_words), int(is_subject.sum()))]
         text = words[places]
         text[::3] = small[rng.integers(0, len(small), len(text[::3]))]
         sentences = [" ".join(text[at : at + 12]).capitalize() + "." for at in range(0, size, 12)]
@@ -166,7 +168,7 @@ def generated(count: int, seed: int = 1) -> Iterator[Document]:
             {
                 "product_id": f"article-{number}",
                 "type": "article",
-                "title": " ".join(words[own[rng.integers(0, len(own), 5)]]).capitalize(),
+                "title": " ".join(words[subject_words[rng.integers(0, len(subject_words), 5)]]).capitalize(),
                 "language": "en",
                 "published_at": f"{2010 + number % 15}-{1 + number % 12:02d}-11T00:00:00Z",
                 "authors": ["A. Reporter"],
@@ -188,8 +190,8 @@ def questions_for(library: PassageLibrary, count: int, seed: int = 5) -> list[st
     made = []
     for _ in range(count):
         document, _, passage = segment.passage(int(rng.integers(len(segment))))
-        said = document.text[passage.start : passage.end].replace(".", "").split()
-        made.append("what is the " + " ".join(said[at] for at in rng.integers(0, len(said), 7)))
+        words = document.text[passage.start : passage.end].replace(".", "").split()
+        made.append("what is the " + " ".join(words[at] for at in rng.integers(0, len(words), 7)))
     return made
 
 
@@ -212,20 +214,24 @@ def _show_speed(count: int, kept: Path | None) -> None:
         passages = len(library.segments[0])
         took_s = time.perf_counter() - began_s
         console.print(f"open {took_s:.2f} s, {library.documents:,} articles, {passages:,} passages")
-        asked = questions_for(library, 600)
-        for question in asked[:200]:
+        questions = questions_for(library, 600)
+        for question in questions[:200]:
             search_passages(library, ArchiveQuery(APP, question), 0)
         times, began_cpu_s = [], time.process_time()
-        for question in asked[200:]:
+        for question in questions[200:]:
             began_s = time.perf_counter()
             search_passages(library, ArchiveQuery(APP, question), 0)
             times.append((time.perf_counter() - began_s) * 1e3)
         cpu_ms = (time.process_time() - began_cpu_s) / len(times) * 1e3
         embedder = library.embedder
-        found = [recall(library, one, 10) for one in embedder.embed(asked[:200])] if embedder else []
+        recalls = (
+            [recall(library, vector, 10) for vector in embedder.embed(questions[:200])] if embedder else []
+        )
         p50, p95 = np.percentile(times, [50, 95])
         console.print(f"ask p50 {p50:.2f} ms, p95 {p95:.2f} ms, CPU {cpu_ms:.2f} ms; peak {_peak_mb():,} MB")
-        console.print(f"of the 10 nearest passages {np.mean(found):.4f} are found" if found else "no vectors")
+        console.print(
+            f"of the 10 nearest passages {np.mean(recalls):.4f} are found" if recalls else "no vectors"
+        )
 
 
 def recall(library: PassageLibrary, query: Vector, count: int) -> float:

@@ -20,7 +20,7 @@ from tests.benchmarks.quality_sets import data_folder, has
 
 __all__ = ["Collection", "collections", "has"]
 
-_EVENTS_ASKED = 300
+_EVENTS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Collection:
 
 def collections(names: tuple[str, ...] = ()) -> Iterator[Collection]:
     """Read the sets that are there, one after the other."""
-    for name, read in _READERS.items():
+    for name, read in _SETS.items():
         if not names or name in names:
             yield read()
 
@@ -89,21 +89,24 @@ def _events() -> Collection:
     for row in rows:
         if row["story"]:
             stories[row["story"][-1]].append(row["id"])
-    told_twice = [row for row in rows if row["story"] and len(stories[row["story"][-1]]) > 1]
-    asked = random.Random(0).sample(told_twice, min(_EVENTS_ASKED, len(told_twice)))
-    judged = {row["id"]: {one: 1 for one in stories[row["story"][-1]] if one != row["id"]} for row in asked}
+    repeated = [row for row in rows if row["story"] and len(stories[row["story"][-1]]) > 1]
+    queries = random.Random(0).sample(repeated, min(_EVENTS, len(repeated)))
+    judged = {
+        row["id"]: {row_id: 1 for row_id in stories[row["story"][-1]] if row_id != row["id"]}
+        for row in queries
+    }
     documents = {row["id"]: row["text"] for row in rows}
-    return Collection("events", "en", documents, {row["id"]: row["text"] for row in asked}, judged)
+    return Collection("events", "en", documents, {row["id"]: row["text"] for row in queries}, judged)
 
 
 def _xquad(language: str) -> Collection:
     rows = list(_lines(f"xquad/{language}.jsonl.gz"))
-    asked = {f"{row['id']}#{at}": one["q"] for row in rows for at, one in enumerate(row["qas"])}
-    judged = {name: {name.partition("#")[0]: 1} for name in asked}
+    questions = {f"{row['id']}#{at}": question["q"] for row in rows for at, question in enumerate(row["qas"])}
+    judged = {name: {name.partition("#")[0]: 1} for name in questions}
     documents = {row["id"]: row["context"] for row in rows}
     floors = {"en": 0.929, "es": 0.919, "de": 0.889}
     goal = 0.931 if language == "en" else None
-    return Collection(f"xquad-{language}", language, documents, asked, judged, floors[language], goal)
+    return Collection(f"xquad-{language}", language, documents, questions, judged, floors[language], goal)
 
 
 def _lines(path: str) -> Iterator[dict[str, Any]]:
@@ -123,7 +126,7 @@ def _judged(path: str) -> dict[str, dict[str, int]]:
     return judged
 
 
-_READERS = {
+_SETS = {
     "cranfield": lambda: _beir("cranfield", "ir-classic/cranfield", "qrels_test.tsv.gz", 0.369, 0.413),
     "cisi": lambda: _beir("cisi", "ir-classic/cisi", "qrels_test.tsv.gz", 0.385, 0.457),
     "npl": lambda: _beir("npl", "ir-classic/npl", "qrels_test.tsv.gz", None, None),

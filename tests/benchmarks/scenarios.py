@@ -76,7 +76,7 @@ def _fill(stack: Stack) -> Iterator[Line]:
     _finished(stack, "products", task)
     task = stack.call("POST", "/v1/users", {"data": data.users(500)})["data"]["task_id"]
     _finished(stack, "users", task)
-    seen = data.interactions(20_000, readers=500, catalog=10_000)
+    seen = data.interactions(20_000, users=500, catalog=10_000)
     for start in range(0, len(seen), 1000):
         stack.call("POST", "/v1/interactions", {"data": seen[start : start + 1000]})
     yield Line("filling the shop", time.monotonic() - began, "s", note="10,000 products, 20,000 events")
@@ -139,7 +139,7 @@ def _recommendations(stack: Stack, rest: Figures, load: Figures) -> Iterator[Lin
 
 def _interactions(stack: Stack, load: Figures) -> Iterator[Line]:
     def batches(size: int, count: int) -> list[bytes]:
-        made = data.interactions(size * count, readers=500, catalog=10_000, seed=size)
+        made = data.interactions(size * count, users=500, catalog=10_000, seed=size)
         return [
             http_request(
                 "POST",

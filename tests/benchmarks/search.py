@@ -44,7 +44,7 @@ from tests.benchmarks.retrieval_sets import Collection, collections
 
 SETS = ("esci", "cranfield", "cisi", "npl", "scifact", "wikinews", "events")
 HASHING_SHARE = 0.1
-_WANTED = 100
+_ROWS = 100
 
 Ranked = Callable[[str], list[int]]
 
@@ -83,13 +83,13 @@ def products_of(collection: Collection) -> Iterator[dict[str, Any]]:
             yield {"description": text, "language": collection.language}
         return
     with gzip.open(data_folder() / "esci-sample/products.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for one in map(json.loads, filter(str.strip, lines)):
+        for record in map(json.loads, filter(str.strip, lines)):
             yield {
-                "title": one["title"],
-                "brand": one["brand"] or "",
-                "color": one["color"] or "",
-                "paragraphs": [one["bullet_points"] or ""],
-                "description": one["description"] or "",
+                "title": record["title"],
+                "brand": record["brand"] or "",
+                "color": record["color"] or "",
+                "paragraphs": [record["bullet_points"] or ""],
+                "description": record["description"] or "",
                 "language": "en",
             }
 
@@ -105,19 +105,19 @@ def index_of(collection: Collection) -> SearchIndex:
 
 def by_words(index: SearchIndex, question: str) -> list[int]:
     """Rank by words alone."""
-    found: list[int] = index.find(TextQuery(question, partial=True)).rows[:20].tolist()
-    return found
+    rows: list[int] = index.find(TextQuery(question, partial=True)).rows[:20].tolist()
+    return rows
 
 
 def hybrid(index: SearchIndex, vectors: Any, embedder: Embedder, share: float) -> Ranked:
     """Rank by words and meaning."""
 
     def ranked(question: str) -> list[int]:
-        found = index.find(TextQuery(question, partial=True))
+        hits = index.find(TextQuery(question, partial=True))
         likeness = vectors @ embedder.embed([question])[0]
         near = best_rows(likeness, BEST)
         bend = float(getattr(embedder, "bend", 1.0))
-        mixed = blend_hits(found, near, likeness[near], share, least=-1.0, bend=bend)
+        mixed = blend_hits(hits, near, likeness[near], share, least=-1.0, bend=bend)
         rows: list[int] = mixed.rows[:20].tolist()
         return rows
 
@@ -130,16 +130,21 @@ def quality_of(collection: Collection, ranked: Ranked) -> float:
     figures = []
     for name, question in collection.questions.items():
         judged = collection.judged[name]
-        found = [names[row] for row in ranked(question)]
-        figures.append(ndcg([one for one in found if one != name or one in judged], judged))
+        product_ids = [names[row] for row in ranked(question)]
+        figures.append(
+            ndcg(
+                [product_id for product_id in product_ids if product_id != name or product_id in judged],
+                judged,
+            )
+        )
     return float(np.mean(figures))
 
 
 def _of(answers: peers.Answers, collection: Collection) -> float | None:
     if answers.why_not:
         return None
-    told = dict(zip(collection.questions.values(), answers.found, strict=True))
-    return quality_of(collection, lambda question: told[question])
+    rankings = dict(zip(collection.questions.values(), answers.rows, strict=True))
+    return quality_of(collection, lambda question: rankings[question])
 
 
 def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None) -> int:
@@ -148,13 +153,13 @@ def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None
     brought = encoder.SentenceEncoder.open(folder) if folder else None
     low = False
     for collection in collections(names):
-        texts, asked = list(collection.documents.values()), list(collection.questions.values())
+        texts, questions = list(collection.documents.values()), list(collection.questions.values())
         index = index_of(collection)
         words = quality_of(collection, lambda question, index=index: by_words(index, question))  # type: ignore[misc]
         hashing, trained = HashingEmbedder(), latent_embedder.train(texts)
         figures = [
-            _of(peers.bm25s_numba_or_numpy(texts, asked, 20), collection),
-            _of(peers.tantivy_in_memory(texts, asked, 20), collection),
+            _of(peers.bm25s_numba_or_numpy(texts, questions, 20), collection),
+            _of(peers.tantivy_in_memory(texts, questions, 20), collection),
             words,
             quality_of(collection, hybrid(index, hashing.embed(texts), hashing, HASHING_SHARE)),
             quality_of(collection, hybrid(index, trained.embed(texts), trained, latent_embedder.SHARE)),
@@ -170,9 +175,9 @@ def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None
             for other in (figures[0], collection.floor)
         )
         shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-        table.add_row(collection.name, f"{len(texts):,}", f"{len(asked):,}", *shown)
-        told = "  ".join(f"{column} {figure}" for column, figure in zip(columns, shown, strict=True))
-        Console(stderr=True, width=200).print(f"{collection.name}: {told}")
+        table.add_row(collection.name, f"{len(texts):,}", f"{len(questions):,}", *shown)
+        summary = "  ".join(f"{column} {figure}" for column, figure in zip(columns, shown, strict=True))
+        Console(stderr=True, width=200).print(f"{collection.name}: {summary}")
     Console(width=160).print(table)
     return 1 if low else 0
 
@@ -197,16 +202,16 @@ def made_up(count: int, seed: int = 3) -> Iterator[dict[str, Any]]:
     with gzip.open(data_folder() / "esci-sample/products.jsonl.gz", "rt", encoding="utf-8") as lines:
         seeds = [json.loads(line) for line in lines if line.strip()]
     for number in range(count):
-        one, other, third = rng.choices(seeds, k=3)
-        head, tail = one["title"].split(), other["title"].split()
-        told = (third["bullet_points"] or third["description"] or "").split()
-        start = rng.randrange(max(len(told) - 40, 1))
+        first, other, third = rng.choices(seeds, k=3)
+        head, tail = first["title"].split(), other["title"].split()
+        words = (third["bullet_points"] or third["description"] or "").split()
+        start = rng.randrange(max(len(words) - 40, 1))
         yield {
             "product_id": f"p{number}",
             "title": " ".join([*head[: rng.randint(3, 7)], *tail[-rng.randint(1, 4) :], f"{number % 977}"]),
-            "brand": one["brand"] or "",
+            "brand": first["brand"] or "",
             "color": other["color"] or "",
-            "description": " ".join(told[start : start + 40]),
+            "description": " ".join(words[start : start + 40]),
             "language": "en",
         }
 
@@ -214,20 +219,22 @@ def made_up(count: int, seed: int = 3) -> Iterator[dict[str, Any]]:
 def questions_of(products: Sequence[dict[str, Any]], count: int, seed: int = 9) -> list[str]:
     """Ask for two to four words of some titles."""
     rng = random.Random(seed)
-    asked = []
+    questions = []
     for product in rng.choices(products, k=count):
         words = product["title"].split()
         start = rng.randrange(max(len(words) - 3, 1))
-        asked.append(" ".join(words[start : start + rng.randint(2, 4)]))
-    return asked
+        questions.append(" ".join(words[start : start + rng.randint(2, 4)]))
+    return questions
 
 
 def _show_speed(count: int) -> int:
     products = list(made_up(count))
-    asked = questions_of(products, 500)
+    questions = questions_of(products, 500)
     texts = [
-        " ".join((one["title"], one["title"], one["brand"], one["color"], one["description"]))
-        for one in products
+        " ".join(
+            (product["title"], product["title"], product["brand"], product["color"], product["description"])
+        )
+        for product in products
     ]
     table = Table("who", "build s", "p50 ms", "p95 ms", "p99 ms", "found")
     began_s, before = time.perf_counter(), _resident_mb()
@@ -236,31 +243,31 @@ def _show_speed(count: int) -> int:
         index.put(row, product)
     index.adopt(index.plan_rebuild(every=True)())
     build_s = time.perf_counter() - began_s
-    held = f"{index.nbytes / 1e6:,.0f} MB of arrays and words, {_resident_mb() - before:,} MB more resident"
+    memory = f"{index.nbytes / 1e6:,.0f} MB of arrays and words, {_resident_mb() - before:,} MB more resident"
     ways = {
         "every word": TextQuery("", correct=False),
         "every word, corrected": TextQuery(""),
         "any word": TextQuery("", partial=True, correct=False),
     }
     for name, ask in ways.items():
-        _add(table, f"kiosk, {name}", build_s, *_timed(index, ask, asked))
-    spoiled = [_spoiled(question) for question in asked]
+        _add(table, f"kiosk, {name}", build_s, *_timed(index, ask, questions))
+    spoiled = [_spoiled(question) for question in questions]
     _add(table, "kiosk, with a typo", build_s, *_timed(index, TextQuery(""), spoiled))
     changed = index_of_changes(index, products)
-    _add(table, "kiosk, after 2,000 changes", build_s, *_timed(changed, TextQuery(""), asked))
+    _add(table, "kiosk, after 2,000 changes", build_s, *_timed(changed, TextQuery(""), questions))
     for every in (True, False):
-        answers = peers.tantivy_in_memory(texts, asked, _WANTED, every=every)
+        answers = peers.tantivy_in_memory(texts, questions, _ROWS, every=every)
         name = "tantivy, every word" if every else "tantivy, any word"
         _add(
             table,
             name,
             answers.build_s,
             answers.ms,
-            float(np.mean([len(one) for one in answers.found] or [0])),
+            float(np.mean([len(rows) for rows in answers.rows] or [0])),
         )
-    answers = peers.bm25s_numba_or_numpy(texts, asked, _WANTED)
-    _add(table, "bm25s, any word", answers.build_s, answers.ms, float(_WANTED))
-    Console().print(f"{count:,} products, {held}")
+    answers = peers.bm25s_numba_or_numpy(texts, questions, _ROWS)
+    _add(table, "bm25s, any word", answers.build_s, answers.ms, float(_ROWS))
+    Console().print(f"{count:,} products, {memory}")
     Console().print(table)
     return 0
 
@@ -272,25 +279,25 @@ def index_of_changes(index: SearchIndex, products: Sequence[dict[str, Any]]) -> 
     return index
 
 
-def _timed(index: SearchIndex, ask: TextQuery, asked: Sequence[str]) -> tuple[list[float], float]:
-    ms, found = [], []
-    for question in asked[:20]:
+def _timed(index: SearchIndex, ask: TextQuery, questions: Sequence[str]) -> tuple[list[float], float]:
+    ms, counts = [], []
+    for question in questions[:20]:
         index.find(replace(ask, text=question))
-    for question in asked:
-        wanted = replace(ask, text=question)
+    for question in questions:
+        query = replace(ask, text=question)
         began_s = time.perf_counter()
-        rows = index.find(wanted).rows
+        rows = index.find(query).rows
         ms.append((time.perf_counter() - began_s) * 1e3)
-        found.append(len(rows))
-    return ms, float(np.mean(found))
+        counts.append(len(rows))
+    return ms, float(np.mean(counts))
 
 
-def _add(table: Table, who: str, build_s: float, ms: Sequence[float], found: float) -> None:
+def _add(table: Table, who: str, build_s: float, ms: Sequence[float], rows: float) -> None:
     if not ms:
         table.add_row(who, "not installed")
         return
-    told = [f"{value:.2f}" for value in np.percentile(ms, [50, 95, 99])]
-    table.add_row(who, f"{build_s:.1f}", *told, f"{found:,.0f}")
+    percentiles = [f"{value:.2f}" for value in np.percentile(ms, [50, 95, 99])]
+    table.add_row(who, f"{build_s:.1f}", *percentiles, f"{rows:,.0f}")
 
 
 def _spoiled(question: str) -> str:
@@ -332,15 +339,15 @@ def _show_snapshot(count: int) -> int:
     for row, product in enumerate(products):
         other.record(row, product)
     timed("index everything here instead", other.index_all)
-    asked = questions_of(products, 300)
+    questions = questions_of(products, 300)
     for name, ask in {"by words": TextQuery(""), "by words and meaning": TextQuery("", meaning=0.5)}.items():
         ms = []
-        for question in asked:
+        for question in questions:
             began_s = time.perf_counter()
             texts.find(replace(ask, text=question), None)
             ms.append((time.perf_counter() - began_s) * 1e3)
         table.add_row(f"ask {name}: p50, p95 ms", "{:.2f}, {:.2f}".format(*np.percentile(ms, [50, 95])))
-    sizes = [sum(array.nbytes for array in one.arrays.values()) / 1e6 for one in (words, parts)]
+    sizes = [sum(array.nbytes for array in part.arrays.values()) / 1e6 for part in (words, parts)]
     Console().print(f"{count:,} products, {sizes[0]:,.0f} MB with words, {sizes[1]:,.0f} MB with meaning")
     Console().print(table)
     return 0
@@ -354,7 +361,7 @@ def _show_spelling(count: int) -> int:
     folder = data_folder() / "typos"
     with gzip.open(folder / "frequency_dictionary_en_82_765.txt.gz", "rt", encoding="utf-8-sig") as lines:
         often = dict(
-            sorted(((word, int(n)) for word, n in map(str.split, lines)), key=lambda one: -one[1])[:count]
+            sorted(((word, int(n)) for word, n in map(str.split, lines)), key=lambda entry: -entry[1])[:count]
         )
     vocabulary = ProductVocabulary()
     least = min(often.values())
@@ -374,13 +381,13 @@ def _show_spelling(count: int) -> int:
         firsts, fives, ms = 0, 0, []
         for wrong, right in cases:
             began_s = time.perf_counter()
-            near = [one.word for one in vocabulary.suggest(wrong, 5)]
+            near = [suggestion.word for suggestion in vocabulary.suggest(wrong, 5)]
             ms.append((time.perf_counter() - began_s) * 1e3)
             firsts += near[:1] == [right]
             fives += right in near
-        told = [f"{value:.2f}" for value in np.percentile(ms, [50, 95])]
+        percentiles = [f"{value:.2f}" for value in np.percentile(ms, [50, 95])]
         table.add_row(
-            name, f"{len(cases):,}", f"{firsts / len(cases):.3f}", f"{fives / len(cases):.3f}", *told
+            name, f"{len(cases):,}", f"{firsts / len(cases):.3f}", f"{fives / len(cases):.3f}", *percentiles
         )
     Console().print(table)
     return 0

@@ -71,14 +71,14 @@ class Stack:
         raise RuntimeError(f"the installation did not come to rest within {limit_s:.0f} s")
 
     def _cpu_s(self) -> dict[int, float]:
-        found = {}
+        seconds = {}
         for process in self.processes():
             try:
                 times = process.cpu_times()
             except psutil.Error:
                 continue
-            found[process.pid] = times.user + times.system
-        return found
+            seconds[process.pid] = times.user + times.system
+        return seconds
 
     def pss_mb(self) -> float:
         """Proportional memory of all processes of this installation, in MiB."""
@@ -112,8 +112,8 @@ def kiosk(port: int) -> Iterator[Stack]:
             took = time.monotonic() - begin
             if up.returncode:
                 raise RuntimeError(f"kiosk up failed: {up.stderr.decode()[-2000:]}")
-            told = json.loads(up.stdout)
-            app = next(app for app in told["apps"] if app["environment"] == "development")
+            installation = json.loads(up.stdout)
+            app = next(app for app in installation["apps"] if app["environment"] == "development")
             subprocess.run(
                 [
                     *KIOSK,

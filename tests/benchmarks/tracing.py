@@ -50,7 +50,7 @@ REQUESTS = 100
 MOST_SPANS = 2_048
 
 
-def collect(told: Connection) -> None:
+def collect(connection: Connection) -> None:
     """Receive spans until the process is ended; send the port first."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,17 +64,17 @@ def collect(told: Connection) -> None:
             return None
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.send(server.server_port)
+    connection.send(server.server_port)
     server.serve_forever()
 
 
 async def measure(collector: str, redis: str, rounds: int) -> dict[str, Any]:
     """Return microseconds a request without and with traces, and their ratio, for each kind of request."""
     exporter = OTLPSpanExporter(endpoint=traces_endpoint(collector))
-    processor = BatchSpanProcessor(
+    batches = BatchSpanProcessor(
         exporter, schedule_delay_millis=3_600_000, max_queue_size=MOST_SPANS, max_export_batch_size=MOST_SPANS
     )
-    tracer = OtelTracer(processor, "bench")
+    tracer = OtelTracer(batches, "bench")
     clock = SystemClock()
     async with open_stores(redis) as stores:
         host = EngineHost(stores, None, clock, SilentMeter())
@@ -82,7 +82,7 @@ async def measure(collector: str, redis: str, rounds: int) -> dict[str, Any]:
         try:
             await _fill(corner)
             requests = requests_of(corner)
-            return {name: await _compare(corner, requests[name], tracer, processor, rounds) for name in NAMES}
+            return {name: await _compare(corner, requests[name], tracer, batches, rounds) for name in NAMES}
         finally:
             await host.close()
             await corner.close()
@@ -107,7 +107,7 @@ async def _compare(
     corner: Corner,
     request: tuple[str, bytes, bytes, dict[bytes, bytes]],
     tracer: OtelTracer,
-    processor: BatchSpanProcessor,
+    batches: BatchSpanProcessor,
     rounds: int,
 ) -> dict[str, float]:
     clock, meter = SystemClock(), SilentMeter()
@@ -125,7 +125,7 @@ async def _compare(
             corner.handler._observer = observers[kind]
             spent[kind].append(await _round(corner, *request))
             begin = time.process_time()
-            processor.force_flush()
+            batches.force_flush()
             if kind == 2:
                 sent.append((time.process_time() - begin) / REQUESTS * 1e6)
     off_us, untraced_us, traced_us = (min(times) for times in spent)
@@ -166,19 +166,19 @@ def main() -> int:
     given = parser.parse_args()
     set_up_logging(level=logging.WARNING)
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
+    receiver, there = context.Pipe()
     collector = context.Process(target=collect, args=(there,), daemon=True)
     collector.start()
     redis = RedisProcess().start()
     try:
-        found = asyncio.run(measure(f"http://127.0.0.1:{here.recv()}", redis.url, given.rounds))
+        figures = asyncio.run(measure(f"http://127.0.0.1:{receiver.recv()}", redis.url, given.rounds))
     finally:
         redis.stop()
         collector.terminate()
         collector.join()
-    is_kept = all(one["ratio"] <= BOUND for one in found.values())
+    is_kept = all(figure["ratio"] <= BOUND for figure in figures.values())
     facts = {"traced": SHARE, "rounds": given.rounds, "requests_a_round": REQUESTS, "bound": BOUND}
-    print(json.dumps({**facts, **found, "kept": is_kept}, indent=1))
+    print(json.dumps({**facts, **figures, "kept": is_kept}, indent=1))
     return 0 if is_kept else 1
 
 

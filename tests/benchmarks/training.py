@@ -52,13 +52,13 @@ def main() -> int:
         try:
             server.start()
             asyncio.run(_open(server.url))
-            found = [_trained(folder, server.url, recipe) for recipe in given.recipe]
+            reports = [_trained(folder, server.url, recipe) for recipe in given.recipe]
         finally:
             server.stop()
-    _show(found, given)
+    _show(reports, given)
     if given.out:
-        given.out.write_text(json.dumps(found, indent=2) + "\n")
-    return 0 if all(one["seconds"] <= MOST_S for one in found if one["recipe"] == "fast") else 1
+        given.out.write_text(json.dumps(reports, indent=2) + "\n")
+    return 0 if all(report["seconds"] <= MOST_S for report in reports if report["recipe"] == "fast") else 1
 
 
 async def _open(url: str) -> None:
@@ -105,7 +105,7 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _show(found: list[dict[str, Any]], given: argparse.Namespace) -> None:
+def _show(reports: list[dict[str, Any]], given: argparse.Namespace) -> None:
     table = Table(
         title=f"{given.events:,} interactions, {given.readers:,} readers, {given.items:,} products", box=None
     )
@@ -114,21 +114,21 @@ def _show(found: list[dict[str, Any]], given: argparse.Namespace) -> None:
         "wall s",
         "processor s",
         "peak MB",
-        *found[0]["stages"],
+        *reports[0]["stages"],
         "snapshot MB",
         "NDCG@10",
     ):
         table.add_column(column, justify="left" if column == "recipe" else "right")
-    for one in found:
+    for report in reports:
         table.add_row(
-            one["recipe"], f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}", f"{one['peak_mb']:,}",
-            *(f"{seconds:.1f}" for seconds in one["stages"].values()),
-            f"{one['bytes'] / 2**20:.0f}", f"{one['figures']['ndcg@10']:.4f}",
+            report["recipe"], f"{report['seconds']:.1f}", f"{report['cpu_seconds']:.1f}", f"{report['peak_mb']:,}",
+            *(f"{seconds:.1f}" for seconds in report["stages"].values()),
+            f"{report['bytes'] / 2**20:.0f}", f"{report['figures']['ndcg@10']:.4f}",
         )  # fmt: skip
     console = Console(width=150)
     console.print(table)
-    for one in found:
-        console.print(f"{one['recipe']}: {one['verdict']}")
+    for report in reports:
+        console.print(f"{report['recipe']}: {report['verdict']}")
 
 
 def _arguments() -> argparse.Namespace:

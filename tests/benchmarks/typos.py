@@ -80,8 +80,8 @@ def generate(count: int, seeds: Sequence[Titles]) -> Titles:
     words = [text.split() for text in texts]
     seen = set(texts)
     while len(texts) < count:
-        one, other = rng.choice(words), rng.choice(words)
-        text = " ".join(one[: rng.randint(1, 3)] + other[-rng.randint(1, 3) :])
+        first, second = rng.choice(words), rng.choice(words)
+        text = " ".join(first[: rng.randint(1, 3)] + second[-rng.randint(1, 3) :])
         if text not in seen:
             seen.add(text)
             texts.append(text)
@@ -145,9 +145,9 @@ def misspelled(titles: Titles, data: Path, count: int) -> list[Case]:
     rng.shuffle(order)
     for title in order:
         words = _begun(titles.typed.get(title, title)).split()
-        known = [at for at, word in enumerate(words) if word in wrong]
-        if known:
-            at = rng.choice(known)
+        places = [at for at, word in enumerate(words) if word in wrong]
+        if places:
+            at = rng.choice(places)
             words[at] = rng.choice(wrong[words[at]])
             cases.append(Case(" ".join(words), title))
         if len(cases) == count:

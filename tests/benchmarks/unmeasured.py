@@ -36,8 +36,8 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory"
     if isinstance(error, subprocess.CalledProcessError):
-        said = error.stderr or error.stdout or b""
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        output = error.stderr or error.stdout or b""
+        text = output.decode("utf-8", "replace") if isinstance(output, bytes) else str(output)
         error = RuntimeError(f"{error.cmd[-1]} ended with code {error.returncode}: {text}")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join([lines[0], lines[-1]] if len(lines) > 1 else lines)

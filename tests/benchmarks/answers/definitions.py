@@ -84,38 +84,46 @@ def score(questions: Sequence[DefinitionQuestion]) -> AnswerCounts:
     libraries = {language: build_library(language) for language in LANGUAGES}
     outcomes = [(question, is_right(question, libraries[question.language])) for question in questions]
     return AnswerCounts(
-        answerable=sum(one.missing is None for one, _ in outcomes),
-        unanswerable=sum(one.missing is not None for one, _ in outcomes),
+        answerable=sum(question.missing is None for question, _ in outcomes),
+        unanswerable=sum(question.missing is not None for question, _ in outcomes),
         answered=sum(right is not None for _, right in outcomes),
         right=sum(right is True for _, right in outcomes),
-        refused=sum(right is None and one.missing is not None for one, right in outcomes),
+        refused=sum(right is None and question.missing is not None for question, right in outcomes),
     )
 
 
 def lines() -> Iterator[Line]:
     """Measure precision and recall by half and by language, then over all."""
-    asked = definition_questions()
+    questions = definition_questions()
     for part in ("tune", "held"):
-        yield from _as_lines(f"plain questions, {part}", [one for one in asked if one.part == part])
+        yield from _as_lines(
+            f"plain questions, {part}", [question for question in questions if question.part == part]
+        )
     for language in LANGUAGES:
         yield from _as_lines(
-            f"plain questions ({language})", [one for one in asked if one.language == language]
+            f"plain questions ({language})",
+            [question for question in questions if question.language == language],
         )
-    yield from _as_lines("plain questions, all", asked, PRECISION, RECALL)
+    yield from _as_lines("plain questions, all", questions, PRECISION, RECALL)
 
 
 def _as_lines(
     name: str,
-    asked: Sequence[DefinitionQuestion],
+    questions: Sequence[DefinitionQuestion],
     precision: float | None = None,
     recall: float | None = None,
 ) -> Iterator[Line]:
-    found = score(asked)
-    shown = f"{found.right} of {found.answered} answers"
-    yield Line(f"{name}: precision", found.precision, "", precision, at_most=False, note=shown)
-    wanted = f"{found.right} of {found.answerable} questions"
-    yield Line(f"{name}: recall", found.recall, "", recall, at_most=False, note=wanted)
-    without = f"{found.refused} of {found.unanswerable} without an answer"
+    counts = score(questions)
+    shown = f"{counts.right} of {counts.answered} answers"
+    yield Line(f"{name}: precision", counts.precision, "", precision, at_most=False, note=shown)
+    right = f"{counts.right} of {counts.answerable} questions"
+    yield Line(f"{name}: recall", counts.recall, "", recall, at_most=False, note=right)
+    without = f"{counts.refused} of {counts.unanswerable} without an answer"
     yield Line(
-        f"{name}: refused", found.refused / max(found.unanswerable, 1), "", None, at_most=False, note=without
+        f"{name}: refused",
+        counts.refused / max(counts.unanswerable, 1),
+        "",
+        None,
+        at_most=False,
+        note=without,
     )

@@ -44,7 +44,7 @@ class Floor:
     """A reference figure: the best combination of plain numpy implementations."""
 
     given: float
-    found: float
+    retrieved: float
 
 
 FLOORS = {"en": Floor(0.813, 0.756), "es": Floor(0.787, 0.736), "de": Floor(0.750, 0.677)}
@@ -103,12 +103,13 @@ def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iter
 
 
 def _kiosk_lines() -> Iterator[Line]:
-    library, asked = playground(), read_golden_questions()
+    library, questions = playground(), read_golden_questions()
     for part in ("tune", "held"):
         yield from _as_lines(
-            f"own questions, {part}", tally(library, [one for one in asked if one.part == part])
+            f"own questions, {part}",
+            tally(library, [question for question in questions if question.part == part]),
         )
-    yield from _as_lines("own questions, all", tally(library, asked))
+    yield from _as_lines("own questions, all", tally(library, questions))
 
 
 # --- the playground's questions -------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def _kiosk_lines() -> Iterator[Line]:
 def playground() -> PassageLibrary:
     """Put the newspaper into an archive, as an upload does, with the built-in embedder trained on it."""
     return build_library(
-        [one for one in map(read_product, product_records_from_articles()) if one is not None]
+        [document for document in map(read_product, product_records_from_articles()) if document is not None]
     )
 
 
@@ -138,19 +139,19 @@ def passages(library: PassageLibrary, question: str) -> tuple[Snippet, ...]:
     return search_passages(library, ArchiveQuery(APP, question, rows=PASSAGES), 0).snippets
 
 
-def tally(library: PassageLibrary, asked: Sequence[GoldenQuestion]) -> AnswerCounts:
+def tally(library: PassageLibrary, questions: Sequence[GoldenQuestion]) -> AnswerCounts:
     """Ask questions and count."""
     counted = AnswerCounts()
-    for one in asked:
-        found = passages(library, one.question)
-        counted = _counted(counted, one, compose_answer(one.question, found, now_ms=0), found)
+    for golden in questions:
+        snippets = passages(library, golden.question)
+        counted = _counted(counted, golden, compose_answer(golden.question, snippets, now_ms=0), snippets)
     return counted
 
 
 def _counted(
-    before: AnswerCounts, one: GoldenQuestion, composed: ComposedAnswer, found: Sequence[Snippet]
+    before: AnswerCounts, golden: GoldenQuestion, composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> AnswerCounts:
-    if one.missing:
+    if golden.missing:
         return AnswerCounts(
             before.answerable,
             before.answered,
@@ -161,9 +162,9 @@ def _counted(
             before.refused + composed.refused,
             before.astray + len(composed.sentences),
         )
-    right = sum(found[cited.snippet].product_id in one.articles for cited in composed.sentences)
+    right = sum(snippets[cited.snippet].product_id in golden.articles for cited in composed.sentences)
     shown = " ".join(cited.text for cited in composed.sentences)
-    holds = bool(right) and one.answer is not None and one.answer in shown
+    holds = bool(right) and golden.answer is not None and golden.answer in shown
     return AnswerCounts(
         before.answerable + 1,
         before.answered + (not composed.refused),
@@ -177,8 +178,8 @@ def _counted(
 
 
 def _as_lines(name: str, counted: AnswerCounts) -> Iterator[Line]:
-    asked = f"{counted.answered} of {counted.answerable} questions"
-    yield Line(f"{name}: citation precision", counted.precision, "", CITATIONS, at_most=False, note=asked)
+    questions = f"{counted.answered} of {counted.answerable} questions"
+    yield Line(f"{name}: citation precision", counted.precision, "", CITATIONS, at_most=False, note=questions)
     strict = counted.right_citations / max(counted.citations + counted.astray, 1)
     yield Line(f"{name}: citation precision, wrong answers counted", strict, "", None, at_most=False)
     yield Line(f"{name}: answer holds the words", counted.supported_share, "", None, at_most=False)
@@ -196,29 +197,31 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
         rows = [json.loads(line) for line in lines_there]
     documents = {row["id"]: whole(row["id"], row["context"], language) for row in rows}
     library = build_library(list(documents.values()))
-    given = found = asked = answered = right = refused = without = 0
+    given = retrieved = questions = answered = right = refused = without = 0
     for row in rows[::every]:
         alone = (_alone(row["id"], row["context"]),)
         for pair in row["qas"]:
-            asked += 1
+            questions += 1
             given += _comes_first(pair, row["id"], alone, language)
             seen = passages(library, pair["q"])
-            found += _comes_first(pair, row["id"], seen, language)
+            retrieved += _comes_first(pair, row["id"], seen, language)
             composed = compose_answer(pair["q"], seen, language=language, now_ms=0)
             answered += not composed.refused
             right += any(
                 _is_right(pair, row["id"], seen[sentence.snippet].product_id, sentence.start, sentence.end)
                 for sentence in composed.sentences
             )
-            others = tuple(one for one in seen if one.product_id != row["id"])
+            others = tuple(snippet for snippet in seen if snippet.product_id != row["id"])
             if not any(pair["a"].lower() in other.text.lower() for other in others):
                 without += 1
                 refused += compose_answer(pair["q"], others, language=language, now_ms=0).refused
     floor = FLOORS[language]
     name = f"paragraphs ({language})"
-    yield Line(f"{name}: right sentence, given", given / asked, "", floor.given, at_most=False)
-    yield Line(f"{name}: right sentence, found", found / asked, "", floor.found, at_most=False)
-    yield Line(f"{name}: answered", answered / asked, "", None, at_most=False, note=f"{asked:,} questions")
+    yield Line(f"{name}: right sentence, given", given / questions, "", floor.given, at_most=False)
+    yield Line(f"{name}: right sentence, found", retrieved / questions, "", floor.retrieved, at_most=False)
+    yield Line(
+        f"{name}: answered", answered / questions, "", None, at_most=False, note=f"{questions:,} questions"
+    )
     yield Line(f"{name}: answers that hold", right / max(answered, 1), "", None, at_most=False)
     taken = f"{without:,} questions whose paragraph was taken away"
     yield Line(f"{name}: refused", refused / max(without, 1), "", None, at_most=False, note=taken)

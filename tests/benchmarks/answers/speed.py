@@ -24,7 +24,7 @@ from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk
 from tests.benchmarks.unmeasured import guarded
 
 AT_REST = 40
-READERS = 8
+USERS = 8
 SECONDS = 10.0
 _FORMS = ("What is known about {}?", "Who is named in the story {}?", "When did this happen: {}?", "Why {}?")
 
@@ -40,30 +40,30 @@ class QuestionTimings:
     cited: int = 0
 
 
-class Reader:
+class AskingUser:
     """One user on one connection."""
 
     def __init__(self, port: int, key: str) -> None:
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=70)
         self._headers = {"X-API-KEY": key, "Content-Type": "application/json"}
 
-    def ask(self, text: str, asked: QuestionTimings, pause_s: float) -> str:
+    def ask(self, text: str, timings: QuestionTimings, pause_s: float) -> str:
         """Ask a question and wait for its end."""
         began = time.perf_counter()
         question_id = str(self.call("POST", "/v1/ask/questions", {"question": text})["question_id"])
-        asked.accepted.append(_ms(began))
+        timings.accepted.append(_ms(began))
         useful = False
         while True:
             record = self.call("GET", f"/v1/ask/questions/{question_id}/answer")
             if not useful and (record["sources"] or record["finished"]):
-                asked.useful.append(_ms(began))
+                timings.useful.append(_ms(began))
                 useful = True
             if record["finished"]:
                 break
             time.sleep(pause_s)
-        asked.finished.append(_ms(began))
-        asked.failed += record["finish_reason"] not in ("success", "no_answer")
-        asked.cited += bool(record["sources"])
+        timings.finished.append(_ms(began))
+        timings.failed += record["finish_reason"] not in ("success", "no_answer")
+        timings.cited += bool(record["sources"])
         return question_id
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
@@ -71,19 +71,19 @@ class Reader:
         data = None if body is None else json.dumps(body).encode()
         self._line.request(method, path, body=data, headers=self._headers)
         reply = self._line.getresponse()
-        told = json.loads(reply.read())
-        assert reply.status == 200, told
-        return told.get("data", told)
+        answer = json.loads(reply.read())
+        assert reply.status == 200, answer
+        return answer.get("data", answer)
 
     def close(self) -> None:
         """Close the connection."""
         self._line.close()
 
 
-def questions(reader: Reader) -> Iterator[str]:
+def questions(user: AskingUser) -> Iterator[str]:
     """Make questions of the titles of all articles, no two alike."""
-    ids = reader.call("GET", "/v1/products/_ids?type=article")["ids"]
-    titles = [reader.call("GET", f"/v1/products/{record_id}")["title"] for record_id in ids[:400]]
+    ids = user.call("GET", "/v1/products/_ids?type=article")["ids"]
+    titles = [user.call("GET", f"/v1/products/{record_id}")["title"] for record_id in ids[:400]]
     for turn in range(1_000):
         for number, title in enumerate(titles):
             form = _FORMS[(number + turn) % len(_FORMS)]
@@ -93,13 +93,13 @@ def questions(reader: Reader) -> Iterator[str]:
 
 def lines(running: Stack, key: str) -> Iterator[Line]:
     """Measure answers of a running installation."""
-    reader = Reader(running.port, key)
-    asking = questions(reader)
+    user = AskingUser(running.port, key)
+    asking = questions(user)
     for _ in range(5):
-        last = reader.ask(next(asking), QuestionTimings(), 0.005)
+        last = user.ask(next(asking), QuestionTimings(), 0.005)
     rest = QuestionTimings()
     for _ in range(AT_REST):
-        last = reader.ask(next(asking), rest, 0.005)
+        last = user.ask(next(asking), rest, 0.005)
     cited = f"{rest.cited} of {AT_REST} with sources, {rest.failed} failed"
     yield Line("question accepted: p50 at rest", median(rest.accepted), "ms")
     yield Line("first useful revision: p50 at rest", median(rest.useful), "ms", 150, note=cited)
@@ -114,9 +114,9 @@ def lines(running: Stack, key: str) -> Iterator[Line]:
     busy = drive([poll], port=running.port, connections=32, seconds=3)
     yield Line("poll: throughput at 32", busy.per_second, "/s", note=f"p99 {busy.p99_ms:.1f} ms")
     loaded, took_s = _under_load(running.port, key, asking)
-    note = f"{READERS} readers, p50 {median(loaded.finished):.0f} ms, {loaded.failed} failed"
+    note = f"{USERS} readers, p50 {median(loaded.finished):.0f} ms, {loaded.failed} failed"
     yield Line("answers a second", len(loaded.finished) / took_s, "/s", 20, at_most=False, note=note)
-    reader.close()
+    user.close()
 
 
 def _under_load(port: int, key: str, asking: Iterator[str]) -> tuple[QuestionTimings, float]:
@@ -124,18 +124,18 @@ def _under_load(port: int, key: str, asking: Iterator[str]) -> tuple[QuestionTim
     began = time.monotonic()
 
     def read() -> None:
-        reader = Reader(port, key)
+        user = AskingUser(port, key)
         while time.monotonic() - began < SECONDS:
             with turn:
                 text = next(asking)
-            reader.ask(text, loaded, 0.05)
-        reader.close()
+            user.ask(text, loaded, 0.05)
+        user.close()
 
-    readers = [threading.Thread(target=read) for _ in range(READERS)]
-    for one in readers:
-        one.start()
-    for one in readers:
-        one.join()
+    threads = [threading.Thread(target=read) for _ in range(USERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return loaded, time.monotonic() - began
 
 
@@ -148,8 +148,8 @@ def playground_key(running: Stack) -> str:
     environment = {"KIOSK_DATA_DIR": str(running.data_dir)}
     lifted = ["apps", "limit", "playground", "--queries", "1000000", "--json"]
     _say(lifted, environment)
-    found = json.loads(_say(["keys", "list", "--reveal", "--json"], environment))
-    entries = found["keys"] if isinstance(found, dict) else found
+    listing = json.loads(_say(["keys", "list", "--reveal", "--json"], environment))
+    entries = listing["keys"] if isinstance(listing, dict) else listing
     keys = [entry for entry in entries if entry["app_id"] == "playground" and entry["kind"] == "secret"]
     time.sleep(1.0)
     return str(keys[0]["key"])

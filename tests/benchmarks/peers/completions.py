@@ -29,7 +29,7 @@ class Answers:
     """What a peer found for each query, best first, and how long each took."""
 
     peer: str
-    found: list[list[int]]
+    rows: list[list[int]]
     ms: list[float]
     build_s: float = 0.0
     why_not: str = ""
@@ -51,7 +51,7 @@ def install_javascript(scratch: Path) -> str:
     return "" if done.returncode == 0 else f"npm install failed: {done.stderr.strip()[-200:]}"
 
 
-def javascript(library: str, titles: Titles, queries: Sequence[str], wanted: int, scratch: Path) -> Answers:
+def javascript(library: str, titles: Titles, queries: Sequence[str], count: int, scratch: Path) -> Answers:
     """Ask one of the JavaScript libraries."""
     given = scratch / "given.json"
     given.write_text(
@@ -61,7 +61,7 @@ def javascript(library: str, titles: Titles, queries: Sequence[str], wanted: int
                 "titles": titles.texts,
                 "popularity": titles.popularity,
                 "queries": list(queries),
-                "wanted": wanted,
+                "wanted": count,
             }
         )
     )
@@ -74,29 +74,29 @@ def javascript(library: str, titles: Titles, queries: Sequence[str], wanted: int
     )
     if done.returncode:
         return Answers(library, [], [], why_not=done.stderr.strip()[-300:])
-    told = json.loads(done.stdout)
-    return Answers(library, told["found"], told["ms"], told["build_s"])
+    report = json.loads(done.stdout)
+    return Answers(library, report["found"], report["ms"], report["build_s"])
 
 
-def rapidfuzz_scan(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
+def rapidfuzz_scan(titles: Titles, queries: Sequence[str], count: int) -> Answers:
     """Compare every title with what was typed; of equals the more popular one."""
     texts = [fold_text(text) for text in titles.texts]
     pull = np.log1p(np.array(titles.popularity))
     pull = pull / max(float(pull.max()), 1e-9)
-    found, ms = [], []
+    rows, ms = [], []
     for query in queries:
         began = time.perf_counter()
         scores = (
             process.cdist([fold_text(query)], texts, scorer=fuzz.partial_ratio, dtype=np.float32)[0]
             + 8 * pull
         )
-        best = np.argpartition(-scores, wanted)[:wanted]
-        found.append(best[np.argsort(-scores[best])].tolist())
+        best = np.argpartition(-scores, count)[:count]
+        rows.append(best[np.argsort(-scores[best])].tolist())
         ms.append((time.perf_counter() - began) * 1e3)
-    return Answers("rapidfuzz scan", found, ms)
+    return Answers("rapidfuzz scan", rows, ms)
 
 
-def trigrams(titles: Titles, queries: Sequence[str], wanted: int, scratch: Path) -> Answers:
+def trigrams(titles: Titles, queries: Sequence[str], count: int, scratch: Path) -> Answers:
     """Ask PostgreSQL's pg_trgm, by word similarity over a GiST index."""
     name = "pg_trgm"
     if shutil.which("initdb") is None:
@@ -140,7 +140,7 @@ def trigrams(titles: Titles, queries: Sequence[str], wanted: int, scratch: Path)
         stderr=subprocess.DEVNULL,
     )
     try:
-        return _ask_trigrams(psycopg, home, titles, queries, wanted)
+        return _ask_trigrams(psycopg, home, titles, queries, count)
     except psycopg.Error as error:
         return Answers(name, [], [], why_not=str(error)[:200])
     finally:
@@ -148,9 +148,7 @@ def trigrams(titles: Titles, queries: Sequence[str], wanted: int, scratch: Path)
         server.wait()
 
 
-def _ask_trigrams(
-    psycopg: object, home: Path, titles: Titles, queries: Sequence[str], wanted: int
-) -> Answers:
+def _ask_trigrams(psycopg: object, home: Path, titles: Titles, queries: Sequence[str], count: int) -> Answers:
     connect = psycopg.connect  # type: ignore[attr-defined]
     for _ in range(100):
         try:
@@ -168,12 +166,12 @@ def _ask_trigrams(
         cursor.execute("create index on title using gist (text gist_trgm_ops(siglen=64))")
         cursor.execute("analyze title")
         build_s = time.perf_counter() - began
-        found, ms = [], []
+        rows, ms = [], []
         for query in queries:
             began = time.perf_counter()
             cursor.execute(
-                "select id from title order by %s <<-> text, pull desc limit %s", (fold_text(query), wanted)
+                "select id from title order by %s <<-> text, pull desc limit %s", (fold_text(query), count)
             )
-            found.append([row[0] for row in cursor.fetchall()])
+            rows.append([row[0] for row in cursor.fetchall()])
             ms.append((time.perf_counter() - began) * 1e3)
-    return Answers("pg_trgm", found, ms, build_s)
+    return Answers("pg_trgm", rows, ms, build_s)

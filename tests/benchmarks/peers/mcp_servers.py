@@ -33,10 +33,10 @@ def main() -> None:
     def ask_archive(question: str, context: str = "", skill_used: str = "") -> dict[str, Any]:
         """Search the archive."""
         if "--ready" in sys.argv and ready:
-            found = ready[0]
+            result = ready[0]
         else:
-            found = search_passages(library, ArchiveQuery(APP, question, context=context), 0)
-            ready[:] = [found]
+            result = search_passages(library, ArchiveQuery(APP, question, context=context), 0)
+            ready[:] = [result]
         return {
             "results": [
                 {
@@ -44,7 +44,7 @@ def main() -> None:
                     "snippet": snippet.text, "authors": list(snippet.authors), "published_date": snippet.published,
                     "url": snippet.url, "score": snippet.score,
                 }
-                for snippet in found.snippets
+                for snippet in result.snippets
             ]
         }  # fmt: skip
 

@@ -39,7 +39,7 @@ def has_implicit() -> bool:
 def peers(n_items: int) -> list[Peer]:
     """List the peers that can be run on a catalog of this size."""
     lambdas = (100.0, 300.0, 1000.0) if n_items <= 5_000 else (300.0,)
-    found = [
+    available = [
         Peer("popularity", (("", Popular),)),
         Peer("item-kNN (cosine)", tuple((f"k {k}", _item_knn(k)) for k in (20, 100))),
         Peer("EASE", tuple((f"lambda {value:g}", _ease(value)) for value in lambdas)),
@@ -50,11 +50,11 @@ def peers(n_items: int) -> list[Peer]:
         als = tuple(
             (f"{factors} factors, alpha {alpha:g}", _als(factors, alpha)) for factors, alpha in settings
         )
-        found.append(Peer("implicit ALS", als))
+        available.append(Peer("implicit ALS", als))
         bpr = tuple((f"{factors} factors", _bpr(factors)) for factors in (32, 128))
-        found.append(Peer("implicit BPR", bpr))
-        found.append(Peer("implicit BM25", tuple((f"k {k}", _bm25(k)) for k in (20, 100))))
-    return found
+        available.append(Peer("implicit BPR", bpr))
+        available.append(Peer("implicit BM25", tuple((f"k {k}", _bm25(k)) for k in (20, 100))))
+    return available
 
 
 class Popular:
@@ -110,8 +110,8 @@ class FoldedIn:
 
     def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         seen = histories.seen().astype(np.float32).tocsr()
-        readers = self._model.recalculate_user(np.arange(len(histories)), seen)
-        return np.asarray(readers @ self._model.item_factors.T, np.float32)
+        users = self._model.recalculate_user(np.arange(len(histories)), seen)
+        return np.asarray(users @ self._model.item_factors.T, np.float32)
 
 
 class Remembered:
@@ -122,16 +122,16 @@ class Remembered:
 
     def __init__(self, model: Any, data: Interactions) -> None:
         self._model = model
-        self._readers = {
-            items.tobytes(): reader
-            for reader, items in enumerate(np.split(data.item, data.starts()[1:-1]))
+        self._users = {
+            items.tobytes(): user
+            for user, items in enumerate(np.split(data.item, data.starts()[1:-1]))
             if len(items)
         }
 
     def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
         lists = np.split(histories.items, histories.starts[1:-1])
-        readers = np.array([self._readers.get(items.tobytes(), -1) for items in lists])
-        factors = np.where((readers >= 0)[:, None], self._model.user_factors[readers], 0.0)
+        users = np.array([self._users.get(items.tobytes(), -1) for items in lists])
+        factors = np.where((users >= 0)[:, None], self._model.user_factors[users], 0.0)
         return np.asarray(factors @ self._model.item_factors.T, np.float32)
 
 

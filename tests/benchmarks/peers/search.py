@@ -17,13 +17,13 @@ class Answers:
     """Results of a search engine for each query, best first, and their durations."""
 
     peer: str
-    found: list[list[int]] = field(default_factory=list)
+    rows: list[list[int]] = field(default_factory=list)
     ms: list[float] = field(default_factory=list)
     build_s: float = 0.0
     why_not: str = ""
 
 
-def bm25s_numba_or_numpy(texts: Sequence[str], questions: Sequence[str], wanted: int) -> Answers:
+def bm25s_numba_or_numpy(texts: Sequence[str], questions: Sequence[str], count: int) -> Answers:
     """Ask bm25s, k1 1.2 and b .75 as ours."""
     try:
         import bm25s
@@ -35,23 +35,23 @@ def bm25s_numba_or_numpy(texts: Sequence[str], questions: Sequence[str], wanted:
     index = bm25s.BM25(k1=1.2, b=0.75)
     index.index(bm25s.tokenize(list(texts), **cut), show_progress=False)
     build_s = time.perf_counter() - began_s
-    found, ms = [], []
+    ranked_rows, ms = [], []
     for question in questions:
         began_s = time.perf_counter()
         tokens = bm25s.tokenize([question], return_ids=False, **cut)
         tokens = [[token for token in tokens[0] if token in index.vocab_dict]]
         if tokens[0]:
-            rows, scores = index.retrieve(tokens, k=min(wanted, len(texts)), show_progress=False)
+            rows, scores = index.retrieve(tokens, k=min(count, len(texts)), show_progress=False)
             ranked = [int(row) for row, score in zip(rows[0], scores[0], strict=True) if score > 0]
         else:
             ranked = []
         ms.append((time.perf_counter() - began_s) * 1e3)
-        found.append(ranked)
-    return Answers("bm25s", found, ms, build_s)
+        ranked_rows.append(ranked)
+    return Answers("bm25s", ranked_rows, ms, build_s)
 
 
 def tantivy_in_memory(
-    texts: Sequence[str], questions: Sequence[str], wanted: int, *, every: bool = False
+    texts: Sequence[str], questions: Sequence[str], count: int, *, every: bool = False
 ) -> Answers:
     """Ask tantivy; with `every` only for documents with all words."""
     try:
@@ -71,14 +71,14 @@ def tantivy_in_memory(
     index.reload()
     build_s = time.perf_counter() - began_s
     searcher, stop = index.searcher(), STOP_WORDS["en"]
-    found, ms = [], []
+    ranked_rows, ms = [], []
     for question in questions:
         began_s = time.perf_counter()
-        words = "".join(one if one.isalnum() else " " for one in question.lower()).split()
+        words = "".join(character if character.isalnum() else " " for character in question.lower()).split()
         words = [word for word in words if word not in stop]
         query, _ = index.parse_query_lenient(" ".join(words), ["text"], conjunction_by_default=every)
-        hits = searcher.search(query, wanted).hits
+        hits = searcher.search(query, count).hits
         ranked = [searcher.doc(address)["row"][0] for _, address in hits]
         ms.append((time.perf_counter() - began_s) * 1e3)
-        found.append(ranked)
-    return Answers("tantivy", found, ms, build_s)
+        ranked_rows.append(ranked)
+    return Answers("tantivy", ranked_rows, ms, build_s)
