@@ -34,8 +34,8 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
-_HERE = Path(__file__).parent
-_GUARDED = (_HERE / "unit", _HERE / "house")
+_TESTS = Path(__file__).parent
+_GUARDED = (_TESTS / "unit", _TESTS / "house")
 _HAS_BEGUN = pytest.StashKey[bool]()
 _FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
 

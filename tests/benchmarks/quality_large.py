@@ -42,8 +42,8 @@ def taobao(*, carts: bool) -> tuple[Interactions, EvaluationSplit]:
     rows = [(user, item, 1.0, "checkout") for user, item in _pairs("buy.train.txt.gz")]
     if carts:
         rows = [(user, item, 0.7, "add_to_cart") for user, item in _pairs("cart.txt.gz")] + rows
-    held_out = _pairs("buy.test.txt.gz")
-    rows += [(user, item, 1.0, "asked") for user, item in held_out]
+    test_pairs = _pairs("buy.test.txt.gz")
+    rows += [(user, item, 1.0, "asked") for user, item in test_pairs]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
     whole = interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
     train = whole.pick(whole.kind != whole.kinds.index("asked"))

@@ -246,7 +246,7 @@ async def live(facts: dict[str, str]) -> dict[str, Any]:
         await corner.close()
         return {
             "release": installed_version(), "done": load.done, "kept": load.kept, "failures": load.failures,
-            "asked_others": others.requests,
+            "other_requests": others.requests,
         }  # fmt: skip
 
 

@@ -166,4 +166,4 @@ async def check_whole(fleet: Fleet) -> dict[str, Any]:
         name: sum(report["done"].get(name, 0) for report in fleet.reports)
         for name in fleet.reports[0]["done"]
     }
-    return {**done, "asked_others": sum(report["asked_others"] for report in fleet.reports)}
+    return {**done, "other_requests": sum(report["other_requests"] for report in fleet.reports)}

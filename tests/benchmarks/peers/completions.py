@@ -61,7 +61,7 @@ def javascript(library: str, titles: Titles, queries: Sequence[str], count: int,
                 "titles": titles.texts,
                 "popularity": titles.popularity,
                 "queries": list(queries),
-                "wanted": count,
+                "count": count,
             }
         )
     )

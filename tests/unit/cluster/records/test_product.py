@@ -109,7 +109,7 @@ def test_several_locations_are_one_field() -> None:
             "location.lat",
             "The attribute should be less than or equal to 90.",
         ),
-        ({"location": {"lat": 1, "lon": 2, "one": 3}}, "location.one", "The attribute is not allowed."),
+        ({"location": {"lat": 1, "lon": 2, "height": 3}}, "location.height", "The attribute is not allowed."),
         (
             {"location": [{"lat": 1, "lon": 2}, {"lat": "1", "lon": 2}]},
             "location.1.lat",

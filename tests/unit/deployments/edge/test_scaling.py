@@ -10,10 +10,10 @@ from tests.fakes.request_handler import StillClock
 
 
 def test_the_higher_load_of_cpu_and_waiting_requests_counts() -> None:
-    clock, facts = StillClock(), {"busy": 0.0, "processor": 5.0}
-    load = LoadMeter(clock, lambda: facts["busy"], lambda: facts["processor"])
+    clock, facts = StillClock(), {"busy": 0.0, "cpu_s": 5.0}
+    load = LoadMeter(clock, lambda: facts["busy"], lambda: facts["cpu_s"])
     clock.pass_ms(1000)
-    facts["processor"] += 0.7
+    facts["cpu_s"] += 0.7
     assert load.read() == pytest.approx(1.0)
     clock.pass_ms(2000)
     facts["busy"] += 32.0
@@ -50,8 +50,8 @@ def _context(load: dict[str, float] | None) -> Any:
 
 
 def test_the_loads_of_all_replicas_sum_to_the_required_replicas() -> None:
-    assert compute_replicas(_context({"one": 1.4, "two": 1.1}))[0] == pytest.approx(2.5)
-    assert compute_replicas(_context({"one": 0.0}))[0] == 1
+    assert compute_replicas(_context({"first": 1.4, "second": 1.1}))[0] == pytest.approx(2.5)
+    assert compute_replicas(_context({"first": 0.0}))[0] == 1
 
 
 def test_as_many_stay_as_there_are_while_nobody_reports() -> None:
