@@ -13,12 +13,12 @@ from cluster.records.named_archive import NamedArchive
 from cluster.records.rsl_document import render_rsl
 from tests.contract.mcp_eras.test_stateless import ENVELOPE
 from tests.contract.test_named_archives import Apps
-from tests.fakes.archive import BASE, HOST, ArchiveCorner, open_archive_corner
+from tests.fakes.archive import ORIGIN, HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer, call
 
 SEARCH_ONLY = ArchiveTerms(permits=("search", "ai-input"), payment="attribution", holder="The Gazette")
 AGENCY = ArchiveTerms(prohibits=("all",), paths=("/agency/",))
-FILE = f"{BASE}/mcp/license.xml"
+FILE = f"{ORIGIN}/mcp/license.xml"
 LINK = f'<{FILE}>; rel="license"; type="application/rsl+xml"'
 PREFERENCES = "train-ai=n, search=y"
 
@@ -100,12 +100,12 @@ async def test_results_name_the_terms_of_the_archive_and_of_each_article(corner:
     document = answered["result"]["structuredContent"]
     assert (document["license_url"], document["content_usage"]) == (FILE, PREFERENCES)
     named = {result["product_id"]: result.get("license_url") for result in document["results"]}
-    assert named == {"na-1002": None, "na-7 (b)": None, "na-8": f"{BASE}/mcp/license-agency-wire.xml"}
+    assert named == {"na-1002": None, "na-7 (b)": None, "na-8": f"{ORIGIN}/mcp/license-agency-wire.xml"}
     article = await read(corner, "na-1002")
     assert (article["license_url"], article["content_usage"]) == (FILE, PREFERENCES)
     wire = await read(corner, "na-8")
     assert (wire["license_url"], wire["content_usage"]) == (named["na-8"], "train-ai=n, search=n")
-    followed = await get(corner, wire["license_url"].removeprefix(BASE))
+    followed = await get(corner, wire["license_url"].removeprefix(ORIGIN))
     assert b'<prohibits type="usage">all</prohibits>' in followed.body
 
 
@@ -114,7 +114,7 @@ async def test_connectors_read_the_terms_in_the_metadata(corner: ArchiveCorner) 
     assert listed.keys() == {"results"}, "connectors expect nothing else"
     product = next(result for result in listed["results"] if result["id"].endswith("na-8"))
     article = await stateless(corner, "fetch", {"id": product["id"]})
-    assert article["metadata"]["license_url"] == f"{BASE}/mcp/license-agency-wire.xml"
+    assert article["metadata"]["license_url"] == f"{ORIGIN}/mcp/license-agency-wire.xml"
     assert article["metadata"]["content_usage"] == "train-ai=n, search=n"
 
 

@@ -30,7 +30,7 @@ from deployments.archive.services import ArchiveConfig, ArchiveServices, build_a
 from deployments.archive.tools import SUBJECTS
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
-from tests.fakes.archive_oauth import BASE, an_account
+from tests.fakes.archive_oauth import ORIGIN, an_account
 from tests.fakes.request_handler import MASTER, Corner, StillClock, open_corner
 from tests.fakes.run_stages import run_stages
 from tests.fakes.stores.memory import memory_stores
@@ -174,7 +174,7 @@ class Installation:
         config = ArchiveConfig(
             app_id=SHOP,
             subjects=SUBJECTS,
-            public_url=BASE,
+            public_url=ORIGIN,
             origins=("https://tools.example.org", "chrome-extension://abcdef"),
         )
         archive = open_archive(stores, Vault(MASTER), LocalArchiveClient(corner.archive), clock, config)

@@ -56,7 +56,7 @@ class Walk:
             if method == "GET":
                 answer = await self.visitor.get(path)
             else:
-                headers = {"origin": self.visitor.base, "content-type": "application/x-www-form-urlencoded"}
+                headers = {"origin": self.visitor.origin, "content-type": "application/x-www-form-urlencoded"}
                 answer = await self.visitor.http.request(
                     method, f"/console{path}", data={"csrf": proof}, headers=headers
                 )
