@@ -255,8 +255,7 @@ def test_ten_apps_of_fifty_thousand_products_stay_within_the_budget(
         took = [ask_first(app) for app in apps]
         print(f"\nround {round_number}: first list and search, s: {', '.join(f'{s:.1f}' for s in took)}")
         print(f"unique memory, MiB: {', '.join(f'{size:.0f}' for size in watch.measure().values())}")
-    parts = say(installation, "status", check=False)["parts"]
-    fits = next(part["detail"] for part in parts if part["part"] == "app memory")
+    fits = _app_memory(installation)
     watch.finish()
     neighbour_load.finish()
     refused = [answer.status for answer in neighbour_load.answers if answer.status != 200]
@@ -287,22 +286,25 @@ def test_an_app_that_grows_by_writes_makes_another_one_leave_without_a_load(
                 assert time.monotonic() < until
                 time.sleep(0.5)
         assert _left(stack, "resting") == 0
-        for seed_number in range(1, 60):
+        for batch in range(240):
             rows = [
-                {**row, "product_id": f"{seed_number}-{row['product_id']}"}
-                for row in products(500, seed=seed_number)
+                {**row, "product_id": f"{batch}-{row['product_id']}"} for row in products(1_000, seed=batch)
             ]
             assert call(growing, "POST", "/v1/products", {"data": rows}).status == 200
             if _left(stack, "resting"):
                 break
-            time.sleep(1)
         until = time.monotonic() + 60
         while not _left(stack, "resting"):
-            assert time.monotonic() < until, "nothing was evicted"
+            assert time.monotonic() < until, _app_memory(stack)
             time.sleep(1)
-        print(f"\nan app of {500 * seed_number:,} products made the other leave without a load")
+        print(f"\nleft beside at most {1_000 * (batch + 1):,} new products: {_app_memory(stack)}")
         assert _left(stack, "growing") == 0
         assert call(growing, "POST", "/v1/search/search", {"q": "red"}).status == 200
+
+
+def _app_memory(stack: Stack) -> str:
+    parts = say(stack, "status", check=False)["parts"]
+    return str(next(part["detail"] for part in parts if part["part"] == "app memory"))
 
 
 def _left(stack: Stack, app_id: str) -> int:

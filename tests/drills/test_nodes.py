@@ -126,12 +126,12 @@ def test_a_node_that_loses_redis_but_no_client_fails_few_writes_and_no_read(clus
         machine.lose(cluster.redis_address)
         time.sleep(20)
         machine.reach(cluster.redis_address)
-        found_s = traffic.now_s
+        back_s = traffic.now_s
         time.sleep(15)
     missing, late_s = traffic.missing_users()
     late = [answer for answer in traffic.failed if answer.at_s > lost_s + 8]
     print(
-        f"\na node without Redis from {lost_s:.0f} to {found_s:.0f} s: {traffic}; {len(late)} failed later than 8 s; "
+        f"\na node without Redis from {lost_s:.0f} to {back_s:.0f} s: {traffic}; {len(late)} failed later than 8 s; "
         f"{len(missing)} of {len(traffic.users)} uploads missing, all others after {late_s:.1f} s"
     )
     assert missing == []

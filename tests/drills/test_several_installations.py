@@ -49,9 +49,9 @@ class Site:
         began_s = time.monotonic()
         started = self.kiosk("up", "--json", "--port", str(self.port))
         assert started.returncode == 0, started.stderr
-        told = json.loads(started.stdout)
-        assert told["ready"] is True
-        app = next(app for app in told["apps"] if app["environment"] == "development")
+        summary = json.loads(started.stdout)
+        assert summary["ready"] is True
+        app = next(app for app in summary["apps"] if app["environment"] == "development")
         return Stack(self.port, self.data_dir, app["secret_key"], time.monotonic() - began_s, app["app_id"])
 
     @property

@@ -92,8 +92,8 @@ class Desk:
         return str(view.record.import_id)
 
     async def status(self, import_id: str) -> dict[str, Any]:
-        found = await self.perform("imports.get", import_id=import_id)
-        return dict(found.to_dict())
+        view = await self.perform("imports.get", import_id=import_id)
+        return dict(view.to_dict())
 
     async def ended(self) -> None:
         await asyncio.gather(*self.running, return_exceptions=True)
@@ -497,8 +497,8 @@ async def test_an_import_without_enough_memory_fails_with_advice(
     monkeypatch.setattr("jobs.ingest.upload.upload_ingest.ingest", exhaust)
     await desk.perform("imports.start", import_id=import_id, mapping=RULES)
     await desk.ended()
-    found = await desk.status(import_id)
-    assert (found["status"], "more memory" in found["error"]) == ("failed", True)
+    done = await desk.status(import_id)
+    assert (done["status"], "more memory" in done["error"]) == ("failed", True)
 
 
 USERS = b"""{"user_id": "canary-user", "country": "NO"}
@@ -523,10 +523,10 @@ async def forget(desk: Desk, user_id: str = "canary-user") -> Erasure:
 
 async def everything_in_redis(desk: Desk) -> bytes:
     """Return all values of the app."""
-    ask, found = desk.services.stores.server.execute_slow, []
+    ask, values = desk.services.stores.server.execute_slow, list[str]()
     for key in await ask("KEYS", f"{{{APP}}}:import*"):
-        found.append(repr(await ask("HGETALL", key)))
-    return "".join(found).encode()
+        values.append(repr(await ask("HGETALL", key)))
+    return "".join(values).encode()
 
 
 async def test_a_file_that_waited_brings_nobody_back(desk: Desk) -> None:
