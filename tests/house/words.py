@@ -37,7 +37,8 @@ NOUNS = _words(
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
     idempotency identity ids index indexes info injection input insight installation intake interaction
     interleaved interleaving
-    interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leased leases lexer
+    interactions invitations item job jobs json jsonrpc key keyring keys knn language languages
+    learners lease leased leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     mappings
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model

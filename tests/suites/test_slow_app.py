@@ -83,7 +83,7 @@ async def test_a_slow_app_neither_delays_nor_refuses_another_one(narrow_url: str
         assert (answers > 20, slowest_s < 1.0) == (True, True), (answers, slowest_s)
 
 
-async def test_reads_of_the_change_log_have_a_connection_of_their_own(
+async def test_reads_of_the_change_log_share_no_connection_with_other_commands(
     private_server: RedisProcess, strict_stores: OpenStores
 ) -> None:
     def last_commands() -> list[str]:

@@ -111,7 +111,7 @@ def _texts(hosts: list[EngineHost]) -> set[str]:
     return {follower.recommender.overlay.texts.version for host in hosts for _, follower in host.loaded}
 
 
-async def test_replicas_that_were_asked_for_different_engines_share_one_text_index(
+async def test_replicas_whose_requests_name_different_engines_share_one_text_index(
     stores: Stores, hosts: list[EngineHost], versions: dict[str, str]
 ) -> None:
     for engine_id in ENGINES[:2]:
