@@ -392,6 +392,16 @@ async def test_a_list_does_not_wait_long_for_the_lists_above_it(site: Site) -> N
         site.faults.clear()  # the browser itself reports the 503
 
 
+async def _wait_until_seen(page: Any, sent: list[Any], product_ids: set[str]) -> None:
+    for _ in range(200):
+        events = [event for request in sent for event in request.post_data_json["data"]]
+        seen = [event["product_ids"] for event in events if event["type"] == "viewable_impression"]
+        if product_ids <= {product_id for listed in seen for product_id in listed}:
+            return
+        await page.wait_for_timeout(50)
+    raise AssertionError(f"not seen: {product_ids}")
+
+
 async def test_products_that_were_really_seen_reach_the_outcomes_report(site: Site, tmp_path: Path) -> None:
     world = await open_simulated_shop(tmp_path, 8)
     now_ms = world.clock.now_ms()
@@ -404,17 +414,20 @@ async def test_products_that_were_really_seen_reach_the_outcomes_report(site: Si
         )
         async with serving(Starlette(routes=[Route("/", lambda _: HTMLResponse(html))])) as shop:
             await page.clock.set_fixed_time(now_ms / 1000)
+            sent: list[Any] = []
+            page.on(
+                "request", lambda request: sent.append(request) if "interactions" in request.url else None
+            )
             await page.goto(shop)
-            await expect(page.locator("li")).to_have_count(6)
-            await page.wait_for_timeout(300)
+            places = page.locator("[data-kiosk-product]")
+            await expect(places).to_have_count(6)
+            shown = [str(await place.get_attribute("data-kiosk-product")) for place in await places.all()]
             # the last two products are on the screen too shortly
-            await page.evaluate("scrollTo(0, 1600); setTimeout(() => scrollTo(0, 800), 400)")
-            async with page.expect_request("**/v1/interactions*") as later:
-                pass
-            assert (await later.value).post_data_json["data"][0]["type"] == "viewable_impression"
+            await page.evaluate("scrollTo(0, 1600); setTimeout(() => scrollTo(0, 800), 300)")
+            await _wait_until_seen(page, sent, {*shown[2:4]})
             await page.evaluate("scrollTo(0, 0)")
-            await page.wait_for_timeout(1_500)
-            await page.locator("[data-kiosk-product]").first.click()
+            await _wait_until_seen(page, sent, {*shown[:4]})
+            await places.first.click()
             await page.evaluate("kiosk.flush()")
     await world.settle()
     total = load_report(world.artifacts, APP, "total", 0, now_ms + 1).total
@@ -440,8 +453,13 @@ async def test_nothing_counts_as_seen_in_a_hidden_tab_or_where_the_page_opts_out
             await page.wait_for_timeout(1_700)
             assert [path for path, _, _ in network.sent] == ["/v1/recommendation/user_to_products"]
             await page.evaluate("show()")
-            await page.wait_for_timeout(2_600)
-            seen = [event for _, _, body in network.sent[1:] for event in body["data"]]
-            expected = [(["a", "b"], "5" * 8)] if hidden == "hidden" else []
-            assert [(event["product_ids"], event["service_id"]) for event in seen] == expected
+            expected = [("a", "5" * 8), ("b", "5" * 8)] if hidden == "hidden" else []
+            seen: list[tuple[str, str]] = []
+            for _ in range(26 if not expected else 200):
+                await page.wait_for_timeout(100)
+                events = [event for _, _, body in network.sent[1:] for event in body["data"]]
+                seen = [(name, event["service_id"]) for event in events for name in event["product_ids"]]
+                if expected and len(seen) >= len(expected):
+                    break
+            assert sorted(seen) == expected
             assert await page.evaluate("kiosk.session") == []
