@@ -150,6 +150,7 @@ def _build_draft(
         "engine_id": given.rival_engine or "",
         "snapshot": version,
         "boost_rule": given.rule or "",
+        "weight": 0.0,  # a replica of an earlier release would split people by weights: all get the first side
     }
     first = {"name": f"now {engine.snapshot}".strip(), "slug": "first", "snapshot": engine.snapshot}
     return {

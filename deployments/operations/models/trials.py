@@ -106,7 +106,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
     Errors:
         NotFound: no such engine or snapshot
         Conflict: the engine has a trial, serves the snapshot or has no trained model, the snapshot
-            learned from erased people, or the app allows no trial
+            learned from erased people or needs shipped code, or the app allows no trial
     """
     app = await check_app(services, given.app_id)
     if not app.is_automatic or app.settings.served_log != "on":
@@ -117,7 +117,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
         )
     find = SnapshotStore(services.artifacts).find_version
     version = await asyncio.to_thread(find, given.app_id, given.engine_id, given.version)
-    await asyncio.to_thread(_check_erasures, services, given, version)
+    await asyncio.to_thread(_check_snapshot, services, given, version)
     now_ms = services.now_ms()
     trial = SnapshotTrial(
         trial_id=new_request_id(),
@@ -173,10 +173,14 @@ async def _read_engine(services: AdminServices, given: OfEngine) -> Engine:
     return await get_engine(services.stores, given.app_id, given.engine_id)
 
 
-def _check_erasures(services: AdminServices, given: OfEngine, version: str) -> None:
+def _check_snapshot(services: AdminServices, given: OfEngine, version: str) -> None:
     manifest = SnapshotStore(services.artifacts).manifest(given.app_id, given.engine_id, version)
     if count_erasures_since(manifest, SegmentStore(services.artifacts).erasures(given.app_id)):
         raise Conflict(f"{version} learned from people who were erased since; train again")
+    if manifest.facts.get("code"):
+        raise Conflict(
+            f"{version} was trained with code that was shipped for that run only, and what serves can't import it"
+        )
 
 
 def _read_verdict(

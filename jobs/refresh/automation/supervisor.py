@@ -7,7 +7,7 @@ no first training; so a schedule that was removed stays away. Only engines with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence, Set
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -17,7 +17,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import Conflict, HouseError, NotFound, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.access import App
 from cluster.records.run import DAY_MS, Run, Schedule
@@ -117,28 +117,40 @@ class ModelSupervisor:
     async def examine_app(self, app: App) -> int:
         """Order the trainings that an app needs now; return their number."""
         schedules = await self._stores.schedules.all(app.app_id)
-        if schedules:
-            return await self._train_early(app.app_id, schedules)
-        return await self._train_first(app.app_id)
+        early = await self._train_early(app.app_id, schedules) if schedules else 0
+        return early + await self._train_first(app.app_id, {schedule.engine_id for schedule in schedules})
 
-    async def _train_first(self, app_id: str) -> int:
-        engine = await self._stores.engines.get(app_id, DEFAULT_ENGINE)
-        if engine is None or engine.snapshot or await self._stores.runs.newest(app_id, 1):
+    async def _train_first(self, app_id: str, scheduled: Set[str]) -> int:
+        """Order the first training of each engine that nobody trained; all engines of an app learn from its data."""
+        untrained = [
+            engine.engine_id
+            for engine in await self._stores.engines.all(app_id)
+            if not engine.snapshot and engine.engine_id not in scheduled
+        ]
+        if not untrained:
             return 0
-        recipe = await asyncio.to_thread(_choose_recipe, self._artifacts, app_id)
+        trained = {run.engine_id for run in await self._stores.runs.newest(app_id, 500)}
+        untrained = [engine_id for engine_id in untrained if engine_id not in trained]
+        recipe = await asyncio.to_thread(_choose_recipe, self._artifacts, app_id) if untrained else None
         if recipe is None:
             return 0
+        for engine_id in untrained:
+            await self._order_first(app_id, engine_id, recipe)
+        return len(untrained)
+
+    async def _order_first(self, app_id: str, engine_id: str, recipe: dict[str, Any]) -> None:
         now_ms = self._clock.now_ms()
-        # the run first: once it is stored, a process that dies here leaves an app that was trained by hand
+        end = "" if engine_id == DEFAULT_ENGINE else f"-{engine_id}"
+        # the run first: once it is stored, a process that dies here leaves an engine that was trained by hand
         await create_run(
-            self._stores, app_id, DEFAULT_ENGINE, recipe, now_ms=now_ms, by=BY, promote=True, run_id="first-training",
+            self._stores, app_id, engine_id, recipe, now_ms=now_ms, by=BY, promote=True, run_id=f"first-training{end}",
         )  # fmt: skip
         made = Schedule(
-            app_id=app_id, name=SCHEDULE, engine_id=DEFAULT_ENGINE, when="nightly", recipe=recipe, created_at=now_ms,
+            app_id=app_id, name=f"{SCHEDULE}{end}", engine_id=engine_id, when="nightly", recipe=recipe,
+            created_at=now_ms,
         )  # fmt: skip
         await self._stores.schedules.put(made)
-        self._log.info("first_training_ordered", app=app_id, recipe=recipe["name"])
-        return 1
+        self._log.info("first_training_ordered", app=app_id, engine=engine_id, recipe=recipe["name"])
 
     async def _train_early(self, app_id: str, schedules: Sequence[Schedule]) -> int:
         now_ms = self._clock.now_ms()
@@ -158,13 +170,22 @@ class ModelSupervisor:
         drift = find_drift(rates[0], rates[1:])
         if drift is None:
             return 0
+        ordered = 0
         for engine_id, schedule in waiting.items():
-            await create_run(
-                self._stores, app_id, engine_id, schedule.recipe, now_ms=now_ms, by=EARLY + drift.sentence,
-                promote=schedule.promote, run_id=f"drift-{engine_id}-{hour}",
-            )  # fmt: skip
+            try:
+                await create_run(
+                    self._stores, app_id, engine_id, schedule.recipe, now_ms=now_ms, by=EARLY + drift.sentence,
+                    promote=schedule.promote, run_id=f"drift-{engine_id}-{hour}",
+                )  # fmt: skip
+            except (Conflict, NotFound) as error:
+                # an engine that was deleted, or that another process trains, must not hold up the others
+                self._log.warning(
+                    "early_training_refused", app=app_id, engine=engine_id, reason=error.message
+                )
+                continue
+            ordered += 1
             self._log.info("early_training_ordered", app=app_id, engine=engine_id, reason=drift.sentence)
-        return len(waiting)
+        return ordered
 
 
 def may_train_early(runs: Iterable[Run], now_ms: int) -> bool:

@@ -90,6 +90,11 @@ class TrialWatch:
         current = await self._stores.engines.get(engine.app_id, engine.engine_id)
         if current is None or current.trial != trial or current.snapshot != engine.snapshot:
             return  # somebody ended the trial, or promoted another version, during the read of the log
+        if verdict.outcome == "uneven":
+            # nobody takes a snapshot back that hurts, so somebody has to look
+            self._log.error(
+                "trial_uneven", app=engine.app_id, engine=engine.engine_id, reason=verdict.sentence
+            )
         is_worse = verdict.outcome in ("worse", "broken")
         try:
             if is_worse and not trial.is_candidate and trial.roll_back_when_worse:

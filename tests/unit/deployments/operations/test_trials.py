@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine
@@ -92,4 +94,16 @@ async def test_a_snapshot_of_erased_people_is_tried_by_nobody(
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=serving))
     monkeypatch.setattr(ErasureLog, "since", lambda *_: 1)
     with pytest.raises(Conflict, match="people who were erased since"):
+        await shop.perform("trials.start", engine_id="default", version=other)
+
+
+async def test_a_snapshot_that_needs_shipped_code_is_tried_by_nobody(
+    shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, other = shop.publish(tmp_path / "one", seed=6), shop.publish(tmp_path / "two", seed=7)
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=serving))
+    manifest = SnapshotStore(shop.services.artifacts).manifest(APP, "default", other)
+    shipped = replace(manifest, facts={**manifest.facts, "code": "d" * 64})
+    monkeypatch.setattr(SnapshotStore, "manifest", lambda *_: shipped)
+    with pytest.raises(Conflict, match="code that was shipped for that run only"):
         await shop.perform("trials.start", engine_id="default", version=other)

@@ -14,6 +14,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.engine import Engine
 from cluster.records.run import DAY_MS, Schedule
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.stores import Stores
@@ -182,6 +183,7 @@ async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
 async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
     await shop.open_app()
     mine = Schedule(app_id=APP, name="mine", engine_id="default", when="nightly", recipe={"name": "fast"})
+    await shop.stores.schedules.put(mine.model_copy(update={"name": "deleted", "engine_id": "deleted"}))
     await shop.stores.schedules.put(mine)
     clicks = []
     for days in reversed(range(8)):
@@ -201,3 +203,17 @@ async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
     shop.clock.advance(2 * HOUR_MS)
     assert await shop.look() == 0
     assert COOLDOWN_MS == DAY_MS
+
+
+async def test_every_engine_gets_its_first_training(shop: Shop) -> None:
+    await shop.open_app()
+    shop.settle()
+    await shop.look()
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="spring"))
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="trained", snapshot="053040c827b6cf19"))
+    assert await shop.look() == 1
+    runs = {run.run_id: run.engine_id for run in await shop.stores.runs.open(APP)}
+    assert runs == {"first-training": "default", "first-training-spring": "spring"}
+    schedules = {schedule.name: schedule.engine_id for schedule in await shop.stores.schedules.all(APP)}
+    assert schedules == {"nightly": "default", "nightly-spring": "spring"}
+    assert await shop.look() == 0
