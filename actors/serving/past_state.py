@@ -51,6 +51,11 @@ class PastState:
         )  # fmt: skip
 
     @property
+    def load(self) -> tuple[int, int]:
+        """Return the position of the load of the replica."""
+        return self.loaded_products, self.loaded_interactions
+
+    @property
     def signals(self) -> tuple[int, int]:
         """Return the position of the signals of the whole app."""
         return self.signal_products, self.signal_interactions
@@ -64,8 +69,7 @@ class PastState:
             self.signal_products >= other.products and self.signal_interactions >= other.interactions
         )
         return (
-            (self.loaded_products, self.loaded_interactions)
-            == (other.loaded_products, other.loaded_interactions)
+            self.load == other.load
             and has_signals
             and self.products >= other.products
             and self.interactions >= other.interactions
