@@ -263,6 +263,9 @@ class FeedPoll:
         after = before.model_copy(
             update={"feed": self._feed.name, "address": entry.address, "entry_digest": entry.digest}
         )
+        if before.feed != self._feed.name:
+            # the feed that had the article shows later changes by its entry
+            after = after.model_copy(update={"listed": {**before.listed, before.feed: before.entry_digest}})
         addresses: tuple[str, ...] = (entry.address,) if entry.address else ()
         if not reads_pages or not entry.address:
             return self._change(entry.story, product_id, after, article, place, addresses)

@@ -61,7 +61,11 @@ async def test_two_hundred_articles_in_five_formats_equal_the_journal(
     await stand.add_formats()
     await stand.settle()
     assert await stand.archive() == site.journal()
-    assert max(Counter(await stand.puts()).values()) == 1, "each article is written once"
+    writes = Counter(await stand.puts())
+    # a sitemap may take over the three that it shares with another feed: it reads their pages
+    shared = {article.guid for article in site.of("json")[:3]}
+    assert max(writes.values()) <= 2
+    assert {product_id for product_id, count in writes.items() if count > 1} <= shared
     assert set(site.connected) == {PUBLIC}
 
 
@@ -114,7 +118,6 @@ async def test_an_update_in_another_feed_makes_the_page_read_again(
     site.fill(4)
     await stand.add_formats()
     await stand.settle()
-    await stand.poll_again()
     await stand.poll_again()
     site.of("json")[0].version += 1  # the sitemap lists this article too, reads its page, and shows no change
     await stand.poll_again()
