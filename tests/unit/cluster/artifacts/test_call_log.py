@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
+import orjson
 import polars as pl
 import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.call_log import COLUMNS, CallLogStore
 from cluster.records.archive_client import ArchiveCall
+from cluster.store import keys
+from cluster.store.archive.log_stream import LogStream
+from cluster.store.seals.seal import salt_from_key, seal
 from tests.fakes.request_handler import NOW_MS, StillClock
 
 APP = "news"
@@ -58,3 +63,11 @@ def test_the_erasure_of_a_person_leaves_rows_that_name_none(log: CallLogStore) -
     assert log.delete(APP, ["pseudonym"]) == 0
     assert log.append(APP, [call("c2", NOW_MS - 1)], "2-0") == 1
     assert log.drop_before(APP, NOW_MS + 86_400_000 * 2) == 2
+
+
+def test_rows_of_earlier_releases_stand_alone_in_the_queue() -> None:
+    stream: LogStream[ArchiveCall] = LogStream(cast("Any", None), keys.archive_call, ArchiveCall)
+    salt = salt_from_key(keys.archive_call(APP))
+    given = {"at": NOW_MS, "tool": "search", "client": "c", "client_name": "Agent", "articles": ["a"]}
+    assert [row.articles for row in stream._parse(seal(orjson.dumps(given), salt), salt)] == [("a",)]
+    assert len(stream._parse(seal(orjson.dumps([given, given]), salt), salt)) == 2
