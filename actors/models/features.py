@@ -1,12 +1,15 @@
-"""Features of a product: a number for each word of its title and each value of its attributes.
+"""Features of a product: a number for each word of its title, each value of its attributes, pairs of its tags or
+categories, its price band, and the years around its own.
 
 A feature is the hash of its name, so a snapshot and a recommender need no shared dictionary.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, combinations, islice
 from typing import Any
 
 import mmh3
@@ -23,6 +26,10 @@ _MOST_VALUES = 16
 _LONGEST_VALUE = 80
 _PLAIN = ("brand", "type", "color", "material", "size")
 _LISTED = ("tags", "authors")
+_MOST_PAIRED = 8
+"Values of a field that are paired; eight give 28 pairs."
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_YEAR_SPANS = (5, 10, 20)
 
 
 def features_from_product(product: Mapping[str, Any]) -> list[int]:
@@ -31,7 +38,13 @@ def features_from_product(product: Mapping[str, Any]) -> list[int]:
     Cost:
         20 us for a title of eight words and ten values
     """
-    return list(dict.fromkeys([ALWAYS, *(mmh3.hash64(name.encode())[0] for name in _list_names(product))]))
+    names = chain(_list_names(product), _list_weak_names(product))
+    return list(dict.fromkeys([ALWAYS, *(mmh3.hash64(name.encode())[0] for name in names)]))
+
+
+def weak_features_from_product(product: Mapping[str, Any]) -> list[int]:
+    """Return the features that say less than an attribute: words of the title, and pairs."""
+    return [mmh3.hash64(name.encode())[0] for name in _list_weak_names(product)]
 
 
 def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
@@ -57,9 +70,40 @@ def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> A
     return matrix
 
 
-def _list_names(product: Mapping[str, Any]) -> Iterator[str]:
+def _list_weak_names(product: Mapping[str, Any]) -> Iterator[str]:
     for word in tokenize(str(product.get("title") or "")):
         yield f"word:{word}"
+    paths = ("/".join(map(str, path)) for path in product.get("categories") or ())
+    for field, values in (("tags", product.get("tags") or ()), ("category", paths)):
+        distinct = sorted({fold(str(value)[:_LONGEST_VALUE]) for value in islice(values, _MOST_PAIRED)})
+        for first, second in combinations(distinct, 2):
+            yield f"pair:{field}:{first}\0{second}"
+
+
+def _list_year_names(product: Mapping[str, Any]) -> Iterator[str]:
+    """Yield overlapping spans of years, so that products of near years share some of them."""
+    years = _YEAR.findall(str(product.get("title") or ""))
+    published = str(product.get("published_at") or "")
+    if published[4:5] == "-":
+        years.append(published[:4])
+    for year in map(int, filter(str.isdigit, years)):
+        for span in _YEAR_SPANS:
+            yield f"years:{span}:{year // span}"
+            yield f"years:{span}+:{(year + span // 2) // span}"
+
+
+def _list_price_names(product: Mapping[str, Any]) -> Iterator[str]:
+    """Yield two overlapping bands; each band ends at twice the price of its beginning."""
+    price = product.get("sale_price") or product.get("price")
+    if isinstance(price, int | float) and 0 < price < math.inf:
+        step = math.log2(price)
+        yield f"price:{math.floor(step)}"
+        yield f"price+:{math.floor(step + 0.5)}"
+
+
+def _list_names(product: Mapping[str, Any]) -> Iterator[str]:
+    yield from _list_year_names(product)
+    yield from _list_price_names(product)
     for field in _PLAIN:
         if product.get(field):
             yield _format_name(field, product[field])

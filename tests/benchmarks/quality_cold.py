@@ -52,7 +52,7 @@ RECIPE = {
 }
 USERS = 600
 NOW_MS = 1_900_000_000_000
-_ONLY_COLD = parse_filter("price:[1 TO *]")
+_ONLY_COLD = parse_filter("margin:[1 TO *]")
 _NO_FADING = TimeDecay(half_life_items=None)
 
 
@@ -76,9 +76,19 @@ def toys() -> tuple[Interactions, list[dict[str, Any]]]:
     ]
 
 
+def gifts() -> tuple[Interactions, list[dict[str, Any]]]:
+    """Give the gift shop's products with titles and usual prices; they have no category and no brand."""
+    data, rows, prices = sets.online_retail(), sets.titles(), sets.prices()
+    names = data.items.names.to_pylist()
+    return data, [
+        {"product_id": name, "title": rows.get(name, ""), "price": prices.get(name)} for name in names
+    ]
+
+
 SETS: Mapping[str, Callable[[], tuple[Interactions, list[dict[str, Any]]]]] = {
     "ml-latest-small": films,
     "amazon-toys": toys,
+    "online-retail-y1": gifts,
 }
 
 
@@ -99,10 +109,10 @@ def measure_learned_content(name: str) -> float:
 
 
 def _hide_new_items(name: str) -> tuple[EvaluationSplit, list[dict[str, Any]], Any]:
-    """Give a trial on a tenth of the items, all products, and which of them are new; these have the price 1."""
+    """Give a trial on a tenth of the items, all products, and which of them are new; these have the margin 1."""
     data, products = SETS[name]()
     cold = np.random.default_rng(3).random(data.n_items) < 0.1
-    products = [{**product, "price": float(new)} for product, new in zip(products, cold, strict=True)]
+    products = [{**product, "margin": float(new)} for product, new in zip(products, cold, strict=True)]
     return _trial(data, cold), products, cold
 
 

@@ -67,6 +67,13 @@ def titles() -> dict[str, str]:
     return dict(lines.group_by("stock_code").agg(pl.col("description").last()).iter_rows())
 
 
+def prices() -> dict[str, float]:
+    """Median price of the gift shop's products."""
+    path = data_folder() / "online-retail-y1" / "transactions.parquet"
+    lines = pl.read_parquet(path, columns=["stock_code", "price"]).filter(pl.col("price") > 0)
+    return dict(lines.group_by("stock_code").agg(pl.col("price").median()).iter_rows())
+
+
 def films() -> dict[str, str]:
     """Titles and genres of the films as one text."""
     rows = _csv(data_folder() / "ml-latest-small" / "movies.csv.gz").iter_rows()

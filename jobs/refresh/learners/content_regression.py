@@ -1,28 +1,30 @@
 """Ridge regression from item features to learned item weights, for items without events.
 
-    A = W X,  M = A (X'X + lambda I)^-1 + s X D / |X D^1/2|,  D = diag(idf^2)
+    A = W X,  M = (A (X'X + lambda I)^-1 + s X D / |X D^1/2|) diag(scales),  D = diag(idf^2)
 
-W holds the learned item-to-item weights, X the features of the items with events. A row of M maps an item of the
+W holds the learned item-to-item weights, X the scaled features of the items with events. A row of M maps an item of the
 history to features. `h M x` is the score of a product with features x for a history h. The second term counts the
 features that a product shares with the history, rare ones more: it ranks where few people took two items both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import BaseModel, Field, model_validator
+from scipy.linalg import solve
 
 from actors.models.content import ContentWeights
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
-from actors.vectors.types import Floats, Mask, Rows
+from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
-from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.protocol import STRICT
 from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
 
@@ -30,7 +32,12 @@ _BLOCK = 1_000
 _RETIRED = ("power", "likeness")
 "Parameters of an earlier release; no training used them."
 _SAMPLE = 512
+_FOLDS = 3
+"Tenths of the items held out one after the other; a single tenth chooses lambda by chance."
 _VALIDATION_SHARE = 0.1
+_WEAK = 0.5
+"Scale of words and pairs. A word says less of a product than its brand or category."
+_SECONDS_A_LIST = 7e-5
 _ENOUGH_USERS = 30
 _LEAST_PRODUCTS = 2
 "A feature of only one product can't generalize to others."
@@ -41,7 +48,9 @@ class ContentRecipe(BaseModel):
 
     model_config = STRICT
 
-    regularisation: tuple[float, ...] = Field(default=(50.0, 10.0, 200.0), min_length=1, max_length=16)
+    regularisation: tuple[float, ...] = Field(
+        default=(50.0, 0.5, 2.0, 10.0, 200.0), min_length=1, max_length=16
+    )
     "Candidate values of lambda; the one that ranks held-out items best is used."
     fading: tuple[TimeDecay, ...] = Field(
         default=(TimeDecay(half_life_items=None), TimeDecay(half_life_items=20.0)),
@@ -49,9 +58,9 @@ class ContentRecipe(BaseModel):
         max_length=16,
     )
     "Candidate time decays of the history; chosen in the same way."
-    similarity: tuple[float, ...] = Field(default=(0.5, 0.0, 2.0), min_length=1, max_length=16)
+    similarity: tuple[float, ...] = Field(default=(0.5, 0.0, 0.25, 1.0, 2.0), min_length=1, max_length=16)
     "Candidate weights of shared features, relative to the deviation of the regression's scores; chosen likewise."
-    features: int = Field(default=2_000, ge=1, le=10_000)
+    features: int = Field(default=3_000, ge=1, le=10_000)
     "Maximum number of features, the most frequent first; cost grows with its square."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
@@ -86,14 +95,29 @@ class _Parameters:
 
 @dataclass(frozen=True, slots=True)
 class ItemFeatures:
-    """Items and their binary features.
+    """Items and their features.
 
     Shapes:
-        matrix: CSR float32 [n, d] of ones; features: int64 [d], ascending
+        matrix: CSR float32 [n, d] of ones; features: int64 [d], ascending; scales: float32 [d]
     """
 
     matrix: Any
     features: Rows
+    scales: Scores
+
+    @classmethod
+    def of(cls, matrix: Any, features: Rows, weak: Iterable[int]) -> ItemFeatures:
+        """Return items with scaled features; `weak` names those that say less."""
+        is_weak = np.isin(features, np.fromiter(weak, np.int64))
+        return cls(matrix, features, np.where(is_weak, np.float32(_WEAK), np.float32(1)))
+
+    def scaled(self) -> Any:
+        """Return the scaled features of the items.
+
+        Shapes:
+            returns: CSR float32 [n, d]
+        """
+        return (self.matrix @ sp.diags_array(self.scales)).tocsr()
 
 
 def select_frequent_features(products: list[list[int]], most: int) -> Rows:
@@ -119,33 +143,38 @@ def train_content_regression(
     Shapes:
         weights: CSR float32 [n, n]; row = item of the history, column = item to recommend
     Cost:
-        n = 10,000, d = 2,000: 5 s on one core, 0.3 GB
+        n = 9,000, d = 3,000: 23 s on one core; n = 3,600, d = 1,300: 9 s
     """
     taken = np.zeros(data.n_items, np.bool_)
     taken[data.item[data.weight > 0]] = True
     trained = taken & (np.diff(described.matrix.indptr) > 0)
     if np.count_nonzero(trained) < 2:
         return None
-    shared = _shared_features(described.matrix, trained)
+    scaled = described.scaled()
+    shared = _shared_features(described, trained)
     rows = np.flatnonzero(trained)
     sampled = rows[:: max(1, len(rows) // _SAMPLE)]
-    sample = normalize_matrix(described.matrix[sampled])
     chosen = _choose_parameters(recipe, described, weights, data, trained, rng)
     if chosen is None:
-        inverse = _ridge_inverse(described.matrix[trained], recipe.regularisation[0])
-        regressed = _feature_contributions(weights[sampled], described.matrix, trained) @ inverse @ sample.T
-        ratio = _deviation_ratio(regressed, (shared[sampled] @ sample.T).toarray())
+        inverse = _ridge_inverse(scaled[trained], recipe.regularisation[0])
+        regressed = _feature_contributions(weights[sampled], scaled, trained).toarray() @ inverse
+        regressed = regressed @ scaled[sampled].T
+        ratio = _deviation_ratio(regressed, (shared[sampled] @ scaled[sampled].T).toarray())
         chosen = _Parameters(recipe.regularisation[0], recipe.fading[0], recipe.similarity[0] * ratio)
     else:
-        inverse = _ridge_inverse(described.matrix[trained], chosen.regularisation)
+        inverse = _ridge_inverse(scaled[trained], chosen.regularisation)
     columns = np.arange(len(described.features))
+    deviations = _feature_deviations(described.matrix[trained])
     blocks = []
     for first in range(0, data.n_items, _BLOCK):
         block = slice(first, first + _BLOCK)
-        regressed = _feature_contributions(weights[block], described.matrix, trained) @ inverse
+        regressed = _feature_contributions(weights[block], scaled, trained).toarray() @ inverse
         mapped = np.asarray(regressed + chosen.similarity * shared[block].toarray(), np.float32)
+        mapped *= described.scales * deviations
         blocks.append(select_strongest(mapped, recipe.keep, columns, len(columns)))
     mapping = normalize_matrix(sp.vstack(blocks, format="csr"))
+    mapping.data /= deviations[mapping.indices]
+    sample = normalize_matrix(described.matrix[sampled])
     return ContentWeights(mapping, described.features, sample, chosen.fading)
 
 
@@ -157,9 +186,11 @@ def estimate_memory_bytes(items: int, features: int, keep: int) -> int:
 def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
     """Return the estimated training time on one core in seconds."""
     tried = len(recipe.regularisation)
-    inverted = (tried + 1) * float(features) ** 3
-    multiplied = (1 + _VALIDATION_SHARE * tried) * items * float(features) ** 2
-    return 1e-10 * (inverted + multiplied)
+    choices = tried * len(recipe.fading) * len(recipe.similarity)
+    ranked = _SECONDS_A_LIST * _FOLDS * choices * recipe.readers
+    inverted = (_FOLDS * tried / 3 + 1) * float(features) ** 3
+    multiplied = (1 + _FOLDS * _VALIDATION_SHARE * tried) * items * float(features) ** 2
+    return 4.3e-11 * (inverted + multiplied) + ranked
 
 
 def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:
@@ -171,18 +202,31 @@ def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:
     return (weights @ sp.diags_array(trained.astype(np.float32)) @ matrix).tocsr()
 
 
-def _shared_features(matrix: Any, trained: Mask) -> Any:
+def _shared_features(described: ItemFeatures, trained: Mask) -> Any:
     """Weigh the features of each known item by squared inverse document frequency, over the length of the item.
 
     Shapes:
-        matrix: CSR [n, d]; returns: CSR float64 [n, d], rows of unknown items are empty
+        returns: CSR float64 [n, d], rows of unknown items are empty
     """
-    of_trained = sp.diags_array(trained.astype(np.float64)) @ matrix
+    of_trained = sp.diags_array(trained.astype(np.float64)) @ described.matrix
     counts = np.asarray(of_trained.sum(axis=0)).ravel()
     rarity = np.log(max(np.count_nonzero(trained), 1) / np.maximum(counts, 1.0))
-    weighted = of_trained @ sp.diags_array(rarity)
+    weighted = of_trained @ sp.diags_array(rarity * described.scales)
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighted @ sp.diags_array(rarity)).tocsr()
+
+
+def _feature_deviations(matrix: Any) -> Scores:
+    """Return the standard deviation of each feature, which is what its weight can change in a score.
+
+    Pruned by weight alone, a row keeps rare features that hardly any product has.
+
+    Shapes:
+        matrix: CSR [n, d] of ones; returns: float32 [d], above 0
+    """
+    # the mean of many float32 ones may exceed 1
+    share = np.clip(np.asarray(matrix.mean(axis=0), np.float64).ravel(), 0.0, 1.0)
+    return np.maximum(np.sqrt(share * (1 - share)), 1e-6).astype(np.float32)
 
 
 def _deviation_ratio(regressed: Floats, shared: Floats) -> float:
@@ -190,10 +234,14 @@ def _deviation_ratio(regressed: Floats, shared: Floats) -> float:
     return float(np.std(regressed) / max(float(np.std(shared)), 1e-12))
 
 
-def _ridge_inverse(features: Any, regularisation: float) -> Floats:
-    gram = np.asarray((features.T @ features).toarray(), np.float64)
-    gram[np.diag_indices_from(gram)] += regularisation
-    return np.asarray(np.linalg.inv(gram), np.float64)
+def _regularised_gram(features: Any, regularisation: float) -> Matrix:
+    gram: Matrix = (features.T @ features).toarray().astype(np.float32)
+    gram[np.diag_indices_from(gram)] += np.float32(regularisation)
+    return gram
+
+
+def _ridge_inverse(features: Any, regularisation: float) -> Matrix:
+    return np.asarray(np.linalg.inv(_regularised_gram(features, regularisation)), np.float32)
 
 
 def _choose_parameters(
@@ -204,43 +252,90 @@ def _choose_parameters(
     trained: Mask,
     rng: np.random.Generator,
 ) -> _Parameters | None:
-    """Hold out a tenth of the items; return the values that rank them best for the users who took them.
+    """Hold out tenths of the items; return the values that rank them best for the users who took them.
 
     Returns None if there is nothing to choose, or too little to choose by.
     """
-    choices = len(recipe.regularisation) * len(recipe.fading) * len(recipe.similarity)
-    is_validation = trained & (rng.random(data.n_items) < _VALIDATION_SHARE)
-    validation_events = data.pick(is_validation[data.item] & (data.weight > 0))
-    users = np.unique(validation_events.reader)
-    rest = trained & ~is_validation
-    if choices == 1 or len(users) < _ENOUGH_USERS or not rest.any():
+    choices = list(product(recipe.regularisation, recipe.fading, recipe.similarity))
+    if len(choices) == 1:
+        return None
+    fold_of = rng.permutation(data.n_items) % round(1 / _VALIDATION_SHARE)
+    figures, ratios = [], []
+    for fold in range(_FOLDS):
+        hidden = _select_fold(recipe, data, trained, trained & (fold_of == fold), rng)
+        if hidden is not None:
+            ndcg, ratio = _compare_parameters(recipe, described, weights, hidden)
+            figures.append(ndcg)
+            ratios.append(ratio)
+    if not figures:
+        return None
+    # a mean over folds needs no threshold: near equals rank nearly alike
+    best = int(np.concatenate(figures, axis=1).mean(axis=1).argmax())
+    regularisation, fading, similarity = choices[best]
+    return _Parameters(regularisation, fading, similarity * float(np.mean(ratios, axis=0)[best]))
+
+
+@dataclass(frozen=True, slots=True)
+class _ColdFold:
+    """Items that are treated as new, and the users who took them.
+
+    Shapes:
+        rest: bool [n], the items that may teach; rows: int64 [k], the items held out
+    """
+
+    rest: Mask
+    rows: Rows
+    histories: UserHistories
+    targets: Targets
+
+
+def _select_fold(
+    recipe: ContentRecipe, data: Interactions, trained: Mask, hidden: Mask, rng: np.random.Generator
+) -> _ColdFold | None:
+    events = data.pick(hidden[data.item] & (data.weight > 0))
+    users = np.unique(events.reader)
+    rest = trained & ~hidden
+    if len(users) < _ENOUGH_USERS or not rest.any():
         return None
     users = np.sort(rng.choice(users, min(recipe.readers, len(users)), replace=False))
-    validation_events = validation_events.pick(np.isin(validation_events.reader, users))
-    histories = UserHistories.of(data.pick(~is_validation[data.item]), users)
-    rows = np.flatnonzero(is_validation)
-    places = np.searchsorted(rows, validation_events.item)
-    targets = Targets.from_pairs(np.searchsorted(users, validation_events.reader), places, len(users))
-    candidates = described.matrix[rows].T
+    events = events.pick(np.isin(events.reader, users))
+    histories = UserHistories.of(data.pick(~hidden[data.item]), users)
+    rows = np.flatnonzero(hidden)
+    places = np.searchsorted(rows, events.item)
+    targets = Targets.from_pairs(np.searchsorted(users, events.reader), places, len(users))
+    return _ColdFold(rest, rows, histories, targets)
+
+
+def _compare_parameters(
+    recipe: ContentRecipe, described: ItemFeatures, weights: Any, hidden: _ColdFold
+) -> tuple[Floats, Floats]:
+    """Return the NDCG@10 of each user and the ratio of deviations, for each choice in the order of the product.
+
+    Shapes:
+        returns: float64 [choices, q], float64 [choices]
+    """
+    scaled = described.scaled()
+    candidates = scaled[hidden.rows].T
+    shared = _shared_features(described, hidden.rest)
     # Multiply users by weights first; the other order creates a matrix of all items by all features.
-    past = {fading: apply_time_decay(histories, fading) for fading in recipe.fading}
+    past = {fading: apply_time_decay(hidden.histories, fading) for fading in recipe.fading}
     liked = {
-        fading: _feature_contributions(past[fading] @ weights, described.matrix, rest).toarray()
+        fading: _feature_contributions(past[fading] @ weights, scaled, hidden.rest).toarray()
         for fading in recipe.fading
     }
-    shared = _shared_features(described.matrix, rest)
     similar = {fading: (past[fading] @ shared @ candidates).toarray() for fading in recipe.fading}
-    best: _Parameters | None = None
-    now = np.zeros(len(users))
+    right = candidates.toarray().astype(np.float32)
+    figures, ratios = [], []
     for regularisation in recipe.regularisation:
-        towards = _ridge_inverse(described.matrix[rest], regularisation) @ candidates.toarray()
+        gram = _regularised_gram(scaled[hidden.rest], regularisation)
+        towards = solve(gram, right, assume_a="pos", check_finite=False)
         for fading in recipe.fading:
             regressed = liked[fading] @ towards
             ratio = _deviation_ratio(regressed, similar[fading])
             for share in recipe.similarity:
                 scores = regressed + share * ratio * similar[fading]
                 lists = metrics.rank_top_items(np.asarray(scores, np.float32), 10)
-                ndcg = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
-                if best is None or significant_gain(ndcg - now, now):
-                    best, now = _Parameters(regularisation, fading, share * ratio), ndcg
-    return best
+                hits = metrics.mark_hits(lists, hidden.targets, len(hidden.rows))
+                figures.append(metrics.ndcg(hits, hidden.targets.lengths, 10))
+                ratios.append(ratio)
+    return np.array(figures), np.array(ratios)

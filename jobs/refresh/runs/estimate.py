@@ -32,8 +32,8 @@ _BYTES_PER_EVENT = 600
 "Events, and the training data of a test and two validation splits; measured on 100,000 to 1,000,000 events."
 _FIXED_BYTES = 350 << 20
 "Libraries, and the blocks in which users are scored."
-_FEATURES_A_PRODUCT = 8
-"Approximate upper bound of the words and attributes that a product shares with others."
+_FEATURES_A_PRODUCT = 16
+"Approximate upper bound of the words, attributes, pairs and spans that a product shares with others."
 CONTENT_COST = "[content]"
 RERANKER_COST = "[reranker]"
 

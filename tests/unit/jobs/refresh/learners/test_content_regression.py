@@ -12,10 +12,15 @@ import pytest
 import scipy.sparse as sp
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.features import ALWAYS, build_feature_matrix, features_from_product
+from actors.models.features import (
+    ALWAYS,
+    build_feature_matrix,
+    features_from_product,
+    weak_features_from_product,
+)
 from actors.models.registry import CONTENT, load_snapshot_models
 from actors.models.snapshot import Snapshot
-from actors.models.user_histories import UserHistories
+from actors.models.user_histories import TimeDecay, UserHistories
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import explain_rows
@@ -32,10 +37,11 @@ from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
-from jobs.refresh.data.dataset import Interactions, interactions_from_frame
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.content_regression import (
     ContentRecipe,
     ItemFeatures,
+    _feature_deviations,
     select_frequent_features,
     train_content_regression,
 )
@@ -189,6 +195,64 @@ def test_features_are_words_and_values_each_once() -> None:
     assert features_from_product({"brand": "EMBER"})[1] in features
 
 
+def test_near_years_near_prices_and_pairs_of_values_are_features() -> None:
+    def shared(first: dict[str, Any], second: dict[str, Any]) -> int:
+        return len(set(features_from_product(first)) & set(features_from_product(second))) - 1
+
+    assert (
+        shared({"title": "(1994)"}, {"title": "(1996)"})
+        > shared({"title": "(1994)"}, {"title": "(2004)"})
+        > 0
+    )
+    assert shared({"published_at": "1994-02-01"}, {"title": "(1994)"}) == 6
+    assert shared({"price": 10}, {"sale_price": 11.0, "price": 300}) == 2
+    assert shared({"price": 10}, {"price": 100}) == 0
+    assert shared({"tags": ["a", "b", "c"]}, {"tags": ["c", "x", "A"]}) == 3
+    assert shared({"categories": [["a"], ["b", "c"]]}, {"categories": [["b", "c"], ["a"]]}) == 4
+    odd = {"price": float("nan"), "sale_price": "no", "published_at": "soon", "title": "9999999999 ٢٠١٩"}
+    assert features_from_product({**odd, "categories": [], "tags": None})[0] == ALWAYS
+    assert len(features_from_product({"tags": [str(number) for number in range(1_000)]})) == 1 + 1_000 + 28
+
+
+def test_a_row_keeps_the_features_that_change_scores_most() -> None:
+    # a weight of a feature that one product in 100 has says less than a smaller one that half of them have
+    rng = np.random.default_rng(3)
+    count = 400
+    common = np.flatnonzero(rng.random(count) < 0.5)
+    rows = np.concatenate([np.arange(count), common, np.arange(0, count, 100)])
+    columns = np.repeat([0, 1, 2], [count, len(common), 4])
+    matrix = sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(count, 3))
+    described = ItemFeatures.of(matrix, np.array([10, 20, 30]), ())
+    weights = sp.csr_matrix(np.asarray(matrix[:, 1].toarray() + 2 * matrix[:, 2].toarray(), np.float32).T)
+    weights = sp.csr_matrix(np.repeat(weights.toarray(), count, axis=0))
+    interactions = interactions_from_frame(
+        pl.DataFrame({"reader": ["u"] * count, "item": [f"p{row:03d}" for row in range(count)]}),
+        FrameColumns(at=None),
+    )
+    recipe = ContentRecipe(keep=1, regularisation=(0.1,), similarity=(0.0,), fading=(TimeDecay(),))
+    trained = train_content_regression(recipe, described, weights, interactions, np.random.default_rng(1))
+    assert trained is not None
+    assert np.unique(trained.weights.indices).tolist() == [1]
+    assert trained.weights.data == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_feature_of_every_product_makes_no_weight_infinite() -> None:
+    for count in range(3_000, 3_017):
+        deviations = _feature_deviations(sp.csr_matrix(np.ones((count, 1), np.float32)))
+        assert np.isfinite(deviations).all(), count
+        assert deviations.min() > 0, count
+
+
+def test_words_and_pairs_weigh_less_than_attributes() -> None:
+    one = {"title": "blue", "tags": ["a", "b"], "brand": "x"}
+    features = np.sort(np.array(features_from_product(one)))
+    matrix = build_feature_matrix([features_from_product(one)], features)
+    scales = ItemFeatures.of(matrix, features, weak_features_from_product(one)).scales
+    weak = np.isin(features, weak_features_from_product(one))
+    assert np.count_nonzero(weak) == 2
+    assert scales[~weak].min() == 1 > scales[weak].max() > 0
+
+
 def test_a_recipe_of_an_earlier_release_is_still_read() -> None:
     stored = {"regularisation": 7.0, "power": 2.0, "likeness": 1.0, "fading": {"half_life_items": 3.0}}
     recipe = ContentRecipe.model_validate(stored)
@@ -222,7 +286,7 @@ def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -
     names = interactions.items.names.to_pylist()
     lists = [features_from_product(products[name]) for name in names]
     features = select_frequent_features(lists, 100)
-    described = ItemFeatures(build_feature_matrix(lists, features), features)
+    described = ItemFeatures.of(build_feature_matrix(lists, features), features, ())
     # item weights by chance: they relate no product of a brand to another one
     weights = sp.csr_matrix(np.random.default_rng(5).random((len(names), len(names))).astype(np.float32))
     unseen = build_feature_matrix(

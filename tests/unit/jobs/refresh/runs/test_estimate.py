@@ -22,11 +22,18 @@ def cost_of(recipe_name: str, size: DataSize) -> float:
 
 def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
     size = DataSize(1_000_000, 50_000, 10_000, described=10_000)
-    assert 2 < cost_of("default", size) < 20, "measured: 5 s"
+    films, gifts = (
+        DataSize(100_000, 671, 8_159, described=9_066),
+        DataSize(380_000, 4_300, 3_553, described=3_553),
+    )
+    assert 17 < cost_of("default", films) < 30, "measured: 23 s of one core with 3,000 features"
+    fewer = load_recipe_file("default").with_changes({"content.features": 1_276})
+    content = [cost for cost in estimate_costs(fewer, gifts) if cost.part == CONTENT_COST]
+    assert 6.3 < content[0].seconds < 11.7, "measured: 9 s of one core with the 1,276 features it has"
     assert cost_of("default", DataSize(1_000_000, 50_000, 10_000)) == 0
     assert cost_of("session", size) == 0, "a recipe without [content]"
     larger = DataSize(1_000_000, 50_000, 100_000, described=100_000)
-    assert cost_of("default", larger) > 4 * cost_of("default", size)
+    assert cost_of("default", larger) > 3 * cost_of("default", size)
 
 
 def test_a_dry_run_tells_it() -> None:
