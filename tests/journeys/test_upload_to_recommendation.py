@@ -25,7 +25,6 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, issue_key
 from cluster.secrecy import Vault
-from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler
@@ -35,7 +34,7 @@ from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
-from tests.fakes.stores.memory import memory_stores
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
@@ -43,14 +42,9 @@ APP = "shop"
 CLOCK = SystemClock()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=STORE_KINDS)
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    if request.param == "memory":
-        yield memory_stores()
-        return
-    server = request.getfixturevalue("redis_server")
-    assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+    async with open_store_kind(request) as stores:
         yield stores
 
 

@@ -38,13 +38,12 @@ from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
 from cluster.records.served_answer import ServedAnswer
 from cluster.records.user import User
-from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
 from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file
 from jobs.ingest.pipeline import IngestOrder, ingest
-from tests.fakes.stores.memory import memory_stores
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
 pytestmark = pytest.mark.redis
 APP, COPY = "shop", "copy"
@@ -117,18 +116,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 KEYS = {"products": "product_id", "users": "user_id", "interactions": "timestamp"}
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=STORE_KINDS)
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    if request.param == "memory":
-        made = memory_stores()
-        await _open_apps(made)
-        yield made
-        return
-    server = request.getfixturevalue("redis_server")
-    assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as opened:
-        await _open_apps(opened)
-        yield opened
+    async with open_store_kind(request) as stores:
+        await _open_apps(stores)
+        yield stores
 
 
 async def _open_apps(stores: Stores) -> None:

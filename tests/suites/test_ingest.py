@@ -25,30 +25,21 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Una
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.interaction import RecentEvent
-from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
-from tests.fakes.stores.memory import memory_stores
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
 pytestmark = pytest.mark.redis
 APP = "shop"
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=STORE_KINDS)
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    app = App(app_id=APP, environment="development", created_at=0)
-    if request.param == "memory":
-        stores = memory_stores()
-        await stores.access.put_app(app)
-        yield stores
-        return
-    server = request.getfixturevalue("redis_server")
-    assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
-        await stores.access.put_app(app)
+    async with open_store_kind(request) as stores:
+        await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
         yield stores
 
 

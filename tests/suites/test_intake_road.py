@@ -25,12 +25,11 @@ from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.intake import Noun
-from cluster.store.connect import open_stores
 from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.stores import Stores
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
-from tests.fakes.stores.memory import memory_stores
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
@@ -55,16 +54,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=STORE_KINDS)
 async def stores(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Stores]:
-    if request.param == "memory":
-        stores = memory_stores(clock)
-        await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
-        yield stores
-        return
-    server = request.getfixturevalue("redis_server")
-    assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+    async with open_store_kind(request, clock) as stores:
         await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
         yield stores
 

@@ -17,7 +17,6 @@ from cluster.ids import DEFAULT_ENGINE, new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.interaction import RecentEvent
-from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from jobs.playground.loader import (
     EDITION_RECORD_ID,
@@ -30,21 +29,17 @@ from jobs.playground.loader import (
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
 pytestmark = pytest.mark.redis
 APP = "playground"
 NOW_MS = 1_772_442_930_250
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=STORE_KINDS)
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    if request.param == "memory":
-        yield memory_stores()
-        return
-    server = request.getfixturevalue("redis_server")
-    assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as opened:
-        yield opened
+    async with open_store_kind(request) as stores:
+        yield stores
 
 
 @pytest.fixture(scope="module")
