@@ -255,16 +255,20 @@ def open_archive(
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
         log=log or RequestLog(),
-        agents=SignedAgents(
-            KeyDirectories(clock, key_documents), stores.grants, clock, meter or SilentMeter()
-        )
-        if config.signed_agents == "fetch"
-        else None,
+        agents=_open_agents(config, stores, clock, meter or SilentMeter(), key_documents),
     )
     visits = VisitPages(
         marks, find_default, apps, workers.usage, stores.records, config.client_addresses, clock
     )
     return ArchiveServices(config, apps, oauth, workers, archives, endpoint, visits, clock)
+
+
+def _open_agents(
+    config: ArchiveConfig, stores: Stores, clock: Clock, meter: Meter, documents: DocumentClient | None
+) -> SignedAgents | None:
+    if config.signed_agents == "off":
+        return None
+    return SignedAgents(KeyDirectories(clock, documents), stores.grants, clock, meter)
 
 
 @dataclass(frozen=True, slots=True)
