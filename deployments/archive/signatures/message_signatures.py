@@ -87,7 +87,7 @@ class AgentSignature:
     signature: bytes
 
     def is_signed_by(self, public_key: bytes) -> bool:
-        """Return whether a key made the signature. Cost: 100 microseconds."""
+        """Return whether a key made the signature. Cost: below 300 microseconds."""
         try:
             Ed25519PublicKey.from_public_bytes(public_key).verify(self.signature, self.signed)
         except (InvalidSignature, ValueError):

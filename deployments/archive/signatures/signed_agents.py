@@ -50,7 +50,7 @@ class SignedAgents:
     async def identify(self, person: ArchiveCaller, request: SignedRequest) -> ArchiveCaller:
         """Return a caller with what the signature of its request proves.
 
-        Cost: 150 microseconds, and a round trip for a nonce; at most five seconds for keys that are not in memory.
+        Cost: half a millisecond, and a round trip for a nonce; at most five seconds for keys that are not in memory.
         """
         try:
             signature = read_signature(request)

@@ -1,4 +1,4 @@
-"""Licence files follow the grammar of RSL 1.0, whatever a publisher may set."""
+"""Licence files follow the grammar in `rsl.rng`, whatever a publisher may set."""
 
 from __future__ import annotations
 
