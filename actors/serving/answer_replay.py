@@ -41,8 +41,8 @@ _SIGNALS_MS: Final = 200
 "How old signals of the whole app may be, as in a replica."
 _BETWEEN: Final = " + "
 _LIVE: Final = "live"
-_STEP_MS: Final = 20_000
-"Replicas select established products again every ten minutes, at a request; so late may a replay do it."
+_STEP_MS: Final = 600_000
+"Established products of an engine state are selected again after this time."
 _DRAWN: Final = ("user_to_products", "product_to_products")
 _MOST_DRAWS: Final = 1_500
 "Ids that are tried: a place of 19 and a product of 8 have 152 combinations."

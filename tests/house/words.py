@@ -12,7 +12,7 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served day outcome mlflow tracking samples replay replays state treatments requests change
+    daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced logged
     goal guardrails
     citation citations reads revision revisions publisher rsl directories agents
     citation citations reads revision revisions publisher
