@@ -119,22 +119,14 @@ class IntakeLoop:
                     stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.logs
                 ),
                 LogCompactor(
-                    stores.served,
-                    ServedLogStore(segments.artifacts, clock),
-                    clock,
-                    meter,
-                    self._rules.logs,
-                    keep_days=lambda app_id: self._served_days.get(app_id, KEEP_DAYS),
+                    stores.served, ServedLogStore(segments.artifacts, clock), clock, meter, self._rules.logs,
+                    keep_days=self._find_served_days,
                 ),
                 LogCompactor(
-                    stores.archive_calls,
-                    CallLogStore(segments.artifacts, clock),
-                    clock,
-                    meter,
-                    self._rules.logs,
-                    keep_days=lambda app_id: self._served_days.get(app_id, KEEP_DAYS),
+                    stores.archive_calls, CallLogStore(segments.artifacts, clock), clock, meter, self._rules.logs,
+                    keep_days=self._find_served_days,
                 ),
-            )
+            )  # fmt: skip
             self._attributor = OutcomeAttributor(stores, segments.artifacts, clock, meter)
             self._compactor = ChangeLogCompactor(
                 stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._delete_log_rows,
@@ -328,6 +320,10 @@ class IntakeLoop:
             await log.delete_users(app_id, user_keys)
         if self._attributor is not None:  # after the log of answers: its rows would bring outcomes back
             await self._attributor.delete_users(app_id, user_keys)
+
+    def _find_served_days(self, app_id: str) -> int:
+        """Return how many days an app keeps rows of answers and of archive calls."""
+        return self._served_days.get(app_id, KEEP_DAYS)
 
     async def _want_new_log_file(self) -> None:
         await self._stores.erasures.request_log_rewrite(self._clock.now_ms())

@@ -184,19 +184,12 @@ def open_archive(
         provider=config.provider, has_passwords=config.has_passwords, archives=apps,
         documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
     )  # fmt: skip
-    signer, fence_key = (
-        OffsetSigner(vault.derive_all(archive_tools.PURPOSE)),
-        vault.derive(text_fence.PURPOSE),
-    )
-    publisher_keys, agent_key = (
-        PublisherKeys(vault, stores.publisher_keys, clock),
-        vault.derive(article_reads.PURPOSE),
-    )
-
-    marks, origin = (
-        MarkSigner(vault.derive_all(citation_marks.PURPOSE)),
-        addresses.public_url or addresses.fallback,
-    )
+    signer = OffsetSigner(vault.derive_all(archive_tools.PURPOSE))
+    fence_key = vault.derive(text_fence.PURPOSE)
+    publisher_keys = PublisherKeys(vault, stores.publisher_keys, clock)
+    agent_key = vault.derive(article_reads.PURPOSE)
+    marks = MarkSigner(vault.derive_all(citation_marks.PURPOSE))
+    origin = addresses.public_url or addresses.fallback
 
     def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
         return ArchiveWorkers(

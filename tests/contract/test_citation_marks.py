@@ -60,9 +60,9 @@ async def test_a_followed_link_is_joined_to_its_call_and_article(marks: str) -> 
     await simulation.follow(answers["ask"]["url"])
     await simulation.follow(answers["ask"]["url"])
     visited = await visits_of(corner)
-    asked, read, *_ = await corner.stores.archive_calls.read_all(APP, "0")
-    assert visited == [(read.call_id, ("na-1002",)), *[(asked.call_id, ("na-1002",))] * 2]
-    assert (asked.marked, read.question_id) == (True, asked.call_id)
+    first, read, *_ = await corner.stores.archive_calls.read_all(APP, "0")
+    assert visited == [(read.call_id, ("na-1002",)), *[(first.call_id, ("na-1002",))] * 2]
+    assert (first.marked, read.question_id) == (True, first.call_id)
 
 
 async def test_a_citation_with_a_mark_still_stands() -> None:

@@ -61,9 +61,9 @@ async def test_a_question_and_its_reads_have_one_variant() -> None:
         (first, *_) = await corner.ask("river water rules")
         pair = {"product_id": first["product_id"], "offset": first["offset"]}
         article = (await corner.tool("get_archive_article", pair))["result"]["structuredContent"]
-        asked, read = (await rows_of(corner))[-2:]
-        assert (read.question_id, read.experiments) == (asked.call_id, asked.experiments)
-        (treatment,) = asked.experiments
+        question, read = (await rows_of(corner))[-2:]
+        assert (read.question_id, read.experiments) == (question.call_id, question.experiments)
+        (treatment,) = question.experiments
         is_longer = treatment["variant"] == experiment.variants[1].variant_id
         assert corner.archive.queries[-1].snippet_words == (300 if is_longer else 0)
         assert article["citation_instruction"].endswith(CITE) == is_longer
