@@ -143,7 +143,7 @@ def train_content_regression(
     Shapes:
         weights: CSR float32 [n, n]; row = item of the history, column = item to recommend
     Cost:
-        n = 9,000, d = 3,000: 23 s on one core; n = 3,600, d = 1,300: 9 s
+        n = 8,000, d = 3,000: 23 s on one core; n = 10,600: 36 s; n = 3,600, d = 1,300: 9 s
     """
     taken = np.zeros(data.n_items, np.bool_)
     taken[data.item[data.weight > 0]] = True
@@ -190,7 +190,7 @@ def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
     ranked = _SECONDS_A_LIST * _FOLDS * choices * recipe.readers
     inverted = (_FOLDS * tried / 3 + 1) * float(features) ** 3
     multiplied = (1 + _FOLDS * _VALIDATION_SHARE * tried) * items * float(features) ** 2
-    return 4.3e-11 * (inverted + multiplied) + ranked
+    return 6e-11 * (inverted + multiplied) + ranked
 
 
 def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:

@@ -27,6 +27,8 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
         DataSize(380_000, 4_300, 3_553, described=3_553),
     )
     assert 17 < cost_of("default", films) < 30, "measured: 23 s of one core with 3,000 features"
+    toys = DataSize(167_597, 19_412, 10_638, described=11_924)
+    assert 26 < cost_of("default", toys) < 46, "measured: 36 s of one core with 3,000 features"
     fewer = load_recipe_file("default").with_changes({"content.features": 1_276})
     content = [cost for cost in estimate_costs(fewer, gifts) if cost.part == CONTENT_COST]
     assert 6.3 < content[0].seconds < 11.7, "measured: 9 s of one core with the 1,276 features it has"
