@@ -13,7 +13,7 @@ from cluster.records.named_archive import NamedArchive
 from cluster.records.rsl_document import render_rsl
 from tests.contract.mcp_eras.test_stateless import ENVELOPE
 from tests.contract.test_named_archives import Apps
-from tests.fakes.archive import ORIGIN, HOST, ArchiveCorner, open_archive_corner
+from tests.fakes.archive import HOST, ORIGIN, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer, call
 
 SEARCH_ONLY = ArchiveTerms(permits=("search", "ai-input"), payment="attribution", holder="The Gazette")
