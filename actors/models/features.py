@@ -47,6 +47,11 @@ def weak_features_from_product(product: Mapping[str, Any]) -> list[int]:
     return [mmh3.hash64(name.encode())[0] for name in _list_weak_names(product)]
 
 
+def pair_features_from_product(product: Mapping[str, Any]) -> list[int]:
+    """Return the features that are pairs of tags or of categories."""
+    return [mmh3.hash64(name.encode())[0] for name in _list_pair_names(product)]
+
+
 def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
     """Return a matrix of the given features of products, without other features.
 
@@ -73,6 +78,10 @@ def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> A
 def _list_weak_names(product: Mapping[str, Any]) -> Iterator[str]:
     for word in tokenize(str(product.get("title") or "")):
         yield f"word:{word}"
+    yield from _list_pair_names(product)
+
+
+def _list_pair_names(product: Mapping[str, Any]) -> Iterator[str]:
     paths = ("/".join(map(str, path)) for path in product.get("categories") or ())
     for field, values in (("tags", product.get("tags") or ()), ("category", paths)):
         distinct = sorted({fold(str(value)[:_LONGEST_VALUE]) for value in islice(values, _MOST_PAIRED)})

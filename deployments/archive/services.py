@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -184,41 +184,25 @@ def open_archive(
         provider=config.provider, has_passwords=config.has_passwords, archives=apps,
         documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
     )  # fmt: skip
-    signer = OffsetSigner(vault.derive_all(archive_tools.PURPOSE))
     fence_key = vault.derive(text_fence.PURPOSE)
     publisher_keys = PublisherKeys(vault, stores.publisher_keys, clock)
-    agent_key = vault.derive(article_reads.PURPOSE)
     marks = MarkSigner(vault.derive_all(citation_marks.PURPOSE))
     origin = addresses.public_url or addresses.fallback
+    signer = OffsetSigner(vault.derive_all(archive_tools.PURPOSE))
+    builder = ToolBuilder(apps, archive, signer, fence_key, origin)
 
-    def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
-        return ArchiveWorkers(
-            ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
-            UsageLog(stores.archive_calls, find_app, clock, on_call, apps.settings_of, meter),
-            ArticleReads(stores.article_reads, find_app, agent_key, clock),
-        )
-
-    def open_source(app_id: str) -> SourceArchive | None:
-        named = apps.find_archive(app_id)
-        if named is None:
-            return None
-        find_app = partial(str, app_id)
-        rules = CitationRules(named.licence, named.citation)
-        terms = MachineTerms(apps, find_app, resource_of(origin, app_id))
-        return SourceArchive(
-            app_id, named.title, ArchiveTools(find_app, archive, signer, fence_key, rules, terms)
-        )
-
-    def combine(config: ArchiveConfig, research: ArchiveTools) -> CombinedTools:
-        main = SourceArchive(config.app_id, config.title, research)
-        return CombinedTools(main, lambda: list(filter(None, map(open_source, config.includes))))
+    open_workers = partial(_open_workers, stores, vault, clock, on_call, apps, meter)
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
-        issuer = resource_of(origin, config.archive_id)
-        terms = MachineTerms(apps, find_app, issuer)
-        research = ArchiveTools(find_app, archive, signer, fence_key, config.citation, terms)
-        tools = combine(config, research) if config.includes else research
-        citations = CitationTools(find_app, archive, publisher_keys, workers.reads, fence_key, issuer, clock)
+        research = builder.build(find_app, config.archive_id, config.citation)
+        tools = (
+            builder.combine(research, config.app_id, config.title, config.includes)
+            if config.includes
+            else research
+        )
+        citations = CitationTools(
+            find_app, archive, publisher_keys, workers.reads, fence_key, research.terms.resource, clock
+        )
         contexts = CallContexts(find_app, config.archive_id, apps.settings_of, marks, origin, clock, assign)
         named = {"title": config.title, "version": config.version}
         return McpArchive(
@@ -229,7 +213,7 @@ def open_archive(
             ),
             workers.gate,
             citations,
-            terms,
+            research.terms,
         )
 
     find_default = partial(apps.archive_app, config.app_id)
@@ -254,6 +238,51 @@ def open_archive(
         marks, find_default, apps, workers.usage, stores.records, config.client_addresses, clock
     )
     return ArchiveServices(config, apps, oauth, workers, archives, endpoint, visits, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBuilder:
+    """Creates the tools of archives."""
+
+    apps: ArchiveApps
+    archive: ArchiveClient
+    signer: OffsetSigner
+    fence_key: bytes
+    origin: str
+
+    def build(self, find_app: Callable[[], str], archive_id: str, rules: CitationRules) -> ArchiveTools:
+        """Return the tools of an archive alone."""
+        terms = MachineTerms(self.apps, find_app, resource_of(self.origin, archive_id))
+        return ArchiveTools(find_app, self.archive, self.signer, self.fence_key, rules, terms)
+
+    def combine(self, tools: ArchiveTools, app_id: str, title: str, includes: Sequence[str]) -> CombinedTools:
+        """Return the tools of an archive together with archives that it includes."""
+        main = SourceArchive(app_id, title, tools)
+        return CombinedTools(main, lambda: list(filter(None, map(self._open_included, includes))))
+
+    def _open_included(self, app_id: str) -> SourceArchive | None:
+        named = self.apps.find_archive(app_id)
+        if named is None:
+            return None
+        rules = CitationRules(named.licence, named.citation)
+        return SourceArchive(app_id, named.title, self.build(partial(str, app_id), app_id, rules))
+
+
+def _open_workers(
+    stores: Stores,
+    vault: Vault,
+    clock: Clock,
+    on_call: Callable[[str, ArchiveCall], None],
+    apps: ArchiveApps,
+    meter: Meter | None,
+    find_app: Callable[[], str],
+) -> ArchiveWorkers:
+    agent_key = vault.derive(article_reads.PURPOSE)
+    return ArchiveWorkers(
+        ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
+        UsageLog(stores.archive_calls, find_app, clock, on_call, apps.settings_of, meter),
+        ArticleReads(stores.article_reads, find_app, agent_key, clock),
+    )
 
 
 def _open_agents(

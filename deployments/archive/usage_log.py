@@ -143,13 +143,15 @@ class UsageLog(BatchWriter[_PendingRow]):
         if question.generation is not None or question.is_automated:
             return
         is_answered = answer.finish_reason == "success"
+        # A row names nobody, so an erasure would not reach the words of a person.
+        is_kept = not (question.user_id or question.anonymous_id) and self._keeps_questions(question.app_id)
         now_ms = self._clock.now_ms()
         row = ArchiveCall(
             at=now_ms,
             tool=ASK_QUESTION,
             client="",
             client_name=API_CLIENT,
-            question=question.text[:_MOST_QUESTION] if self._keeps_questions(question.app_id) else "",
+            question=question.text[:_MOST_QUESTION] if is_kept else "",
             articles=tuple(dict.fromkeys(passage.product_id for passage in answer.passages)),
             outcome="answered" if is_answered else "refused",
             refusal="" if is_answered else (answer.blocked_reason or answer.finish_reason)[:_MOST_QUESTION],

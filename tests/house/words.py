@@ -12,8 +12,10 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced logged
+    daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced
+    logged
     goal guardrails
+    attempt combined
     citation citations reads revision revisions publisher rsl directories agents
     citation citations reads revision revisions publisher
     crawler feed ld poller sitemap wordpress

@@ -14,7 +14,12 @@ import orjson
 
 from actors.models.blend import Blend, BlendPart
 from actors.models.cohorts import CohortModel
-from actors.models.features import build_feature_matrix, features_from_product, weak_features_from_product
+from actors.models.features import (
+    build_feature_matrix,
+    features_from_product,
+    pair_features_from_product,
+    weak_features_from_product,
+)
 from actors.models.model import Batch
 from actors.models.neighbours import NeighbourModel
 from actors.models.registry import CONTENT
@@ -169,13 +174,15 @@ def build_content_weights(
     rows = {name: row for row, name in enumerate(data.items.names.to_pylist())}
     lists: list[list[int]] = [[] for _ in rows]
     weak: set[int] = set()
+    pairs: set[int] = set()
     for product in products:
         record = orjson.loads(product)
         row = rows.get(record.get("product_id"))
         if row is not None:
             lists[row] = features_from_product(record)
             weak.update(weak_features_from_product(record))
-    features = select_frequent_features(lists, recipe.features)
+            pairs.update(pair_features_from_product(record))
+    features = select_frequent_features(lists, recipe.features, pairs)
     if not len(features):
         return {}
     described = ItemFeatures.of(build_feature_matrix(lists, features), features, weak)

@@ -9,7 +9,7 @@ features that a product shares with the history, rare ones more: it ranks where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -40,6 +40,8 @@ _WEAK = 0.5
 _SECONDS_A_LIST = 7e-5
 _ENOUGH_USERS = 30
 _LEAST_PRODUCTS = 2
+_LEAST_PRODUCTS_OF_A_PAIR = 20
+"Products of a pair of values. Rarer pairs triple the features of a shop with many tags, and rank no better."
 "A feature of only one product can't generalize to others."
 
 
@@ -120,16 +122,23 @@ class ItemFeatures:
         return (self.matrix @ sp.diags_array(self.scales)).tocsr()
 
 
-def select_frequent_features(products: list[list[int]], most: int) -> Rows:
-    """Return the most frequent features that at least two products share; ties are broken by feature number.
+def select_frequent_features(
+    products: list[list[int]], most: int, pairs: Collection[int] = frozenset()
+) -> Rows:
+    """Return the most frequent features that at least two products share, pairs at least twenty.
+
+    Ties are broken by feature number.
 
     Shapes:
         returns: int64 [d], ascending
     """
     flat = np.fromiter((feature for features in products for feature in features), np.int64)
     names, counts = np.unique(flat, return_counts=True)
-    order = np.lexsort((names, -counts))[:most]
-    chosen: Rows = np.sort(names[order[counts[order] >= _LEAST_PRODUCTS]]).astype(np.int64)
+    order = np.lexsort((names, -counts))
+    is_pair = np.isin(names, np.fromiter(pairs, np.int64, len(pairs)))
+    least = np.where(is_pair, _LEAST_PRODUCTS_OF_A_PAIR, _LEAST_PRODUCTS)
+    order = order[counts[order] >= least[order]][:most]
+    chosen: Rows = np.sort(names[order]).astype(np.int64)
     return chosen
 
 

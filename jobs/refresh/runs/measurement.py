@@ -16,7 +16,7 @@ from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs import sweep
 from jobs.refresh.runs.logged_evaluation import LoggedTarget, LogPeriod, LogServices, evaluate_log
-from jobs.refresh.runs.run_attempt import RunAttempt, RunStages, Stage
+from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
 from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.training import describe_source, load_source, read_recipe, train
 from jobs.refresh.runs.training_source import TrainingSource
@@ -105,9 +105,9 @@ def measure(attempt: RunAttempt) -> RunStages:
     """Yield the stages of an evaluation or a sweep, which publishes nothing."""
     recipe = read_recipe(attempt.run)
     if "logged" in attempt.run.options:
-        measured: MeasuredFields = yield Stage("evaluate", partial(_judge, attempt, recipe), _describe)
+        measured: MeasuredFields = yield RunStage("evaluate", partial(_judge, attempt, recipe), _describe)
     else:
-        source: TrainingSource = yield Stage(
+        source: TrainingSource = yield RunStage(
             "dataset", partial(load_source, attempt, recipe), describe_source
         )
         act = _sweep if attempt.run.kind == "sweep" else _evaluate

@@ -24,7 +24,7 @@ StageProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage(Generic[T]):
+class RunStage(Generic[T]):
     """A part of a run that takes seconds to minutes. `act` runs in a thread; `describe` gives the facts to record."""
 
     name: str
@@ -32,7 +32,7 @@ class Stage(Generic[T]):
     describe: Callable[[T], dict[str, Any]]
 
 
-RunStages = Generator[Stage[Any], Any, dict[str, Any]]
+RunStages = Generator[RunStage[Any], Any, dict[str, Any]]
 "Yields stages in order, receives the result of each, and returns the fields of the run record at the end."
 
 
@@ -90,7 +90,7 @@ class RunAttempt:
 
     def stage(
         self, name: str, source: TrainingSource, act: Callable[[], T], describe: Callable[[T], dict[str, Any]]
-    ) -> Stage[T]:
+    ) -> RunStage[T]:
         """Return a stage that stores the progress of long trainings, and ends the attempt after an erasure."""
 
         def run() -> T:
@@ -99,7 +99,7 @@ class RunAttempt:
             self.check_erasures(source)
             return result
 
-        return Stage(name, run, describe)
+        return RunStage(name, run, describe)
 
     def check_erasures(self, source: TrainingSource, version: str = "") -> None:
         """Check that no users were erased after the data was read.

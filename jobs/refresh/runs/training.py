@@ -35,7 +35,7 @@ from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.estimate import DataSize, check_memory
-from jobs.refresh.runs.run_attempt import RunAttempt, RunStages, Stage
+from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
 from jobs.refresh.runs.stages import (
     add_reranker,
     apply_confirmation,
@@ -65,7 +65,7 @@ class Publication(NamedTuple):
 def train(attempt: RunAttempt) -> RunStages:
     """Yield the stages of a training. Each takes the results of earlier stages, which the worker sends back."""
     recipe = read_recipe(attempt.run)
-    source: TrainingSource = yield Stage("dataset", partial(load_source, attempt, recipe), describe_source)
+    source: TrainingSource = yield RunStage("dataset", partial(load_source, attempt, recipe), describe_source)
     # Computed at the first use: an attempt that continues after the evaluation needs no split.
     split = cache(partial(split_data, recipe, source.data))
     plan: TuningPlan = yield attempt.stage(
@@ -78,7 +78,7 @@ def train(attempt: RunAttempt) -> RunStages:
     folder: Path = yield attempt.stage(
         "train", source, partial(write_snapshot, attempt, settled, source, report), describe_snapshot
     )
-    publication: Publication = yield Stage(
+    publication: Publication = yield RunStage(
         "publish", partial(publish, attempt, source, report, folder), Publication._asdict
     )
     return {

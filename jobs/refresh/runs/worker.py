@@ -43,7 +43,7 @@ from jobs.refresh.runs.mlflow_tracking import track_run
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import (
     RunAttempt,
-    Stage,
+    RunStage,
     TrainingContext,
     TrainingDataOutdated,
     delete_leftovers,
@@ -260,7 +260,7 @@ class TrainingWorker:
                 return fields
             result = await self._run_stage(attempt, stage)
 
-    async def _run_stage(self, attempt: RunAttempt, stage: Stage[T]) -> T:
+    async def _run_stage(self, attempt: RunAttempt, stage: RunStage[T]) -> T:
         await self._retry_store(partial(self._record_progress, stage=stage.name, message="", fraction=0.0))
         started_s = self._place.clock.monotonic_s()
         if stage.name == "publish":
@@ -417,7 +417,7 @@ class TrainingWorker:
             except RunLost:
                 return
 
-    async def _run_in_thread(self, stage: Stage[T]) -> tuple[T, dict[str, Any]]:
+    async def _run_in_thread(self, stage: RunStage[T]) -> tuple[T, dict[str, Any]]:
         self._progress = ("", 0.0)
 
         def run() -> tuple[T, dict[str, Any]]:

@@ -214,13 +214,20 @@ def test_near_years_near_prices_and_pairs_of_values_are_features() -> None:
     assert len(features_from_product({"tags": [str(number) for number in range(1_000)]})) == 1 + 1_000 + 28
 
 
+def test_a_pair_needs_twenty_products_and_other_features_two() -> None:
+    products = [[1, 2, 3]] * 2 + [[2, 4]] * 18 + [[5]]
+    assert select_frequent_features(products, 10).tolist() == [1, 2, 3, 4]
+    assert select_frequent_features(products, 10, {2, 3, 4}).tolist() == [1, 2]
+    assert select_frequent_features(products, 1, {2}).tolist() == [2]
+
+
 def test_a_row_keeps_the_features_that_change_scores_most() -> None:
     # a weight of a feature that one product in 100 has says less than a smaller one that half of them have
     rng = np.random.default_rng(3)
     count = 400
-    common = np.flatnonzero(rng.random(count) < 0.5)
-    rows = np.concatenate([np.arange(count), common, np.arange(0, count, 100)])
-    columns = np.repeat([0, 1, 2], [count, len(common), 4])
+    frequent = np.flatnonzero(rng.random(count) < 0.5)
+    rows = np.concatenate([np.arange(count), frequent, np.arange(0, count, 100)])
+    columns = np.repeat([0, 1, 2], [count, len(frequent), 4])
     matrix = sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(count, 3))
     described = ItemFeatures.of(matrix, np.array([10, 20, 30]), ())
     weights = sp.csr_matrix(np.asarray(matrix[:, 1].toarray() + 2 * matrix[:, 2].toarray(), np.float32).T)
@@ -244,11 +251,11 @@ def test_a_feature_of_every_product_makes_no_weight_infinite() -> None:
 
 
 def test_words_and_pairs_weigh_less_than_attributes() -> None:
-    one = {"title": "blue", "tags": ["a", "b"], "brand": "x"}
-    features = np.sort(np.array(features_from_product(one)))
-    matrix = build_feature_matrix([features_from_product(one)], features)
-    scales = ItemFeatures.of(matrix, features, weak_features_from_product(one)).scales
-    weak = np.isin(features, weak_features_from_product(one))
+    product = {"title": "blue", "tags": ["a", "b"], "brand": "x"}
+    features = np.sort(np.array(features_from_product(product)))
+    matrix = build_feature_matrix([features_from_product(product)], features)
+    scales = ItemFeatures.of(matrix, features, weak_features_from_product(product)).scales
+    weak = np.isin(features, weak_features_from_product(product))
     assert np.count_nonzero(weak) == 2
     assert scales[~weak].min() == 1 > scales[weak].max() > 0
 
@@ -261,7 +268,7 @@ def test_a_recipe_of_an_earlier_release_is_still_read() -> None:
 
 
 def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -> None:
-    # each user takes the two products of one brand; a brand of three products has one that nobody took
+    # each user takes the two products of product brand; a brand of three products has product that nobody took
     brands, users = 40, 400
     interactions = interactions_from_frame(
         pl.DataFrame(
@@ -287,7 +294,7 @@ def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -
     lists = [features_from_product(products[name]) for name in names]
     features = select_frequent_features(lists, 100)
     described = ItemFeatures.of(build_feature_matrix(lists, features), features, ())
-    # item weights by chance: they relate no product of a brand to another one
+    # item weights by chance: they relate no product of a brand to another product
     weights = sp.csr_matrix(np.random.default_rng(5).random((len(names), len(names))).astype(np.float32))
     unseen = build_feature_matrix(
         [features_from_product(products[f"b{brand:02d}-2"]) for brand in range(brands)], features
