@@ -81,9 +81,12 @@ def ring_engine(seed: int = 6, **fields: Any) -> TrainedEngine:
     return train_engine(parse_recipe({**RECIPE, **fields}), ring_data(seed=seed))
 
 
-def build_ring_snapshot(folder: Path, seed: int = 6, **fields: Any) -> tuple[Path, str]:
+def build_ring_snapshot(
+    folder: Path, seed: int = 6, origin: SnapshotOrigin | None = None, **fields: Any
+) -> tuple[Path, str]:
     """Train and write a snapshot; return its folder and version."""
-    manifest = build_snapshot(ring_engine(seed, **fields), folder, written_at_ms=5, origin=SnapshotOrigin())
+    engine = ring_engine(seed, **fields)
+    manifest = build_snapshot(engine, folder, written_at_ms=5, origin=origin or SnapshotOrigin())
     return folder, str(manifest.facts["version"])
 
 
@@ -94,8 +97,13 @@ def load_ring_model(folder: Path, seed: int = 6, **fields: Any) -> LoadedSnapsho
 
 
 def publish_ring_snapshot(
-    snapshots: SnapshotStore, folder: Path, app_id: str, engine_id: str = "default", seed: int = 6
+    snapshots: SnapshotStore,
+    folder: Path,
+    app_id: str,
+    engine_id: str = "default",
+    seed: int = 6,
+    origin: SnapshotOrigin | None = None,
 ) -> str:
     """Train and put on the shelf; return the version."""
-    place, _ = build_ring_snapshot(folder, seed)
+    place, _ = build_ring_snapshot(folder, seed, origin)
     return snapshots.publish(app_id, engine_id, place)

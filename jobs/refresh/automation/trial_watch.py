@@ -13,8 +13,11 @@ from typing import Any, Final
 import structlog
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.marked_snapshots import count_erasures_since
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock
-from cluster.errors import Conflict, NotFound
+from cluster.errors import Conflict, Fault, NotFound
 from cluster.records.access import App
 from cluster.records.administration import AuditRow
 from cluster.records.engine import Engine, SnapshotTrial
@@ -56,6 +59,9 @@ class TrialWatch:
                 await self._end(engine, trial, "the switch automatic_models is off")
             elif trial.version == engine.snapshot:
                 await self._end(engine, trial, "both snapshots are the same")
+            elif await asyncio.to_thread(_has_erased_people, self._artifacts, engine, trial):
+                # what a training leaves is not repaired: without the trial nobody gets the snapshot any more
+                await self._end(engine, trial, f"{trial.version} learned from people who were erased since")
             else:
                 await self._examine(engine, trial)
 
@@ -171,6 +177,18 @@ def read_verdict(samples: TrialSamples, trial: SnapshotTrial, failures: dict[str
     if trial.is_candidate:
         return decide_trial(other, serving, trial.share)
     return decide_trial(serving, other, 1 - trial.share)
+
+
+def _has_erased_people(artifacts: ArtifactStore, engine: Engine, trial: SnapshotTrial) -> bool:
+    """Return whether the other snapshot of a trial learned from people who were erased since. Blocks."""
+    try:
+        log = SegmentStore(artifacts).erasures(engine.app_id)
+        if not log.count:
+            return False
+        manifest = SnapshotStore(artifacts).manifest(engine.app_id, engine.engine_id, trial.version)
+    except (Fault, NotFound):
+        return False  # a damaged manifest must not end the watch, and nothing of a deleted snapshot is served
+    return count_erasures_since(manifest, log) > 0
 
 
 async def end_trial(stores: Stores, app_id: str, engine_id: str, trial_id: str) -> Engine | None:

@@ -7,22 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
+from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.day_files import DAY_MS, name_day
 from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
 from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import ServedAnswer
+from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import ModelSupervisor
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
 from jobs.refresh.automation.trial_watch import TrialWatch, end_trial
+from jobs.refresh.build.build import SnapshotOrigin
 from jobs.refresh.runs.promotion import HOLDBACK, WATCH_MS, promote_version, roll_back_version
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
@@ -285,6 +290,62 @@ async def test_sums_of_trials_that_somebody_ended_are_not_kept(shop: Shop) -> No
     await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=shop.clock.now_ms(), by="ada")
     await watch.examine_app(app)
     assert not list_samples()
+
+
+def erase_person(shop: Shop, number: int) -> None:
+    """Erase a person whose only interaction has the offset 5-0."""
+    item = {
+        "type": "click",
+        "user_id": f"p{number}",
+        "product_ids": ["a"],
+        "timestamp": "2024-10-04T12:00:00Z",
+    }
+    entry = ChangeLogEntry("interaction", "5-0", "put", orjson.dumps([item]))
+    segments = SegmentStore(shop.artifacts, shop.clock)
+    table = build_compaction_batch("interaction", [entry]).table
+    segments.append(APP, "interaction", table, first="5-0", last="5-0")
+    assert segments.erase(APP, "interaction", [f"u:p{number}"]) == 1
+    ServedLogStore(shop.artifacts, shop.clock).delete(APP, [f"p{number}"])
+    OutcomeStore(shop.artifacts, shop.clock).delete(APP, [f"p{number}"])
+
+
+@pytest.mark.parametrize("is_candidate", [True, False])
+async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_person(
+    shop: Shop, tmp_path: Path, is_candidate: bool
+) -> None:
+    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
+    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
+    trial = SnapshotTrial(
+        trial_id="t", version=learned, is_candidate=is_candidate, share=0.5, started_at=NOON_MS,
+        ends_at=NOON_MS + WATCH_MS, promote_when_better=True,
+    )  # fmt: skip
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old, trial=trial))
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).trial == trial
+    erase_person(shop, 7)
+    shop.clock.advance(1_000)
+    await shop.supervisor.run_once()
+    engine = await shop.engine()
+    assert (engine.snapshot, engine.trial) == (shop.old, None)
+    ((_, row),) = await shop.stores.audit.begun()
+    assert (row.operation, row.outcome) == ("trials.stop", "done")
+    assert row.reason == f"{learned} learned from people who were erased since"
+    assert not list_samples()
+
+
+async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop: Shop) -> None:
+    trial = await shop.promote(shop.new)
+    assert trial is not None
+    shop.serve({shop.old: 0.2, shop.new: 0.2}, people=400, share=0.5)
+    samples = TrialSamples(shop.artifacts, await shop.engine(), trial)
+    before = sum(group.people for group in samples.read({}))
+    erase_person(shop, 7)
+    assert samples.has_news({})
+    assert (before, sum(group.people for group in samples.read({}))) == (400, 399)
+    assert not any("p7" in sums["user"] for sums in samples._sums.values())
+    shop.clock.advance(1_000)
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).trial == trial
 
 
 def list_samples() -> list[TrialSamples]:
