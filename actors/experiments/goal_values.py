@@ -22,6 +22,7 @@ from actors.experiments.statistics import ValueSums
 from actors.vectors.types import Codes, Floats, Mask
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.outcomes import REFUND_WINDOW_MS
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.unverified_users import limit_users_per_address
@@ -38,6 +39,9 @@ REPEAT_MS: Final = 1_000
 MOST_VALUE: Final = 1e12
 "Larger numbers of clients count as this: sums must stay finite."
 TRAFFIC_DAYS: Final = 14
+PURCHASE: Final = "checkout"
+REFUND: Final = "refund"
+REVENUE: Final = "revenue"
 _END_OF_JSON: Final = 40
 "Bytes at the end of an interaction that hold the address of an unverified user."
 _READ_TRIES: Final = 5
@@ -99,6 +103,11 @@ class _Columns:
     types: set[str] = field(default_factory=set)
     fields: dict[str, pl.Expr] = field(default_factory=dict)
 
+    @property
+    def refunds_revenue(self) -> bool:
+        """Whether refunds change a column."""
+        return REVENUE in self.fields and REFUND in self.types
+
     @classmethod
     def of(cls, goals: Sequence[ExperimentGoal]) -> _Columns:
         columns = cls()
@@ -106,6 +115,8 @@ class _Columns:
             columns.types.update(goal.types, (kind for kind in goal.per if kind != LISTS))
             if goal.value not in ("", "count"):
                 columns.fields[goal.value] = _value_expression(goal.value)
+            if goal.value == REVENUE and PURCHASE in goal.types:
+                columns.types.add(REFUND)
             if goal.where:
                 columns.fields[_condition_column(goal)] = _condition(goal.where)
         return columns
@@ -198,6 +209,7 @@ def read_events(
             text.str.json_path_match("$.event_id").alias("event_id"),
             pl.col("product_ids").hash().alias("products"),
             pl.col("json").bin.tail(_END_OF_JSON),
+            *([_items()] if columns.refunds_revenue else ()),
             *(expression.alias(name) for name, expression in columns.fields.items()),
         )  # fmt: skip
 
@@ -205,7 +217,42 @@ def read_events(
     if not parts:
         schema = {"person": pl.Int64, "type": pl.String, "is_before": pl.Boolean}
         return pl.DataFrame(schema=schema | dict.fromkeys(columns.fields, pl.Float64)), returning
-    return _drop_repeated(_limit_unverified(pl.concat(parts))), returning
+    distinct = _drop_repeated(_limit_unverified(pl.concat(parts)))
+    return _subtract_refunds(distinct) if columns.refunds_revenue else distinct, returning
+
+
+def _items() -> pl.Expr:
+    """Return the products of purchases and refunds, without groups, each once."""
+    listed = pl.col("product_ids").list.eval(pl.element().filter(~pl.element().str.starts_with("group:")))
+    is_trade = pl.col("type").is_in([PURCHASE, REFUND])
+    return pl.when(is_trade).then(listed.list.unique(maintain_order=True)).alias("items")
+
+
+def _subtract_refunds(events: pl.DataFrame) -> pl.DataFrame:
+    """Return interactions whose purchases have the revenue without refunded products, by equal shares.
+
+    A refund carries no amount: it takes the share of its product from the newest purchase of the person in the 30 days
+    before. Purchases before the exposure keep what is refunded after it, because the variant may cause refunds, and
+    CUPED needs values that it can't change.
+    """
+    events = events.with_row_index("event")
+    items = events.filter(pl.col("items").list.len() > 0).with_columns(
+        (pl.col(REVENUE) / pl.col("items").list.len()).alias("share")
+    )
+    items = items.select("event", "person", "is_before", "type", "at_ms", "share", "items").explode("items")
+    places = ["person", "is_before", "items"]
+    refunded = (
+        items.filter(pl.col("type") == REFUND).drop("event", "share").sort("at_ms")
+        .join_asof(
+            items.filter(pl.col("type") == PURCHASE).drop("type").sort("at_ms"),
+            on="at_ms", by=places, tolerance=REFUND_WINDOW_MS, check_sortedness=False,
+        )
+        .drop_nulls("event").unique(["event", "items"])
+    )  # fmt: skip
+    taken = refunded.group_by("event").agg(pl.col("share").sum().alias("taken"))
+    events = events.join(taken, on="event", how="left", maintain_order="left")
+    left = pl.col(REVENUE) - pl.col("taken").fill_null(0.0)
+    return events.with_columns(left.alias(REVENUE)).drop("event", "taken", "items")
 
 
 def _limit_unverified(events: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, SEEN
+from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, SEEN
 
 IMPRESSIONS: Final = ("impression", "viewable_impression")
 VIEWS: Final = (
@@ -28,7 +28,6 @@ VIEWS: Final = (
 WITHOUT_PRODUCTS: Final = ("search", "feedback", "home_page_view", "category_page_view")
 VIEW_WINDOW_MS: Final = 1_800_000
 WINDOW_MS: Final = 7 * 86_400_000
-REFUND_WINDOW_MS: Final = 30 * 86_400_000
 REPEAT_MS: Final = 1_000
 SKEW_MS: Final = 60_000
 "How far a client's clock may be behind ours."

@@ -20,7 +20,6 @@ import structlog
 
 from actors.intake.attribution import (
     IMPRESSIONS,
-    REFUND_WINDOW_MS,
     VIEW_WINDOW_MS,
     VIEWS,
     WINDOW_MS,
@@ -34,7 +33,7 @@ from actors.intake.attribution import (
 )
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, OutcomeStore
+from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, OutcomeStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import Clock

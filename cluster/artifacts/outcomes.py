@@ -18,6 +18,9 @@ ANSWER_FACTS = (
 )  # fmt: skip
 "Columns of an answer that its outcomes repeat, so that reports need no join."
 
+REFUND_WINDOW_MS = 30 * 86_400_000
+"A refund belongs to the newest purchase of the product by the person within this time before."
+
 SEEN = "seen"
 "Type of the rows that confirm places as seen: impressions of one answer together."
 

@@ -182,6 +182,42 @@ async def test_a_beacon_sent_ten_times_counts_once(place: Place) -> None:
     assert (values["revenue"][0], values["orders"][0]) == ([20], [2])
 
 
+async def test_a_refund_takes_the_revenue_of_its_product_from_the_newest_purchase(place: Place) -> None:
+    experiment = an_experiment(goals=["revenue", "order-value", "quantities"])
+    users = ("whole", "part", "twice", "later", "old", "other", "before", "across")
+    await place.meet(experiment, {f"u:{user}": "a" for user in users})
+    basket = {"product_ids": ["p", "q", "group:g"], "quantities": [1, 3, 1]}
+    place.compact(
+        happened("whole", "checkout", 5, revenue=10),
+        happened("whole", "refund", 9_000),
+        happened("part", "checkout", 5, revenue=10, **basket),
+        happened("part", "refund", 9_000, product_ids=["q"]),
+        happened("twice", "checkout", 5, revenue=10),
+        happened("twice", "checkout", 9_000, revenue=4),
+        happened("twice", "refund", 20_000),
+        happened("twice", "refund", 40_000),
+        happened("later", "refund", 5),
+        happened("later", "checkout", 9_000, revenue=10),
+        happened("old", "checkout", 5, revenue=10),
+        happened("old", "refund", 31 * DAY_MS),
+        happened("other", "checkout", 5, revenue=10),
+        happened("other", "refund", 9_000, product_ids=["q"]),
+        happened("before", "checkout", -9_000, revenue=10),
+        happened("before", "refund", -5),
+        happened("across", "checkout", -5, revenue=10),
+        happened("across", "refund", 5),
+    )
+    values = await place.values(experiment)
+    assert dict(zip(users, values["revenue"][0], strict=True)) == {
+        "whole": 0, "part": 5, "twice": 10, "later": 10, "old": 10, "other": 10, "before": 0, "across": 0,
+    }  # fmt: skip
+    earlier = dict(zip(users, values["revenue"][2], strict=True))
+    assert (earlier["before"], earlier["across"]) == (0, 10)
+    assert values["order-value"][0] == values["revenue"][0]
+    assert sum(values["order-value"][1]) == 7
+    assert sum(values["quantities"][0]) == 6 + 5
+
+
 async def test_an_address_with_many_unverified_visitors_counts_for_few(place: Place) -> None:
     experiment = an_experiment(goals=["orders"])
     await place.meet(experiment, {f"a:{number}": "b" for number in range(60)})
