@@ -27,6 +27,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
+from cluster.records.question import Answer, Question
 from cluster.store.data.append_plan import BrowserWriter
 from cluster.store.engines.experiments import GUARD, AssignMode, ExperimentBook, ExperimentStore
 from cluster.store.refreshing_cache import RefreshingCache
@@ -189,6 +190,8 @@ MOST_GUARDED_REQUESTS: Final = 20
 "Requests of one user that guardrails count in a day: a monitor or an attacker alone must not pause an experiment."
 MOST_GUARDED_USERS: Final = 100_000
 "With more users, counting begins anew before the day ends."
+MOST_PENDING_QUESTIONS: Final = 10_000
+"Treated questions without an answer yet; of more, the oldest are not counted."
 INTERLEAVED_KINDS: Final = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
 
 
@@ -211,6 +214,8 @@ class TreatmentAssigner:
         self._guarded_users: Counter[tuple[str, str]] = Counter()
         "(experiment, user) -> requests on `_guarded_day` that guardrails counted."
         self._guarded_day = 0
+        self._questions: dict[str, tuple[ExperimentTreatment, ...]] = {}
+        "Question id -> treatments, until it is answered. Another replica that takes a question over counts nothing."
 
     async def find(self, app_id: str, experiment_id: str) -> Experiment | None:
         """Return an experiment from the cache, None when absent.
@@ -323,6 +328,22 @@ class TreatmentAssigner:
                 counts[f"{guard}empty"] += is_empty
                 counts[f"{guard}ms"] += whole_ms
                 counts[f"{guard}ms_ms"] += whole_ms * whole_ms
+
+    def expect_answer(self, question_id: str, treatments: tuple[ExperimentTreatment, ...]) -> None:
+        """Keep the treatments of a question until `record_answer`."""
+        if len(self._questions) >= MOST_PENDING_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+        self._questions[question_id] = treatments
+
+    def record_answer(self, question: Question, answer: Answer) -> None:
+        """Count the answer of a question, if the question was treated."""
+        treatments = self._questions.pop(question.question_id, None)
+        if treatments is not None:
+            reason = answer.public_finish_reason
+            self.record(
+                treatments, self._clock.now_ms() - question.asked_at,
+                failed=reason == "error", is_empty=reason == "no_answer",
+            )  # fmt: skip
 
     def _counts_user(self, treatment: ExperimentTreatment) -> bool:
         """Return whether guardrails count one request more of the user."""

@@ -205,8 +205,9 @@ class Gateway:
         )  # fmt: skip
 
     def _record_answer(self, question: Question, answer: Answer, model_tokens: int) -> None:
-        """Record the answer of a question in the log of answers, and in that of archive calls."""
+        """Record the answer of a question in the log of answers and that of archive calls, and for its experiments."""
         self._served_log.record_question(question, answer)
+        self._experiments.treatments.record_answer(question, answer)
         self._archive.workers.usage.record_question(question, answer, model_tokens)
 
     async def check_health(self) -> None:

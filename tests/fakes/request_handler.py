@@ -22,6 +22,7 @@ from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits, issue_key
+from cluster.records.question import Answer, Question
 from cluster.secrecy import Vault
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
@@ -187,9 +188,15 @@ async def open_corner(
     experiments = LocalExperimentClient(stores.experiments, clock)
     archive = ArchiveHost(stores, None, None, clock, SilentMeter())
     local = LocalArchiveClient(archive)
+
+    def record_answer(question: Question, answer: Answer, model_tokens: int) -> None:
+        experiments.treatments.record_answer(question, answer)
+        if served_log is not None:
+            served_log.record_question(question, answer, model_tokens)
+
     asking = open_question_client(
         stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
-        answered=served_log and served_log.record_question, affiliation_of=keyring.affiliation_of,
+        answered=record_answer, affiliation_of=keyring.affiliation_of,
     )  # fmt: skip
     history = LocalHistoryClient(stores, clock)
     ask = AskServices(asking, local, stores.questions, clock, history)

@@ -17,7 +17,7 @@ from actors.serving.client import PREVIEW, StoredRules, apply_treatments
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.question import Question
+from cluster.records.question import Answer, Question
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.edge.http.request import ApiRequest
 
@@ -102,7 +102,10 @@ class QueryTreatment:
         return treated, TreatmentOutcome(self._treatments.record, treatments, request.clock)
 
     async def apply_to_question(self, request: ApiRequest, question: Question) -> Question:
-        """Return a question that prefers the products of its user's variants: the `boost_fq` of their stored rules."""
+        """Return a question that prefers the products of its user's variants: the `boost_fq` of their stored rules.
+
+        Its answer counts for the variants when it is finished.
+        """
         # a visitor whose id Kiosk made up from the request is another one tomorrow
         visitor = question.anonymous_id if request.payload.get("anonymous_id") else ""
         query = UserQuery("search", question.app_id, DEFAULT_ENGINE, question.user_id, visitor)
@@ -111,6 +114,8 @@ class QueryTreatment:
             through="ask_questions", device=classify_device(request.user_agent), only_rules=True,
             writer=partial(limit_new_users, request, question.user_id),
         )  # fmt: skip
+        if treatments:
+            self._treatments.expect_answer(question.question_id, treatments)
         names = {treatment.variant.boost_rule for treatment in treatments}
         if not any(names):
             return question
@@ -120,6 +125,10 @@ class QueryTreatment:
         ]
         clauses = [f"({clause})" for clause in (question.boost_fq, *preferred) if clause.strip()]
         return question.model_copy(update={"boost_fq": " OR ".join(clauses)})
+
+    def record_failed_question(self, question: Question) -> None:
+        """Count a question that could not be accepted."""
+        self._treatments.record_answer(question, Answer(finish_reason="error"))
 
 
 def classify_device(user_agent: str) -> str:

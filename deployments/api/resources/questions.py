@@ -157,7 +157,11 @@ class QuestionsResource:
             return question.question_id
         question = await self._treatment.apply_to_question(request, question)
         only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
-        await services.client.submit(question.model_copy(update={"only": only}))
+        try:
+            await services.client.submit(question.model_copy(update={"only": only}))
+        except HouseError:
+            self._treatment.record_failed_question(question)
+            raise
         if not has_link(question.text):
             self._run_in_background(
                 services.store.record_question(request.app_id, question.text, identity.counting_id, day)

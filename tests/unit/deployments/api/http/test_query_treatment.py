@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from actors.answers.answer_lease import AnswerLease
+from actors.answers.answer_pipeline import AnswerPipeline
 from cluster.errors import Unavailable
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, open_corner
 from tests.suites.experiments import an_experiment
+from tests.suites.waiting import until
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"
 RULE = BoostRule(name="sale", boost_fq="brand:Alder", boosting_tags=["of an experiment"])
@@ -173,6 +176,60 @@ async def test_a_question_prefers_the_products_of_its_variant(corner: Corner) ->
         assert stored is not None
         assert stored.question.boost_fq == expected
     assert await list_exposures(corner) == {"u:ada": "ask_questions"}
+
+
+@pytest.mark.parametrize(
+    ("fails", "guarded"),
+    [
+        (False, {"answered": 1, "empty": 1, "ms": 300, "ms_ms": 90_000}),
+        (True, {"failed": 1}),
+    ],
+)
+async def test_the_answer_of_a_question_counts_for_its_guardrails(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch, fails: bool, guarded: dict[str, int]
+) -> None:
+    async def answer_late(_: AnswerPipeline, hand: AnswerLease) -> None:
+        corner.clock.pass_ms(300)
+        if fails:
+            raise Unavailable("away", retry_after_s=1)
+        await hand.finish(finish_reason="success", sentences=(), passages=())
+
+    monkeypatch.setattr(AnswerPipeline, "answer", answer_late)
+    await put(corner, "one", {"boost_rule": "sale"}, guardrails=["latency", "errors", "empty"])
+    await corner.asking.start()
+    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
+    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    question_id = answer.json()["data"]["question_id"]
+
+    async def is_finished() -> bool:
+        stored = await corner.stores.questions.read("shop", question_id)
+        return stored is not None and stored.answer.finished
+
+    await until(is_finished, 20.0)
+    await corner.asking.close()
+    await corner.experiments.treatments.flush()
+    served = await corner.stores.experiments.served("shop", "id-one")
+    counts = {
+        name.partition("guard.")[2]: count for name, count in served.items() if "guard." in name and count
+    }
+    assert counts == guarded
+    assert corner.experiments.treatments.take_guarded() == {("shop", "id-one")}
+
+
+async def test_a_question_that_is_not_accepted_counts_as_failed(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(corner, "one", {"boost_rule": "sale"}, guardrails=["errors"])
+
+    async def refuse(*_: Any, **__: Any) -> bool:
+        raise Unavailable("away", retry_after_s=1)
+
+    monkeypatch.setattr(corner.stores.questions, "ask", refuse)
+    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
+    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    assert answer.status == 503
+    await corner.experiments.treatments.flush()
+    assert (await corner.stores.experiments.served("shop", "id-one"))["b:guard.failed"] == 1
 
 
 async def test_a_question_is_no_exposure_to_another_engine(corner: Corner) -> None:
