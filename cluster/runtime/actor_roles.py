@@ -45,9 +45,8 @@ def intake_role(kind: str) -> ActorRole:
 
 def trainer_role(kind: str, settings: Settings) -> ActorRole:
     """Return the role of the trainer; its workers write below the data directory's `scratch`."""
-    return ActorRole(
-        "trainer", kind, (connect_actor, open_patient_artifact_store, str(settings.data_dir / "scratch"))
-    )
+    arguments = (connect_actor, open_patient_artifact_store, str(settings.data_dir / "scratch"))
+    return ActorRole("trainer", kind, arguments, {"meter": RayMeter})
 
 
 def assigner_role(kind: str) -> ActorRole:

@@ -33,6 +33,7 @@ from cluster.document_client import DocumentClient
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
+from cluster.meter import Meter, SilentMeter
 from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.connecting import connect_actor, run_blocking
 from cluster.process.tracing import open_tracing
@@ -65,12 +66,19 @@ class Trainer:
     """The scheduler as a named, restarted Ray actor: `trainer@<release>`."""
 
     def __init__(
-        self, connect: Connect, open_artifacts: OpenArtifacts, scratch: str, *, round_s: float = POLL_S
+        self,
+        connect: Connect,
+        open_artifacts: OpenArtifacts,
+        scratch: str,
+        *,
+        round_s: float = POLL_S,
+        meter: Callable[[], Meter] = SilentMeter,
     ) -> None:
         set_up_logging(process="trainer")
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
         self._open_artifacts = open_artifacts
+        self._open_meter = meter
         self._pool = RayWorkerPool(connect, open_artifacts, scratch)
         self._round_s = round_s
         self._rounds = 0
@@ -121,7 +129,9 @@ class Trainer:
         """Look after the models of all apps, until cancelled."""
         from jobs.refresh.automation.supervisor import ModelSupervisor  # imports polars
 
-        supervisor = ModelSupervisor(stores, self._open_artifacts(), SystemClock(), owner=owner)
+        supervisor = ModelSupervisor(
+            stores, self._open_artifacts(), SystemClock(), owner=owner, meter=self._open_meter()
+        )
         try:
             while True:
                 try:

@@ -54,6 +54,7 @@ SERIES: dict[str, dict[str, str]] = {
     },
     "KioskEngineWaiting": {f"{K}engines_waiting": _gauge(1, 0)},
     "KioskSnapshotRefused": {f'{K}snapshot_refused{{app="a",engine="default"}}': _gauge(1, 0)},
+    "KioskTrialUneven": {f'{K}trial_uneven{{app="a",engine="default"}}': _gauge(1, 0)},
     "KioskReplicasDiffer": {f'{K}replicas_differ{{app="a"}}': _gauge(1, 0)},
     "KioskSegmentsDamaged": {f"{K}segments_damaged_total": _counter(1)},
     "KioskBehind": _buckets(f"{K}follow_lag_ms", 'noun="product",', "10000"),

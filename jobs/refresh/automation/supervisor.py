@@ -19,6 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound, Unavailable
 from cluster.ids import DEFAULT_ENGINE
+from cluster.meter import Meter
 from cluster.records.access import App
 from cluster.records.run import DAY_MS, Run, Schedule
 from cluster.store.stores import Stores
@@ -62,12 +63,20 @@ EARLY: Final = "drift: "
 class ModelSupervisor:
     """Orders trainings that nobody ordered. A lease lets one supervisor work at a time."""
 
-    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock, *, owner: str) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        artifacts: ArtifactStore,
+        clock: Clock,
+        *,
+        owner: str,
+        meter: Meter | None = None,
+    ) -> None:
         self._owner = owner
         self._stores = stores
         self._artifacts = artifacts
         self._clock = clock
-        self._trials = TrialWatch(stores, artifacts, clock)
+        self._trials = TrialWatch(stores, artifacts, clock, meter)
         self._due_s: dict[str, float] = {}
         self._drift_hours: dict[str, int] = {}
         "App -> the newest hour whose traffic was examined."

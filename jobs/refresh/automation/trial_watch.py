@@ -18,6 +18,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, NotFound
+from cluster.meter import Meter, SilentMeter
 from cluster.records.access import App
 from cluster.records.administration import AuditRow
 from cluster.records.engine import Engine, SnapshotTrial
@@ -34,7 +35,10 @@ LOAD: Final = 5
 class TrialWatch:
     """Looks at the trials of all engines; only one may work at a time."""
 
-    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock) -> None:
+    def __init__(
+        self, stores: Stores, artifacts: ArtifactStore, clock: Clock, meter: Meter | None = None
+    ) -> None:
+        self._meter = meter or SilentMeter()
         self._stores = stores
         self._artifacts = artifacts
         self._clock = clock
@@ -87,7 +91,8 @@ class TrialWatch:
         self._due_s[place] = trial.trial_id, now_s + LOAD * (now_s - started_s)
 
     def _forget(self, engine: Engine) -> None:
-        self._open.pop((engine.app_id, engine.engine_id), None)
+        if self._open.pop((engine.app_id, engine.engine_id), None) is not None:
+            self._meter.remove_gauge("kiosk_trial_uneven", app=engine.app_id, engine=engine.engine_id)
         self._due_s.pop((engine.app_id, engine.engine_id), None)
 
     async def _carry_out(
@@ -96,7 +101,9 @@ class TrialWatch:
         current = await self._stores.engines.get(engine.app_id, engine.engine_id)
         if current is None or current.trial != trial or current.snapshot != engine.snapshot:
             return  # somebody ended the trial, or promoted another version, during the read of the log
-        if verdict.outcome == "uneven":
+        is_uneven = verdict.outcome == "uneven"
+        self._meter.gauge("kiosk_trial_uneven", float(is_uneven), app=engine.app_id, engine=engine.engine_id)
+        if is_uneven:
             # nobody takes a snapshot back that hurts, so somebody has to look
             self._log.error(
                 "trial_uneven", app=engine.app_id, engine=engine.engine_id, reason=verdict.sentence

@@ -19,6 +19,7 @@ from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import ServedAnswer
@@ -290,6 +291,34 @@ async def test_sums_of_trials_that_somebody_ended_are_not_kept(shop: Shop) -> No
     await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=shop.clock.now_ms(), by="ada")
     await watch.examine_app(app)
     assert not list_samples()
+
+
+class GaugeMeter(SilentMeter):
+    def __init__(self) -> None:
+        self.gauges: dict[tuple[str, ...], float] = {}
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        self.gauges[(name, *tags.values())] = value
+
+    def remove_gauge(self, name: str, **tags: str) -> None:
+        self.gauges.pop((name, *tags.values()), None)
+
+
+async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Shop) -> None:
+    meter = GaugeMeter()
+    supervisor = ModelSupervisor(shop.stores, shop.artifacts, shop.clock, owner="first", meter=meter)
+    await shop.promote(shop.new)
+    await supervisor.run_once()
+    series = "kiosk_trial_uneven", APP, "default"
+    assert meter.gauges == {series: 0.0}
+    shop.serve({shop.old: 0.2, shop.new: 0.05}, share=0.5)
+    shop.clock.advance(3_600_000)
+    await supervisor.run_once()
+    assert meter.gauges == {series: 1.0}
+    assert (await shop.engine()).snapshot == shop.new
+    shop.clock.advance(WATCH_MS)
+    await supervisor.run_once()
+    assert meter.gauges == {}
 
 
 def erase_person(shop: Shop, number: int) -> None:
