@@ -9,15 +9,22 @@ import numpy as np
 import orjson
 import pytest
 
+from actors.experiments.assignment import ExperimentCache, TreatmentAssigner
 from actors.experiments.sample_size import estimate_sample_size
 from actors.experiments.statistics import VariantSample, compare_samples
 from actors.intake.segment_rows import build_compaction_batch
+from actors.recommender.messages import UserQuery
+from actors.serving.treatments import apply_treatments
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
 from cluster.errors import Forbidden, Invalid, NotFound
+from cluster.records.engine import Engine
+from cluster.records.experiment import Experiment
 from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.seals.record_seal import parse_record, record_json
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP
+from tests.fakes.stores.memory import memory_stores
 
 DRAFT = {
     "name": "Paywall",
@@ -187,3 +194,29 @@ def test_the_sample_size_grows_with_variants_and_power() -> None:
     assert more.per_variant > plain.per_variant
     assert more.days == -(-4 * more.per_variant // 1000)
     assert estimate_sample_size(0.001, 0.0001).per_variant is None
+
+
+async def test_a_replica_of_a_release_without_interleaving_gives_everybody_the_first_side(
+    shop: AdminShop,
+) -> None:
+    stores = shop.services.stores
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v1"))
+    await stores.engines.put(Engine(app_id=APP, engine_id="rival", snapshot="v2"))
+    await shop.perform("experiments.interleave", name="Sides", rival_engine="rival")
+    (experiment,) = (await stores.experiments.read_all(APP)).experiments
+    assert experiment.method == "interleave"
+    # that release keeps the field without knowing what it means
+    record = orjson.loads(record_json(experiment))
+    record["a_field_of_later"] = record.pop("method")
+    earlier = parse_record(Experiment, orjson.dumps(record))
+    assert earlier.model_extra == {"a_field_of_later": "interleave"}
+    other = memory_stores(shop.services.clock)
+    await other.experiments.compare_and_set(earlier.model_copy(update={"revision": 0}), 0)
+    cache = ExperimentCache(other.experiments, shop.services.clock)
+    assigner = TreatmentAssigner(other.experiments, cache, shop.services.clock)
+    for number in range(500):
+        query = UserQuery("user_to_products", APP, "default", user_id=f"p{number}", rows=5)
+        treatments = await assigner.assign(APP, "default", query.user_keys, through=query.kind)
+        assert [treatment.variant.slug for treatment in treatments] == ["first"]
+        treated = apply_treatments(query, treatments, shop.services.now_ms())
+        assert (treated.engine_id, treated.snapshot, treated.interleaving) == ("default", "v1", None)
