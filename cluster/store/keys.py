@@ -481,8 +481,7 @@ def query(app: str) -> str:
 
 
 def served(app: str) -> str:
-    """Stream, at most about 4,000 batches: answers on their way to the artifact store (sealed JSON list of
-    `ServedAnswer`; users as pseudonyms). Owner: API replicas add, the intake trims what it compacted."""
+    """Stream: answers on their way to the artifact store (`ServedAnswer`); else as `query`."""
     return f"{{{app}}}:served"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from actors.experiments.report import ExperimentReport
 from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.records.experiment import Experiment, ExperimentUpdate, Variant
+from cluster.records.experiment import Experiment, ExperimentUpdate, Method, Variant
 from cluster.records.units import Moment
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
@@ -20,6 +21,13 @@ from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _MOST_DRAFTS = 1_000
+_REPORTS: Final[dict[Method, str]] = {
+    "split": "splits its users; see `kiosk experiments report`",
+    "interleave": "interleaves its variants; see `kiosk experiments interleaving`",
+    "question": "compares by questions; see `kiosk experiments questions`",
+}
+"What an experiment does, and which command reports it."
+Report = TypeVar("Report")
 
 
 class CreateExperiments(OfApp):
@@ -291,14 +299,29 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
+    return await read_report(
+        services,
+        given,
+        "split",
+        lambda experiment: load_report(services.stores, services.artifacts, experiment),
+    )
+
+
+async def read_report(
+    services: AdminServices,
+    given: OfExperiment,
+    method: Method,
+    load: Callable[[Experiment], Awaitable[Report]],
+) -> Report:
+    """Return the report of an experiment, computed once for all who read it within 30 seconds.
+
+    Errors:
+        NotFound: no such app or experiment; Invalid: the experiment has another method
+    """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
-    if experiment.method == "interleave":
-        raise Invalid(f"{experiment.slug} interleaves its variants; see `kiosk experiments interleaving`")
-    if experiment.method == "question":
-        raise Invalid(f"the unit of {experiment.slug} is a question; see `kiosk experiments questions`")
-    report: ExperimentReport = await services.cache.get(
-        ("experiments.report", given.app_id, experiment.model_dump_json()),
-        lambda: load_report(services.stores, services.artifacts, experiment),
-    )
+    if experiment.method != method:
+        raise Invalid(f"{experiment.slug} {_REPORTS[experiment.method]}")
+    key = ("experiments.report", given.app_id, experiment.model_dump_json())
+    report: Report = await services.cache.get(key, lambda: load(experiment))
     return report

@@ -23,7 +23,7 @@ from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.insight.experiments import ExperimentStep, OfExperiment
+from deployments.operations.insight.experiments import ExperimentStep, OfExperiment, read_report
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshots import Version, find_version
 
@@ -172,13 +172,9 @@ async def report_interleaving(services: AdminServices, given: OfExperiment) -> I
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
-    await require_app(services.stores, given.app_id)
-    lifecycle = ExperimentLifecycle(services.stores, services.clock)
-    experiment = await lifecycle.get(given.app_id, given.experiment)
-    if experiment.method != "interleave":
-        raise Invalid(f"{experiment.slug} splits its users; see `kiosk experiments report`")
-    report: InterleavingReport = await services.cache.get(
-        ("experiments.interleaving", given.app_id, experiment.model_dump_json()),
-        lambda: load_interleaving_report(services.stores, services.artifacts, experiment, services.now_ms()),
-    )
+    stores, artifacts, now_ms = services.stores, services.artifacts, services.now_ms()
+    report = await read_report(
+        services, given, "interleave",
+        lambda experiment: load_interleaving_report(stores, artifacts, experiment, now_ms),
+    )  # fmt: skip
     return InterleavingView(report, services.now_ms())

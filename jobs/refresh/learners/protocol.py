@@ -27,17 +27,39 @@ keyword arguments.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from importlib.util import find_spec
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.models.model import Model
 from actors.vectors.snapshot_arrays import ModelState
+from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 "Recipes are immutable; an unknown field is an error."
+
+_PACKAGES: Final = {
+    "jax": (
+        "learner transformer needs JAX",
+        "'kiosk[sequence]', with a GPU also jax[cuda12]; or choose recipe default",
+    ),
+    "lightgbm": ("the section [reranker] needs LightGBM", "'kiosk[ranking]'; or leave the section out"),
+}
+"Optional module -> what needs it, and how to install it or do without."
+
+
+def check_package(module: str) -> None:
+    """Check that an optional module is installed.
+
+    Errors:
+        Invalid: it is not; the message says how to install it
+    """
+    if find_spec(module) is None:
+        need, remedy = _PACKAGES[module]
+        raise Invalid(f"{need}, which is not installed here. Where trainings run: pip install {remedy}")
 
 
 class PartRecipe(BaseModel):

@@ -16,12 +16,12 @@ from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
-from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe, check_package
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
-from jobs.refresh.learners.reranker import RerankerRecipe, check_lightgbm
+from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
-from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe, check_jax
+from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe
 
 
 def build_learner(part: PartRecipe) -> Learner:
@@ -65,9 +65,9 @@ def check_packages(parts: Iterable[PartRecipe], reranker: RerankerRecipe | None 
         Invalid: a package is missing; the message says how to install it
     """
     if any(isinstance(part, TransformerRecipe) for part in parts):
-        check_jax()
+        check_package("jax")
     if reranker is not None:
-        check_lightgbm()
+        check_package("lightgbm")
 
 
 def build_rng(seed: int, purpose: str) -> np.random.Generator:

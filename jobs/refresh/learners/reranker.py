@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from pydantic import BaseModel, Field
 
 from actors.models.tree_ensemble import MOST_LEAVES, MOST_TREES, TreeArrays
 from actors.vectors.types import Floats, Mask, Rows
-from cluster.errors import Invalid
 from jobs.refresh.learners.protocol import STRICT
 
 _DEFAULT_LEFT, _MISSING_TYPE, _MISSING_IS_NAN = 2, 12, 8
@@ -74,19 +72,6 @@ class RankingRows:
         """
         return RankingRows(
             self.rows[which], self.scores[which], self.lists[which], self.places[which], self.clicks[which]
-        )
-
-
-def check_lightgbm() -> None:
-    """Check that LightGBM is installed.
-
-    Errors:
-        Invalid: it is not; the message says how to install it
-    """
-    if find_spec("lightgbm") is None:
-        raise Invalid(
-            "the section [reranker] needs LightGBM, which is not installed here. Where trainings run: "
-            "pip install 'kiosk[ranking]'; or leave the section out"
         )
 
 

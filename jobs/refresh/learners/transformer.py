@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +17,9 @@ from pydantic import Field
 from actors.models.transformer import TransformerConfig, TransformerModel, array_names
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats, Matrix, Rows
-from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import select_newest_per_user
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import PartRecipe, check_package
 from jobs.refresh.learners.training_progress import current_progress, digest_training
 from jobs.refresh.learners.transformer_rows import (
     Sequences,
@@ -115,7 +113,7 @@ class TransformerLearner:
         Errors:
             Invalid: JAX is not installed; the message says how to install it
         """
-        check_jax()
+        check_package("jax")
         recipe = self.recipe
         config = TransformerConfig(
             recipe.blocks, recipe.heads, recipe.events, recipe.candidates, recipe.power
@@ -271,19 +269,6 @@ class _Training:
 
 
 _AT_ONCE = 64
-
-
-def check_jax() -> None:
-    """Check that JAX is installed.
-
-    Errors:
-        Invalid: it is not; the message says how to install it
-    """
-    if find_spec("jax") is None:
-        raise Invalid(
-            "learner transformer needs JAX, which is not installed here. Where trainings run: "
-            "pip install 'kiosk[sequence]', with a GPU also jax[cuda12]; or choose recipe default"
-        )
 
 
 def reduce_content(content: Any, rng: np.random.Generator) -> Matrix | None:

@@ -9,16 +9,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.question_report import QuestionReport, build_question_report
-from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
-from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.archive.readership import load_calls
-from deployments.operations.insight.experiments import OfExperiment
+from deployments.operations.insight.experiments import OfExperiment, read_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +57,8 @@ async def report_questions(services: AdminServices, given: OfExperiment) -> Ques
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
-    await require_app(services.stores, given.app_id)
-    experiment = await ExperimentLifecycle(services.stores, services.clock).get(
-        given.app_id, given.experiment
-    )
-    if experiment.method != "question":
-        raise Invalid(f"{experiment.slug} is no experiment with questions; see `kiosk experiments report`")
-    report: QuestionReport = await services.cache.get(
-        ("experiments.questions", given.app_id, experiment.model_dump_json()),
-        lambda: _load_report(services, experiment),
+    report = await read_report(
+        services, given, "question", lambda experiment: _load_report(services, experiment)
     )
     return QuestionExperimentView(report, services.now_ms())
 

@@ -13,6 +13,7 @@ from actors.models.validation import _validate_model
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.learners import protocol
 from jobs.refresh.learners import transformer as transformer_module
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.learners.training_progress import keep_progress
@@ -201,7 +202,7 @@ def test_other_data_or_parameters_do_not_continue_it() -> None:
 
 
 def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     with pytest.raises(Invalid, match=r"pip install 'kiosk\[sequence\]'"):
         check_packages([SMALL])
     check_packages([])

@@ -24,7 +24,7 @@ from cluster.records.run import Run
 from cluster.records.served_answer import ServedAnswer
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
-from jobs.refresh.learners import reranker as reranker_module
+from jobs.refresh.learners import protocol
 from jobs.refresh.recipe import parse_recipe
 from jobs.refresh.runs import training
 from jobs.refresh.runs.checkpoint import CheckpointStore
@@ -148,7 +148,7 @@ def test_people_of_another_salt_are_unknown(tmp_path: Path) -> None:
 def test_without_lightgbm_a_run_fails_before_it_reads_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reranker_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     artifacts = ArtifactStore.open(tmp_path / "shelf")
     bench = TrainingContext(artifacts, SegmentStore(artifacts), tmp_path / "scratch", "release")
     with pytest.raises(Invalid, match=r"kiosk\[ranking\]"):

@@ -15,6 +15,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Invalid
 from cluster.records.run import Run
+from jobs.refresh.learners import protocol
 from jobs.refresh.learners import transformer as transformer_module
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
@@ -110,7 +111,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_run_without_jax_fails_before_it_reads_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformer_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     artifacts = ArtifactStore.open(tmp_path / "shelf")
     bench = TrainingContext(artifacts, SegmentStore(artifacts), tmp_path / "scratch", "release")
     with pytest.raises(Invalid, match=r"kiosk\[sequence\]"):
