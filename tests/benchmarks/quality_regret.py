@@ -255,7 +255,10 @@ def _load(case: Case, cache: Path | None) -> Evidence | None:
             count = sum(name.startswith(f"{targets}/") for name in arrays.files) // 3
             several = [
                 TuningCandidates(
-                    *(arrays[f"{targets}/{at}/{name}"] for name in ("scores", "relevant", "best")), facts["k"]
+                    arrays[f"{targets}/{at}/scores"],
+                    arrays[f"{targets}/{at}/relevant"],
+                    arrays[f"{targets}/{at}/best"],
+                    facts["k"],
                 )
                 for at in range(count)
             ]

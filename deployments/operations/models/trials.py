@@ -91,12 +91,22 @@ class TrialView:
 
 @operation("trials.show", "GET", "/apps/{app_id}/engines/{engine_id}/trial")
 async def show_trial(services: AdminServices, given: OfEngine) -> TrialView:
-    """Show the trial of an engine: both snapshots with people, clicks, revenue and guardrails."""
+    """Show the trial of an engine: both snapshots with people, clicks, revenue and guardrails.
+
+    Cost:
+        reads the log of answers since the trial began, in another thread, once in 30 seconds
+    """
     engine = await _read_engine(services, given)
     if engine.trial is None:
         return TrialView(engine)
-    failures = await services.stores.engine_watch.read_failures(given.app_id, engine.trial.trial_id)
-    return TrialView(engine, await asyncio.to_thread(_read_verdict, services, engine, engine.trial, failures))
+    trial = engine.trial
+
+    async def load() -> dict[str, Any] | None:
+        failures = await services.stores.engine_watch.read_failures(given.app_id, trial.trial_id)
+        return await asyncio.to_thread(_read_verdict, services, engine, trial, failures)
+
+    key = ("trials.show", given.app_id, trial.trial_id, engine.snapshot)
+    return TrialView(engine, await services.cache.get(key, load))
 
 
 @operation("trials.start", "POST", "/apps/{app_id}/engines/{engine_id}/trial", "editor")

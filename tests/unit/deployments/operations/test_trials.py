@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from cluster.errors import Conflict, NotFound
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.served_answer import ServedAnswer
-from jobs.refresh.automation.trial_samples import SETTLING_MS
+from jobs.refresh.automation.trial import GroupSample
+from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 
@@ -67,6 +70,30 @@ async def test_a_trial_is_started_shown_and_stopped(shop: ModelShop, tmp_path: P
         await shop.perform("trials.stop", engine_id="default")
     (line,) = (await shop.perform("trials.show", engine_id="default")).to_lines()
     assert line == f"Engine default of {APP} has no trial of snapshots."
+
+
+async def test_viewers_of_a_trial_read_the_log_once_in_half_a_minute(
+    shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, other = shop.publish(tmp_path / "one", seed=6), shop.publish(tmp_path / "two", seed=7)
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=serving))
+    reads: list[str] = []
+    read = TrialSamples.read
+
+    def count_reads(samples: TrialSamples, failures: Mapping[str, int]) -> tuple[GroupSample, GroupSample]:
+        reads.append("read")
+        return read(samples, failures)
+
+    monkeypatch.setattr(TrialSamples, "read", count_reads)
+    for turn in range(2):
+        await shop.perform("trials.start", engine_id="default", version=other)
+        views = [
+            shop.perform("trials.show", role="viewer", app_id=APP, engine_id="default") for _ in range(20)
+        ]
+        verdicts = [view.to_dict()["verdict"]["outcome"] for view in await asyncio.gather(*views)]
+        assert verdicts == ["continues"] * 20
+        assert len(reads) == turn + 1
+        await shop.perform("trials.stop", engine_id="default")
 
 
 async def test_a_trial_needs_two_snapshots_people_in_the_log_and_the_switch(
