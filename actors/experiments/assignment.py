@@ -187,9 +187,12 @@ _OVER: Final = "over"
 MOST_GUARDED_MS: Final = 10_000
 "A longer request counts as this for the mean latency: one outlier must not hide a slow variant."
 MOST_GUARDED_REQUESTS: Final = 20
-"Requests of one user that guardrails count in a day: a monitor or an attacker alone must not pause an experiment."
-MOST_GUARDED_USERS: Final = 100_000
-"With more users, counting begins anew before the day ends."
+MOST_GUARDED_SHARE: Final = 1 / 400
+"""Requests of one client that guardrails count in a day, and the share of the experiment's requests that they may be,
+beside the first one. A client knows its variant and chooses requests that are slow, fail or find nothing. So it must
+stay below half of the smallest default tolerance."""
+MOST_GUARDED_CLIENTS: Final = 100_000
+"With more clients, counting begins anew before the day ends."
 MOST_PENDING_QUESTIONS: Final = 10_000
 "Treated questions without an answer yet; of more, the oldest are not counted."
 INTERLEAVED_KINDS: Final = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
@@ -211,8 +214,8 @@ class TreatmentAssigner:
         self._meter = meter or SilentMeter()
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._guarded: set[tuple[str, str]] = set()
-        self._guarded_users: Counter[tuple[str, str]] = Counter()
-        "(experiment, user) -> requests on `_guarded_day` that guardrails counted."
+        self._guarded_clients: Counter[tuple[str, str]] = Counter()
+        "(experiment, client) -> requests on `_guarded_day` that guardrails counted; without a client: those of all."
         self._guarded_day = 0
         self._questions: dict[str, tuple[ExperimentTreatment, ...]] = {}
         "Question id -> treatments, until it is answered. Another replica that takes a question over counts nothing."
@@ -267,8 +270,8 @@ class TreatmentAssigner:
                         )
                     )
             else:
-                met = Exposure("", now_ms, through=through, device=device)
-                choice = await self._choose(experiment, tuple(user_keys), met, writer())
+                met, browser = Exposure("", now_ms, through=through, device=device), writer()
+                choice = await self._choose(experiment, tuple(user_keys), met, browser)
                 if choice.in_experiment:
                     treatments.append(
                         ExperimentTreatment(
@@ -277,7 +280,8 @@ class TreatmentAssigner:
                             choice.variant,
                             choice.forced,
                             is_guarded=bool(experiment.guardrails),
-                            user_key=user_keys[0] if experiment.guardrails else "",
+                            # whoever has no proven id makes up as many as they like
+                            client=user_keys[0] if browser is None else f"address:{browser.address}",
                         )
                     )
         return tuple(treatments)
@@ -317,7 +321,7 @@ class TreatmentAssigner:
         for treatment in treatments:
             counts = self._counts[treatment.app_id, treatment.experiment_id]
             counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
-            if treatment.is_guarded and not treatment.forced and self._counts_user(treatment):
+            if treatment.is_guarded and not treatment.forced and self._counts_client(treatment):
                 self._guarded.add((treatment.app_id, treatment.experiment_id))
                 guard = f"{treatment.variant.variant_id}:{GUARD}"
                 if failed:
@@ -345,15 +349,19 @@ class TreatmentAssigner:
                 failed=reason == "error", is_empty=reason == "no_answer",
             )  # fmt: skip
 
-    def _counts_user(self, treatment: ExperimentTreatment) -> bool:
-        """Return whether guardrails count one request more of the user."""
+    def _counts_client(self, treatment: ExperimentTreatment) -> bool:
+        """Return whether guardrails count one request more of the client."""
         day = self._clock.now_ms() // DAY_MS
-        if day != self._guarded_day or len(self._guarded_users) >= MOST_GUARDED_USERS:
-            self._guarded_users.clear()
+        if day != self._guarded_day or len(self._guarded_clients) >= MOST_GUARDED_CLIENTS:
+            self._guarded_clients.clear()
             self._guarded_day = day
-        key = treatment.experiment_id, treatment.user_key
-        self._guarded_users[key] += 1
-        return self._guarded_users[key] <= MOST_GUARDED_REQUESTS
+        key, total = (treatment.experiment_id, treatment.client), (treatment.experiment_id, "")
+        counted = self._guarded_clients[key]
+        if counted >= min(MOST_GUARDED_REQUESTS, 1 + MOST_GUARDED_SHARE * self._guarded_clients[total]):
+            return False
+        self._guarded_clients[key] += 1
+        self._guarded_clients[total] += 1
+        return True
 
     def take_guarded(self) -> set[tuple[str, str]]:
         """Return apps and ids of the experiments with guardrails that were served since the last call."""

@@ -4,8 +4,9 @@
     a goal                   from the figures of the people, some minutes after they are compacted
 
 A variant breaks a guardrail when it is worse than the control by more than the tolerance, by an interval that holds at
-all looks. Requests count as independent, although one person sends several: each API replica counts at most 20 of a
-person and day, and the small error rate pays for those.
+all looks. Requests count as independent, although one client sends several: each API replica counts one of a client
+and day, and up to 20 as long as these are less than a four-hundredth of all. The small error rate pays for those. A
+client is a user, or the address of users without a proof. So no client alone pauses an experiment.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class ExperimentTreatment:
     "An event of the client forced the variant."
     is_guarded: bool = False
     "The experiment has guardrails, so that the moments of its latency are counted."
-    user_key: str = ""
-    "The user, where the experiment has guardrails: those count a few requests of each."
+    client: str = ""
+    "The user, or the address of an unproven one: guardrails count a few requests of each."
     interleaved: Experiment | None = None
     "The experiment that interleaves its variants; the variant is then `BOTH_VARIANTS`."
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from actors.experiments import guardrails
+from actors.experiments.assignment import select_variant
 from actors.experiments.goal_values import ExperimentPeople, GoalValues, PeopleFigures, list_goals
 from actors.experiments.guardrails import GuardrailWatcher, check_goals, check_requests
 from actors.experiments.lifecycle import ExperimentLifecycle
@@ -21,7 +22,7 @@ from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.engines.experiments import GUARD
 from tests.fakes.asgi import call
-from tests.fakes.request_handler import Corner, StillClock, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 from tests.suites.experiments import an_experiment
 
 VARIANTS = [
@@ -253,6 +254,35 @@ async def test_goals_that_cant_be_read_are_not_read_twice_a_second_and_leave_oth
     for _ in range(3):
         assert await watcher.run_once() == 0
     assert sorted(read) == ["one", "two"]
+
+
+@pytest.mark.parametrize("legitimate", [200, 1_500])
+async def test_one_address_with_many_made_up_visitors_of_a_variant_pauses_nothing(
+    monkeypatch: pytest.MonkeyPatch, legitimate: int
+) -> None:
+    traffic = await open_traffic({"latency": 50, "errors": 0.005, "empty": 0.01})
+    assert await traffic.send(legitimate) is None
+
+    async def answer_slowly(engine: SimulatedEngine, query: UserQuery) -> RecommendationResult:
+        traffic.corner.clock.pass_ms(9_000)
+        return RecommendationResult([])
+
+    monkeypatch.setattr(SimulatedEngine, "answer", answer_slowly)
+    experiment = (await traffic.corner.stores.experiments.read_all("shop")).find("one")
+    assert experiment is not None
+    visitors = [f"made-up-{number}" for number in range(1_000)]
+    treated = [name for name in visitors if select_variant(experiment, f"a:{name}").slug == "b"]
+    assert len(treated) > 400
+    headers = {"X-API-KEY": traffic.corner.publishable(), "User-Agent": BROWSER}
+    for number, name in enumerate(treated):
+        body = json.dumps({"anonymous_id": name}).encode()
+        answer = await call(
+            traffic.corner.handler, "POST", "/v1/recommendation/user_to_products", headers=headers, body=body
+        )
+        assert answer.status == 200
+        if number % 50 == 0:
+            assert await traffic.watcher.run_once() == 0
+    assert await traffic.watcher.run_once() == 0
 
 
 @pytest.mark.parametrize("user_id", ["u1", "u2", "u3", "u4", "u5"])
