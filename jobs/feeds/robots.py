@@ -45,7 +45,8 @@ def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
     """Return the rules of a file for an agent; those for all agents if none names it."""
     groups: dict[str, list[tuple[str, bool]]] = {}
     delays: dict[str, float] = {}
-    names: list[str] = []
+    # groups of other agents are not kept: a hostile file has thousands, each with the same thousands of rules
+    names: set[str] = set()
     is_open = False
     "Whether further names belong to the group."
     count = 0
@@ -55,12 +56,14 @@ def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
         if not separator:
             continue
         if name == "user-agent":
-            names = [*names, value.lower()] if is_open else [value.lower()]
+            names = names if is_open else set()
             is_open = True
-            groups.setdefault(value.lower(), [])
+            if value.lower() in (agent, "*"):
+                names.add(value.lower())
+                groups.setdefault(value.lower(), [])
         elif name in ("allow", "disallow"):
             is_open = False
-            count += 1
+            count += bool(names)
             if value and count <= _MOST_RULES:
                 for group in names:
                     groups[group].append((_decode(value), name == "allow"))

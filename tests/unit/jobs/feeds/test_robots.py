@@ -52,3 +52,11 @@ def test_hostile_rules_cost_little() -> None:
     text = "User-agent: *\n" + "".join(f"Disallow: /{'*a' * 200}{number}\n" for number in range(1_000))
     assert parse_robots(text).allows("/" + "a" * 2_000)
     assert time.monotonic() - began_s < 2.0
+
+
+def test_thousands_of_agents_with_thousands_of_rules_cost_little() -> None:
+    text = "User-agent: a\n" * 30_000 + "Allow:/\n" * 5_000 + "User-agent: *\nDisallow: /b\n"
+    began_s = time.monotonic()
+    rules = parse_robots(text)
+    assert time.monotonic() - began_s < 2.0
+    assert not rules.allows("/b")
