@@ -17,6 +17,7 @@ import structlog
 from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, find_erased_users
 from actors.intake.steps import prepare_batch
 from actors.language.embedder import Embedder
+from cluster.artifacts.replaced_products import ReplacedProducts
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
@@ -100,6 +101,8 @@ class CompactionConfig:
     "Approximate bytes in one read: entries are between a hundred bytes and megabytes."
     rest_s: float = 30.0
     "Pause of an app whose segments are damaged."
+    tidy_every_s: float = 600.0
+    "Pause between two looks for former versions of products that are old enough to go."
 
 
 @dataclass(slots=True)
@@ -156,6 +159,7 @@ class ChangeLogCompactor:
         self._rules = CompactionConfig() if rules is None else rules
         self._waiting: dict[str, dict[Noun, _PendingChanges]] = {}
         self._resting: dict[str, float] = {}
+        self._tidied: dict[str, float] = {}
         self._entry_bytes = float(1 << 20)
         "Mean size of recent entries; large at first, to be careful."
         self._lock = asyncio.Lock()
@@ -179,6 +183,7 @@ class ChangeLogCompactor:
                 continue
             try:
                 rows += await self._compact_app(app_id, at_once)
+                await self._drop_replaced(app_id)
             except Conflict:  # another process wrote; read the manifest again
                 self._waiting.pop(app_id, None)
             except Unavailable:
@@ -310,6 +315,15 @@ class ChangeLogCompactor:
             self._log.error("changes_refused", app=app_id, noun=noun, count=count, first=settled.refused[0])
         await self._merge_segments(app_id, noun)
         return rows
+
+    async def _drop_replaced(self, app_id: str) -> None:
+        """Drop former versions of products in time, also of an app without changes: a merge may never come again."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._tidied.get(app_id, float("-inf")) >= self._rules.tidy_every_s:
+            replaced = ReplacedProducts(self._segments.artifacts, self._clock)
+            await asyncio.to_thread(replaced.drop_old, app_id)
+            await asyncio.to_thread(replaced.tidy, app_id)
+            self._tidied[app_id] = now_s
 
     async def _merge_segments(self, app_id: str, noun: Noun) -> None:
         """Merge segments if that pays off; a damaged segment does not stop compaction."""

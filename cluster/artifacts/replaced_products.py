@@ -6,7 +6,6 @@ which no load reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,15 +14,18 @@ import pyarrow as pa
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import order_by_offset
 from cluster.artifacts.day_files import DAY_MS, DayFiles
+from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.tables import RECORDS
-from cluster.clock import SystemClock
+from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 
 KEEP_MS: Final = 3 * DAY_MS
 "How long a version is kept after the merge that replaced it."
 VERSIONS = pa.schema([field for field in RECORDS if field.name != "product_type"])
 "The columns of a version."
+MOST_BYTES: Final = 4 << 30
+"Bytes of the versions of one app; the oldest files go first, where prices change every minute."
 _READ_TRIES = 5
 
 
@@ -36,21 +38,44 @@ class ReplacedProducts(DayFiles):
     user_column = "id"
     encodings = {"compression_level": 6}  # noqa: RUF012
 
-    def append(self, app_id: str, tables: Sequence[Any]) -> None:
-        """Add versions, tables with `VERSIONS`, and drop old ones.
+    def __init__(self, store: ArtifactStore, clock: Clock | None = None) -> None:
+        super().__init__(store, clock)
+        self._written: list[FileEntry] = []
+        "Files that no manifest names yet."
+
+    def write(self, app_id: str, table: Any) -> None:
+        """Write versions, a table with `VERSIONS`, which `append` adds: a merge has too many for the memory."""
+        times = pa.array([self._clock.now_ms()] * table.num_rows, pa.int64())
+        self._written += self._write_days(app_id, table.add_column(0, "at", times).select(self.schema.names))
+
+    def append(self, app_id: str) -> None:
+        """Add the written versions, and drop old ones.
 
         Errors:
             Conflict: another writer committed meanwhile
         """
-        now_ms = self._clock.now_ms()
-        if not tables:
-            return
-        if rows := pa.concat_tables(tables):
-            times = pa.array([now_ms] * rows.num_rows, pa.int64())
+        if self._written:
             manifest = self.commit(app_id)
-            files = self._write_days(app_id, rows.add_column(0, "at", times).select(self.schema.names))
-            self._commit(app_id, manifest, [*manifest.files, *files])
-        self.drop_before(app_id, now_ms - KEEP_MS)
+            self._commit(app_id, manifest, [*manifest.files, *self._written])
+            self._written = []
+        self.drop_old(app_id)
+
+    def drop_old(self, app_id: str) -> None:
+        """Drop versions that were kept for long enough, and the oldest files beyond `MOST_BYTES`.
+
+        Errors:
+            Conflict: another writer committed meanwhile
+        """
+        self.drop_before(app_id, self._clock.now_ms() - KEEP_MS)
+        manifest = self.commit(app_id)
+        kept, left = list[FileEntry](), MOST_BYTES
+        for entry in sorted(manifest.files, key=lambda file: -file.facts["last"]):
+            left -= entry.size
+            if left < 0:
+                break
+            kept.append(entry)
+        if len(kept) < len(manifest.files):
+            self._commit(app_id, manifest, kept)
 
 
 def select_replaced(table: Any, kept: Any) -> Any:

@@ -352,7 +352,7 @@ class SegmentStore:
         if start is None:
             return False
         merged = files[start:]
-        replaced: list[Any] = []
+        replaced = ReplacedProducts(self.artifacts, self._clock) if noun == "product" else None
         if is_record:
             tables: Iterable[Any] = self._latest_records(app_id, merged, replaced, drop_gone=start == 0)
         else:
@@ -360,8 +360,8 @@ class SegmentStore:
         cut = split_tables(tables, self._rules.piece_bytes)
         first, last = merged[0].facts["first"], merged[-1].facts["last"]
         written = self._files.write(app_id, manifest, noun, cut, first, last)
-        if noun == "product":
-            ReplacedProducts(self.artifacts, self._clock).append(app_id, replaced)
+        if replaced is not None:
+            replaced.append(app_id)
         self._files.commit(
             app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written]
         )
@@ -456,16 +456,16 @@ class SegmentStore:
         return latest_rows((table for table in tables if table is not None), drop_gone=True)
 
     def _latest_records(
-        self, app_id: str, entries: Sequence[FileEntry], replaced: list[Any], *, drop_gone: bool
+        self, app_id: str, entries: Sequence[FileEntry], replaced: ReplacedProducts | None, *, drop_gone: bool
     ) -> Iterator[Any]:
-        """Yield the newest row of every id of some segments, oldest first, and add all other rows to `replaced`."""
+        """Yield the newest row of every id of some segments, oldest first, and write all other rows to `replaced`."""
         seen: set[str] = set()
         ids = (self._files.table(app_id, entry, ["id", "gone"]) for entry in reversed(entries))
         latest = [find_latest(table, seen, drop_gone=drop_gone) for table in ids]
         for entry, rows in zip(entries, reversed(latest), strict=True):
             table = self._files.table(app_id, entry)
-            if len(rows) < table.num_rows:
-                replaced.append(select_replaced(table, rows))
+            if replaced is not None and len(rows) < table.num_rows:
+                replaced.write(app_id, select_replaced(table, rows))
             yield table.take(rows)
 
     def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, value_set: Any) -> bool:

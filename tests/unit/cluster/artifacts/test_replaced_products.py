@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts import replaced_products
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.compaction import MergeRules
+from cluster.artifacts.replaced_products import KEEP_MS, VERSIONS, ReplacedProducts, read_versions
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.tables import RECORDS
+from cluster.meter import SilentMeter
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.manual_clock import ManualClock
+
+NOW = 1_800_000_000_000
+
+
+def rows(offset: str, *ids: str) -> Any:
+    row = {"gone": False, "offset": offset, "product_type": "book", "json": b"{}"}
+    return pa.Table.from_pylist([{"id": product_id, **row} for product_id in ids], schema=RECORDS)
+
+
+async def test_a_former_version_is_dropped_in_time_also_without_further_changes(tmp_path: Path) -> None:
+    artifacts, stores, clock = ArtifactStore.open(tmp_path), memory_stores(), ManualClock(NOW)
+    segments = SegmentStore(artifacts, clock)
+    for step in range(1, 3):
+        segments.append("shop", "product", rows(f"{step}-0", "secret"), first=f"{step}-0", last=f"{step}-0")
+    segments.compact("shop", "product", whole=True)
+    assert read_versions(artifacts, "shop")["offset"].to_pylist() == ["1-0", "2-0"]
+    rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
+    compactor = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
+    await compactor.run_once(["shop"])
+    assert read_versions(artifacts, "shop")["offset"].to_pylist() == ["1-0", "2-0"]
+    clock.advance(KEEP_MS + 1)
+    await compactor.run_once(["shop"])
+    assert read_versions(artifacts, "shop")["offset"].to_pylist() == ["2-0"]
+
+
+def test_the_versions_of_an_app_have_a_bound_and_the_oldest_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts, clock = ArtifactStore.open(tmp_path), ManualClock(NOW)
+    for step in range(1, 5):
+        replaced = ReplacedProducts(artifacts, clock)
+        replaced.write("shop", rows(f"{step}-0", "p").select(VERSIONS.names))
+        replaced.append("shop")
+        clock.advance(1_000)
+    size = max(entry.size for entry in ReplacedProducts(artifacts).commit("shop").files)
+    monkeypatch.setattr(replaced_products, "MOST_BYTES", 2 * size)
+    ReplacedProducts(artifacts, clock).drop_old("shop")
+    assert ReplacedProducts(artifacts).read("shop", 0)["offset"].to_pylist() == ["3-0", "4-0"]
+
+
+def test_a_merge_holds_the_versions_of_one_segment_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = SegmentStore(ArtifactStore.open(tmp_path), ManualClock(NOW), MergeRules(piece_bytes=400))
+    for step in range(1, 6):
+        segments.append("shop", "product", rows(f"{step}-0", "a", "b"), first=f"{step}-0", last=f"{step}-0")
+    written: list[int] = []
+    write = ReplacedProducts._write
+
+    def count(self: ReplacedProducts, app_id: str, day: str, table: Any) -> Any:
+        written.append(table.num_rows)
+        return write(self, app_id, day, table)
+
+    monkeypatch.setattr(ReplacedProducts, "_write", count)
+    segments.compact("shop", "product", whole=True)
+    assert written == [2, 2, 2, 2]
