@@ -81,9 +81,19 @@ class FetchedDocument:
 class DocumentError(Exception):
     """The document can't be fetched; `reason` continues a sentence about its host."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_outage: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.is_outage = is_outage
+        "Whether the host may be down; not where it works, or was not asked at all."
+
+
+class TooManyFetches(DocumentError):
+    """The host was not asked, because too many fetches run at this moment."""
+
+    def __init__(self) -> None:
+        words = "is not asked now, because too many others are; try again in a moment"
+        super().__init__(words, is_outage=False)
 
 
 def look_up_addresses(host: str, port: int) -> list[str]:
@@ -151,7 +161,7 @@ class DocumentClient:
     ) -> FetchedResponse:
         fault = find_address_fault(address, needs_path=exchange.check is not None)
         if fault:
-            raise DocumentError(f"has an address that {fault}")
+            raise DocumentError(f"has an address that {fault}", is_outage=False)
         ends_s = self.end_s() if ends_s is None else ends_s
         left_s = _left_s(ends_s)
         self._begin(person)
@@ -183,7 +193,7 @@ class DocumentClient:
                 self._running[person] >= self._rules.most_per_person
                 or self._running.total() >= self._rules.most_at_once
             ):
-                raise DocumentError("is not asked now, because too many others are; try again in a moment")
+                raise TooManyFetches
             self._running[person] += 1
 
     def _end(self, person: str) -> None:
@@ -259,7 +269,7 @@ class _Exchange:
                 chunk = secured.recv(self.rules.chunk)
                 received += len(chunk)
                 if received > self.rules.most_received:
-                    raise DocumentError("answers with too many bytes")
+                    raise DocumentError("answers with too many bytes", is_outage=False)
                 connection.receive_data(chunk)
             elif isinstance(event, h11.Response):
                 response = self._begin_response(event)
@@ -268,7 +278,7 @@ class _Exchange:
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > self.rules.most_bytes:
-                    raise DocumentError(f"answers with more than {self.rules.most_bytes} bytes")
+                    raise self._too_large()
             elif isinstance(event, h11.EndOfMessage) and response is not None:
                 return replace(response, body=bytes(body))
             elif not isinstance(event, h11.InformationalResponse):
@@ -285,8 +295,11 @@ class _Exchange:
             self.check(response)
         length = headers.get("content-length", "0")
         if self.method == "GET" and length.isdecimal() and int(length[:20]) > self.rules.most_bytes:
-            raise DocumentError(f"answers with more than {self.rules.most_bytes} bytes")
+            raise self._too_large()
         return response
+
+    def _too_large(self) -> DocumentError:
+        return DocumentError(f"answers with more than {self.rules.most_bytes} bytes", is_outage=False)
 
 
 def _check_document(response: FetchedResponse) -> None:

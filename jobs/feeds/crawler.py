@@ -210,7 +210,8 @@ class Crawler:
                 headers={"Accept-Encoding": "gzip, identity", **headers},
             )
         except DocumentError as error:
-            host.failures += 1
+            # a feed of one app may list pages that are too large at the host of another app's feed
+            host.failures += error.is_outage
             reason = f"{find_host(address)} {error.reason}"
             if host.failures >= MOST_FAILURES:
                 self._rest(host, reason, REST_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployments.operations.insight.archive_report import build_archive_report
 
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
@@ -20,6 +20,8 @@ from cluster.records.archive_client import ArchiveCall, ClientRule
 from deployments.archive.signatures import key_directories
 from deployments.archive.signatures.key_directories import read_agent_address, read_key_set
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH
+from deployments.operations.insight.archive.archive_report import build_archive_report
+from deployments.operations.insight.archive.call_sums import frame_from_calls
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
 from tests.fakes.certificates import Authority
@@ -82,7 +84,7 @@ class Scene:
 
     async def calls(self) -> list[ArchiveCall]:
         await self.corner.services.workers.usage.write()
-        return await self.corner.stores.archive_calls.read_since("playground", 0)
+        return await self.corner.stores.archive_calls.read_all("playground", "0")
 
     async def state(self, headers: dict[str, str] | None = None, **signing: Any) -> tuple[str, str]:
         """Return what the log says of a signed call, which is answered whatever its signature proves."""
@@ -284,6 +286,24 @@ async def test_a_slow_directory_delays_only_the_calls_that_name_it(host: Documen
     assert len(host.requests) == 1, "they wait for one fetch"
 
 
+async def test_a_fetch_that_others_crowd_out_is_repeated_at_the_next_call(host: DocumentHost) -> None:
+    corner = await open_archive_corner(signed_agents="fetch", key_documents=host.client(most_at_once=1))
+    scene, slow, may_answer = (
+        Scene(host, corner, CountingMeter()),
+        SigningAgent("https://other.example.com/slow"),
+        threading.Event(),
+    )
+    scene.publish()
+    host.answers["/slow"] = lambda secured: may_answer.wait(5) and None
+    crowding = asyncio.create_task(scene.ask(slow.sign(HOST, scene.now_s)))
+    while not host.requests:  # noqa: ASYNC110 - the host is in another thread
+        await asyncio.sleep(0.01)
+    assert await scene.state() == ("unverified", "")
+    may_answer.set()
+    await crowding
+    assert await scene.state() == ("verified", NAME)
+
+
 async def test_a_person_can_not_make_the_server_fetch_without_bound(scene: Scene) -> None:
     states = []
     for number in range(30):
@@ -382,6 +402,6 @@ async def test_the_report_lists_agents_and_counts_signatures(scene: Scene) -> No
     await scene.ask({})
     await scene.ask(life_s=-100)
     calls = [replace(entry, at=5) for entry in await scene.calls()]
-    report = build_archive_report(calls, since=0, until=10).to_dict()
+    report = build_archive_report(frame_from_calls(calls), since=0, until=10).to_dict()
     assert report["signatures"] == {"invalid": 1, "verified": 2}
-    assert report["agents"] == [{"agent": NAME, "calls": 2, "asks": 2, "reads": 0, "refused": 0}]
+    assert report["signers"] == [{"agent": NAME, "calls": 2, "asks": 2, "reads": 0, "refused": 0}]

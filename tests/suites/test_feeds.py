@@ -266,6 +266,21 @@ async def test_a_dead_host_delays_no_other_feed(stand: Newsstand, site: Publishe
     assert len(await stand.archive()) == 4
 
 
+async def test_pages_that_are_too_large_let_no_host_rest(stand: Newsstand, site: PublisherSite) -> None:
+    site.fill(2)
+    places = [f"rss.example.com/huge/{number}" for number in range(4)]
+    site.replies |= dict.fromkeys(places, endless("<html>"))
+    pages = "".join(f"<url><loc>https://{place}</loc></url>" for place in places)
+    site.replies["broken.example.com/feed"] = Reply(f"<urlset>{pages}</urlset>".encode())
+    await stand.add("hostile", "https://broken.example.com/feed")
+    await stand.settle()
+    assert (await stand.state("hostile")).refused == 4
+    await stand.add("rss", "https://rss.example.com/feed")
+    await stand.settle()
+    assert (await stand.state("rss")).error == ""
+    assert len(await stand.archive()) == 2
+
+
 async def test_a_permanent_redirect_is_followed_and_shown(stand: Newsstand, site: PublisherSite) -> None:
     site.fill(2)
     site.replies["broken.example.com/old"] = Reply(

@@ -18,7 +18,7 @@ import orjson
 import structlog
 
 from cluster.clock import Clock
-from cluster.document_client import DocumentClient, DocumentError
+from cluster.document_client import DocumentClient, DocumentError, TooManyFetches
 from cluster.public_addresses import find_address_fault, find_host
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH, decode_key, thumbprint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
@@ -135,6 +135,9 @@ class KeyDirectories:
         before = self._cached.get(directory)
         try:
             document = await self._documents.fetch(directory, person=user_id, may_be_loopback=may_be_loopback)
+        except TooManyFetches:
+            # Nothing is known of its host: with slow hosts of their own, others could keep an agent unverified.
+            return
         except DocumentError as error:
             _log.info("agent_keys_not_fetched", host=find_host(directory)[:253], reason=error.reason)
             now_s = self._clock.monotonic_s()
