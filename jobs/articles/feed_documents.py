@@ -25,6 +25,7 @@ MOST_LINKED = 1_000
 "Sitemaps of one index that are read."
 _MOST_TAGS = 1_000_000
 "Tags of one document; sitemaps of the largest size have about 500,000."
+_MOST_ATTRIBUTES = 1_000_000
 _MOST_MEMBERS = 100
 "Parts of one gzip file; each costs a copy of the rest."
 _GZIP = b"\x1f\x8b"
@@ -56,7 +57,7 @@ def parse_feed_document(body: bytes, address: str, headers: Mapping[str, str]) -
         following = feed.get("next_url")
         entries = tuple(list_json_articles(feed)[:MOST_ENTRIES])
         return FeedDocument(entries, (), _absolute([following], address))
-    root = parse_xml(data, read_charset(headers), _MOST_TAGS)
+    root = parse_xml(data, read_charset(headers), _MOST_TAGS, _MOST_ATTRIBUTES)
     name = str(root.tag).rpartition("}")[2]
     if name == "urlset":
         return FeedDocument(tuple(islice(list_sitemap_articles(root), MOST_ENTRIES)), has_text=False)

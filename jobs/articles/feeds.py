@@ -22,6 +22,9 @@ LARGEST_FEED = 64 << 20
 MOST_TAGS = 2_000_000
 "Maximum tags of a feed; each one needs at least 130 bytes of memory."
 
+MOST_ATTRIBUTES = 8_000_000
+"Maximum equals signs of a feed: each attribute has one, and needs about 250 bytes of memory."
+
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
 _DC = "{http://purl.org/dc/elements/1.1/}"
@@ -77,7 +80,9 @@ def find_next(root: Any) -> str:
     return ""
 
 
-def parse_xml(data: bytes, charset: str = "", most_tags: int = MOST_TAGS) -> Any:
+def parse_xml(
+    data: bytes, charset: str = "", most_tags: int = MOST_TAGS, most_attributes: int = MOST_ATTRIBUTES
+) -> Any:
     """Return the root of a parsed document, without expansion of entities or network access.
 
     The parser reports whether a document declares entities, so no encoding and no padding hides them. A document type
@@ -91,6 +96,8 @@ def parse_xml(data: bytes, charset: str = "", most_tags: int = MOST_TAGS) -> Any
         raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
     if data.count(b"<") > most_tags:
         raise Invalid(f"feed holds more than {most_tags} tags")
+    if data.count(b"=") > most_attributes:
+        raise Invalid(f"feed holds more than {most_attributes} attributes")
     parser = etree.XMLParser(
         encoding=_choose_encoding(data, charset),
         resolve_entities=False,
@@ -134,7 +141,18 @@ def _choose_encoding(data: bytes, charset: str) -> str | None:
         encoding = codecs.lookup(name).name
     except LookupError:
         return "utf-8"
-    return encoding if charset and not declared else None
+    if not _is_known(encoding):
+        return "utf-8"
+    return encoding if not declared or not _is_known(name) else None
+
+
+def _is_known(name: str) -> bool:
+    """Return whether the parser knows an encoding: Python knows more, and more names of each."""
+    try:
+        etree.XMLParser(encoding=name)
+    except LookupError:
+        return False
+    return True
 
 
 def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:

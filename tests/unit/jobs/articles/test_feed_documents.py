@@ -42,6 +42,18 @@ def test_rss_with_full_text_images_and_a_modification() -> None:
     assert document.linked == ("https://news.example.com/feed?page=2",)
 
 
+def test_a_document_of_attributes_is_refused_before_it_is_parsed() -> None:
+    element = b"<a " + b"".join(b"%c='' " % letter for letter in range(97, 123)) + b"/>"
+    with pytest.raises(Invalid, match="attributes"):
+        parse(b"<rss>" + element * (LARGEST_DOCUMENT // len(element) - 1) + b"</rss>")
+
+
+def test_an_encoding_that_the_parser_does_not_know_counts_as_utf_8() -> None:
+    item = "<rss><channel><item><guid>g</guid><title>Öl</title></item></channel></rss>"
+    (story,) = parse(item, content_type="text/xml; charset=cp037").entries
+    assert story.title == "Öl"
+
+
 def test_atom_announces_removals() -> None:
     document = parse(
         "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:at='http://purl.org/atompub/tombstones/1.0'>"
