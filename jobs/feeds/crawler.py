@@ -197,6 +197,9 @@ class Crawler:
         now_s = self._clock.monotonic_s()
         if now_s < host.rests_until_s:
             raise HostResting(host.reason, host.rests_until_s - now_s)
+        if now_s > until_s:
+            # each redirect, each robots.txt and each wait for the host takes its time
+            raise CrawlError(f"{find_host(address)} takes too long")
         wait_s = host.next_s - now_s
         if wait_s > 0:
             if now_s + wait_s > until_s:

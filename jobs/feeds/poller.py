@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -104,18 +106,31 @@ class FeedPoller:
                 state = states.get(feed.name, FeedState())
                 if is_due(feed, state, self._clock.now_ms()):
                     due.append((state.next_at, feed))
-        due.sort(key=lambda pair: pair[0])  # the longest due first, whatever its app
+        due.sort(key=lambda pair: pair[0])
         begun = 0
-        for _, feed in due:
-            key, host = (feed.app_id, feed.name), urlsplit(feed.address).netloc
-            if len(self._polls) >= MOST_AT_ONCE or key in self._polls:
-                continue
-            if host in (self._hosts[other] for other in self._polls):
-                continue
-            self._hosts[key] = host
+        while len(self._polls) < MOST_AT_ONCE:
+            feed = self._choose([feed for _, feed in due])
+            if feed is None:
+                break
+            key = feed.app_id, feed.name
+            self._hosts[key] = urlsplit(feed.address).netloc
             self._polls[key] = asyncio.create_task(self._poll(feed))
             begun += 1
         return begun
+
+    def _choose(self, due: Iterable[Feed]) -> Feed | None:
+        """Return the feed to poll next: of the app with the fewest polls, the one due longest; None without any.
+
+        Many slow feeds of one app would else delay those of the others for hours.
+        """
+        hosts = {self._hosts[key] for key in self._polls}
+        running = Counter(app_id for app_id, _ in self._polls)
+        free = [
+            feed
+            for feed in due
+            if (feed.app_id, feed.name) not in self._polls and urlsplit(feed.address).netloc not in hosts
+        ]
+        return min(free, key=lambda feed: running[feed.app_id], default=None)
 
     def _drop_ended(self) -> None:
         for key in [key for key, task in self._polls.items() if task.done()]:

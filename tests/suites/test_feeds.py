@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 
+from cluster.records.access import App
+from cluster.records.feed import Feed
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
-from jobs.feeds.poller import LEASE
+from jobs.feeds.crawler import Crawler, CrawlError
+from jobs.feeds.poller import LEASE, MOST_AT_ONCE
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import PUBLIC
 from tests.fakes.dying_shelf import Killed
@@ -18,6 +23,7 @@ from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.publisher_site import PublisherSite, Reply
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.feeds import APP, Newsstand, plain_text, site_client
+from tests.suites.manual_clock import ManualClock
 
 pytestmark = pytest.mark.redis
 EACH = 40
@@ -264,6 +270,42 @@ async def test_a_dead_host_delays_no_other_feed(stand: Newsstand, site: Publishe
     await stand.settle()
     assert "not known under its name" in (await stand.state("dead")).error
     assert len(await stand.archive()) == 4
+
+
+async def test_many_feeds_of_one_app_leave_a_poll_to_another_app(
+    stand: Newsstand, site: PublisherSite
+) -> None:
+    await stand.stores.access.put_app(App(app_id="quiet", environment="production", created_at=0))
+    for number in range(1, 7):
+        await stand.add(f"slow{number}", f"https://broken.example.com:{number}/feed")
+    feed = Feed(app_id="quiet", name="rss", address="https://rss.example.com/feed", created_at=0)
+    assert await stand.stores.feeds.add(feed)
+    assert await stand.poller.run_once() == MOST_AT_ONCE
+    while not (states := await stand.stores.feeds.states("quiet")):  # noqa: ASYNC110 - of another task
+        await asyncio.sleep(0.001)
+    assert states["rss"].started_at
+    await stand.poller.release()
+
+
+async def test_redirects_share_the_deadline_of_the_poll(site: PublisherSite) -> None:
+    clock = ManualClock(1_780_000_000_000)
+
+    async def pass_time(seconds: float) -> None:
+        clock.advance(round(seconds * 1000))
+
+    def redirect(number: int) -> Reply:
+        clock.advance(60_000)
+        return Reply(status=302, headers={"location": f"/{number + 1}"})
+
+    for number in range(5):
+        site.replies[f"broken.example.com/{number}"] = partial(redirect, number)
+    crawler = Crawler(site_client(site), clock, pass_time)
+    with pytest.raises(CrawlError, match="takes too long"):
+        await crawler.get(
+            "https://broken.example.com/0", person="news/feed", until_s=clock.monotonic_s() + 100
+        )
+    assert site.calls["broken.example.com/1"] == 1
+    assert site.calls["broken.example.com/2"] == 0
 
 
 async def test_pages_that_are_too_large_let_no_host_rest(stand: Newsstand, site: PublisherSite) -> None:
