@@ -245,6 +245,17 @@ def read_retry_after(text: str, now_ms: int) -> float:
     return min(max(wait_s, 1.0), MOST_RETRY_S)
 
 
+def read_validators(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the ETag and the date of modification of a response."""
+    return headers.get("etag", "")[:500], headers.get("last-modified", "")[:100]
+
+
+def format_conditions(etag: str, modified: str) -> dict[str, str]:
+    """Return the headers of a request for a document that changed since then."""
+    headers = {"If-None-Match": etag} if etag else {}
+    return {**headers, "If-Modified-Since": modified} if modified else headers
+
+
 def _follow(address: str, location: str) -> str:
     """Return the address of a redirect.
 

@@ -22,7 +22,15 @@ from jobs.articles.json_ld import ArticlePage
 from jobs.articles.source_article import NotAnArticle, SourceArticle
 from jobs.feeds.addresses import article_id, canonical_address, digest_address, is_same_host
 from jobs.feeds.article_page import read_article_page
-from jobs.feeds.crawler import CrawledDocument, Crawler, CrawlError, CrawlPause, HostResting
+from jobs.feeds.crawler import (
+    CrawledDocument,
+    Crawler,
+    CrawlError,
+    CrawlPause,
+    HostResting,
+    format_conditions,
+    read_validators,
+)
 from jobs.feeds.entry import Entry, build_record, digest_record, prepare_entry
 from jobs.feeds.writer import ArticleWriter
 
@@ -85,6 +93,8 @@ class _Change:
     "None: only what the polls know of it changes."
     is_new: bool
     addresses: tuple[str, ...] = ()
+    is_fetched: bool = False
+    "Whether its page was fetched."
 
 
 class FeedPoll:
@@ -153,7 +163,7 @@ class FeedPoll:
         """Take the articles of one document; return the addresses of those that it links."""
         headers = {
             "Accept": f"{_XML}, */*;q=0.1",
-            **_conditions(*self._state.validators.get(address, ("", ""))),
+            **format_conditions(*self._state.validators.get(address, ("", ""))),
         }
         response = await self._fetch(address, headers)
         if address == self._feed.address:
@@ -172,7 +182,7 @@ class FeedPoll:
         is_complete = await self._take(document, response.address)
         # a document that links others is read each time: they change without it
         if is_complete and not document.linked and len(self._result.validators) < MOST_VALIDATORS:
-            self._result.validators[address] = _validators(response.headers)
+            self._result.validators[address] = read_validators(response.headers)
         return document.linked
 
     async def _take(self, document: FeedDocument, place: str) -> bool:
@@ -238,7 +248,9 @@ class FeedPoll:
             return True
         if article.feed == self._feed.name:
             return entry.digest != article.entry_digest
-        return article.feed not in self._owners or (reads_pages and not article.has_page)
+        # an id alone proves nothing: a feed may list that of an article of another publisher, with a page of its own
+        is_better = reads_pages and not article.has_page and is_same_host(entry.address, article.address)
+        return article.feed not in self._owners or is_better
 
     async def _note_listed(self, entry: Entry, product_id: str, article: FeedArticle) -> None:
         """Note how the entry of an article of another feed is; when it changed, that feed looks at the page soon."""
@@ -279,13 +291,14 @@ class FeedPoll:
             if article is None and await self._has_other_id(entry, product_id, page.canonical):
                 return None
             addresses = (*addresses, page.canonical)
-        etag, modified = _validators(response.headers)
+        etag, modified = read_validators(response.headers)
         after = after.model_copy(
             update={"has_page": page.story is not None, "etag": etag, "modified": modified, "missing_at": 0}
         )
-        return self._change(
+        change = self._change(
             page.story or entry.story, product_id, after, article, response.address, addresses
         )
+        return replace(change, is_fetched=True)
 
     async def _has_other_id(self, entry: Entry, product_id: str, canonical: str) -> bool:
         """Return whether an article is known by its canonical address, and find it by that of the entry from now on."""
@@ -363,6 +376,8 @@ class FeedPoll:
             elif change.record is not None:
                 self._result.added += change.is_new
                 self._result.updated += not change.is_new
+            if not article.record_digest and not change.is_fetched:
+                continue  # read again each time: a feed of nonsense would fill the store
             articles[product_id] = article
             addresses |= {digest_address(address): product_id for address in change.addresses}
             if article.address:
@@ -402,7 +417,7 @@ class FeedPoll:
     async def _check_page(self, product_id: str, article: FeedArticle) -> None:
         headers = {"Accept": "text/html"}
         if article.has_page and not article.removed_at:
-            headers |= _conditions(article.etag, article.modified)
+            headers |= format_conditions(article.etag, article.modified)
         method = "GET" if article.has_page else "HEAD"
         response = await self._fetch(article.address, headers, is_page=True, method=method)
         if response.status in _GONE:
@@ -419,14 +434,13 @@ class FeedPoll:
             )
             return
         page = await self._parse_page(response)
-        etag, modified = _validators(response.headers)
+        etag, modified = read_validators(response.headers)
         after = after.model_copy(update={"etag": etag, "modified": modified})
         if page.story is None:
             await self._store(product_id, after)
             return
-        await self._write(
-            {product_id: self._change(page.story, product_id, after, article, response.address, ())}
-        )
+        change = self._change(page.story, product_id, after, article, response.address, ())
+        await self._write({product_id: replace(change, is_fetched=True)})
 
     async def _note_gone(self, product_id: str, article: FeedArticle, *, is_final: bool) -> None:
         """Remove an article whose page is gone, or note that it was absent once."""
@@ -484,14 +498,3 @@ class FeedPoll:
         return await self._crawler.get(
             address, person=person, until_s=self._until_s, method=method, headers=headers
         )
-
-
-def _validators(headers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the ETag and the date of modification of a response."""
-    return headers.get("etag", "")[:500], headers.get("last-modified", "")[:100]
-
-
-def _conditions(etag: str, modified: str) -> dict[str, str]:
-    """Return the headers of a request for a document that changed since then."""
-    headers = {"If-None-Match": etag} if etag else {}
-    return {**headers, "If-Modified-Since": modified} if modified else headers

@@ -385,6 +385,40 @@ async def test_a_page_claims_no_article_of_another_host(stand: Newsstand, site: 
     assert texts["https://broken.example.com/page"] == "Forged."
 
 
+async def test_an_id_claims_no_article_of_another_host(stand: Newsstand, site: PublisherSite) -> None:
+    site.fill(2)
+    await stand.add("json", "https://json.example.com/feed")
+    await stand.settle()
+    page = (
+        b"<script type='application/ld+json'>"
+        b'{"@type":"NewsArticle","headline":"Story json 0","articleBody":"Forged."}</script>'
+    )
+    site.replies["broken.example.com/page"] = Reply(page, "text/html")
+    guid = site.of("json")[0].guid.encode()
+    site.replies["broken.example.com/feed"] = Reply(
+        b"<rss><channel><item><guid>" + guid + b"</guid><title>x</title><description>y</description>"
+        b"<link>https://broken.example.com/page</link></item></channel></rss>"
+    )
+    await stand.add("forger", "https://broken.example.com/feed", reads_pages=True)
+    await stand.settle()
+    assert (await stand.archive())["Story json 0"] == site.of("json")[0].text
+
+
+async def test_entries_without_text_leave_nothing_in_the_store(
+    stand: Newsstand, site: PublisherSite
+) -> None:
+    items = "".join(
+        f"<item><guid>x:{number}</guid><title>T</title><link>/{number}</link></item>" for number in range(60)
+    )
+    site.replies["broken.example.com/feed"] = Reply(f"<rss><channel>{items}</channel></rss>".encode())
+    await stand.add("nonsense", "https://broken.example.com/feed")
+    await stand.settle()
+    assert (await stand.state("nonsense")).refused == 60
+    ids = [f"x:{number}" for number in range(60)]
+    assert not any(await stand.stores.feeds.articles(APP, ids))
+    assert await stand.stores.feeds.count_articles(APP, "nonsense") == 0
+
+
 async def test_an_article_that_an_editor_deleted_stays_deleted_until_it_changes(
     stand: Newsstand, site: PublisherSite
 ) -> None:
