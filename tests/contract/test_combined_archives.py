@@ -172,6 +172,18 @@ async def test_an_included_archive_that_does_not_answer_or_is_closed_is_left_out
     assert "error" in await both.call("ask_archive", question="wine")
 
 
+async def test_an_archive_of_members_is_not_handed_on_by_one_that_is_open_to_all(both: Combination) -> None:
+    results = (await both.result("ask_archive", question="red grapes Riga"))["results"]
+    offset = next(result["offset"] for result in results if result["archive"] == "Wine")
+    both.apps.archives["wine"] = both.apps.archives["wine"].model_copy(update={"members_only": True})
+    results = (await both.result("ask_archive", question="red grapes Riga"))["results"]
+    assert {result["archive"] for result in results} == {"Sports"}
+    assert "error" in await both.call("get_archive_article", product_id="1", offset=offset)
+    both.apps.archives["sports"] = both.apps.archives["sports"].model_copy(update={"members_only": True})
+    results = (await both.result("ask_archive", question="red grapes Riga"))["results"]
+    assert {result["archive"] for result in results} == {"Sports", "Wine"}
+
+
 async def test_reports_and_corrections_do_not_take_an_included_article_for_an_article_here(
     both: Combination,
 ) -> None:
