@@ -41,8 +41,6 @@ _SIGNALS_MS: Final = 200
 "How old signals of the whole app may be, as in a replica."
 _BETWEEN: Final = " + "
 _LIVE: Final = "live"
-_STEP_MS: Final = 600_000
-"Established products of an engine state are selected again after this time."
 _DRAWN: Final = ("user_to_products", "product_to_products")
 _MOST_DRAWS: Final = 1_500
 "Ids that are tried: a place of 19 and a product of 8 have 152 combinations."
@@ -70,16 +68,6 @@ class ReplayedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedMoment:
-    """When a replica ranked: it then compared new products with those of its snapshot."""
-
-    state: PastState
-    at_ms: int
-    engine_id: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
 class PastApp:
     """All that is kept of an app's past. Functions get the time in milliseconds."""
 
@@ -102,8 +90,6 @@ class PastApp:
     "(engine, version) -> the snapshot; raises `NotFound`."
     find_serving: Callable[[str, int], str]
     "(engine, time) -> the version that served."
-    moments: Sequence[LoggedMoment]
-    "Of all lists of the log, in the order of their states."
     list_earlier_pages: Callable[[Mapping[str, Any], str], Sequence[str]]
     "(row, pagination id) -> products of earlier pages."
     explain: Callable[[Mapping[str, Any], Sequence[str]], Sequence[str]]
@@ -121,10 +107,6 @@ class AnswerReplayer:
         self._signals: tuple[int, int] = (-1, -1)
         self._snapshots: dict[tuple[str, str], LoadedSnapshot | None] = {}
         self._bound: dict[str, str] = {}
-        self._stepped: dict[str, tuple[int, int]] = {}
-        "Name of an engine state -> position of products and time of its last priors."
-        self._next = 0
-        "The first moment of the log that was not walked through."
 
     def replay(self, row: Mapping[str, Any], change: ReplayChange | None = None) -> ReplayedAnswer:
         """Rank the list of a row of the log again, and with a change.
@@ -248,7 +230,6 @@ class AnswerReplayer:
         is_bound = all(self._bound.get(name) == version for _, version, name in needed)
         if replayed is None or reached is None or not state.follows(reached, is_bound=is_bound):
             replayed = self._replay = self._load(state)
-        self._walk(replayed, state, change)
         if state.signals != self._signals or not is_bound:
             replayed.advance_products(state.signal_products + 1)
             replayed.advance_events(state.signal_interactions + 1)
@@ -262,44 +243,11 @@ class AnswerReplayer:
         self._reached = state
         return replayed
 
-    def _walk(self, replayed: StateReplay, state: PastState, change: ReplayChange | None) -> None:
-        """Compute priors where the replica did after products had changed: new products keep what they inherit then."""
-        moments = self._app.moments
-        while self._next < len(moments) and moments[self._next].state.order < state.order:
-            moment = moments[self._next]
-            self._next += 1
-            name = _name(moment.engine_id, moment.version, None)
-            products, at_ms = self._stepped.get(name, (-1, 0))
-            is_same_load = moment.state.load == state.load and moment.engine_id in self._app.engines
-            is_still_ahead = moment.state.signals >= self._signals and all(
-                new >= old for new, old in zip(moment.state.signals, self._signals, strict=True)
-            )
-            is_due = moment.state.signal_products != products or moment.at_ms - at_ms >= _STEP_MS
-            reached = self._reached
-            has_passed = reached is not None and (
-                moment.state.signal_products < reached.products
-                or moment.state.signal_interactions < reached.interactions
-            )
-            if not (is_same_load and is_still_ahead and is_due) or has_passed:
-                continue
-            replayed.advance_products(moment.state.signal_products + 1)
-            replayed.advance_events(moment.state.signal_interactions + 1)
-            if moment.state.signals != self._signals:
-                self._signals = moment.state.signals
-                replayed.compute_signals(moment.at_ms)
-            try:
-                self._bind(replayed, moment.engine_id, moment.version, name, change)
-            except HouseError:  # a snapshot that was removed matters to its own lists only
-                continue
-            replayed.compute_priors(name, moment.at_ms)
-            self._stepped[name] = moment.state.signal_products, moment.at_ms
-
     def _load(self, state: PastState) -> StateReplay:
         app = self._app
         begins = state.loaded_products + 1
         products = list_products_by_version(app.versions, app.state.products.embedder, begins)
         self._signals, self._bound, self._reached = (-1, -1), {}, None
-        self._stepped, self._next = {}, 0
         return StateReplay(
             app.state,
             app.users,
@@ -414,20 +362,8 @@ class AnswerReplayer:
         yield from self._app.explain(row, products)
         if row["user"] and row["user"] not in self._app.people:
             yield "the log has no id of a user who never acted, and the id draws cold-start products and sides"
-        new = self._list_new(row, products)
-        if new:
-            yield (
-                f"new products inherit scores of products that were similar when the replica saw them first: "
-                f"{', '.join(new[:5])}"
-            )
         if DITHERED in row["origins"]:
             yield "dithering depends on the order in which the replica got its products"
-
-    def _list_new(self, row: Mapping[str, Any], products: Sequence[str]) -> list[str]:
-        """Return the products of both lists that the snapshot lacks."""
-        learned = self._snapshots.get((row["engine_id"], row["snapshot"].partition(_BETWEEN)[0]))
-        names = dict.fromkeys((*row["products"], *products))
-        return [] if learned is None else [name for name in names if learned.snapshot.items.code(name) < 0]
 
 
 def _replace_visitor(query: UserQuery, anonymous_id: str) -> UserQuery:

@@ -8,15 +8,13 @@ from typing import Any, Final
 
 import orjson
 
-from actors.serving.answer_replay import LoggedMoment, PastApp
+from actors.serving.answer_replay import PastApp
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.past_state import PastState
 from actors.serving.state_replay import (
-    SEQUENCE_BITS,
     PastHistories,
     list_links,
     name_people,
-    order_position,
     order_positions,
 )
 from actors.serving.stored_rules import parse_rules
@@ -37,7 +35,6 @@ MOST_RULE_VERSIONS: Final = 2_000
 MOST_PROMOTIONS: Final = 100
 _STALE_MS: Final = 3_600_000
 _MOST_MOMENTS: Final = 6
-_MOMENTS_MS: Final = 3 * 86_400_000
 _PAGES_MS: Final = 86_400_000
 "How long earlier pages of a list are looked for."
 
@@ -146,27 +143,9 @@ def load_past_app(
         settings.rules.list_moments,
         lambda engine_id, version: loader.load(app_id, engine_id, version),
         settings.find_serving,
-        _list_moments(artifacts, app_id, order_position(state.offsets.get("interaction", "0"))),
         _EarlierPages(artifacts, app_id).list,
         lambda row, products: list(losses.list(row, products)),
     )
-
-
-def _list_moments(artifacts: ArtifactStore, app_id: str, newest: int) -> list[LoggedMoment]:
-    """Return when replicas ranked, in the order of their states."""
-    since_ms = (newest >> SEQUENCE_BITS) - _MOMENTS_MS
-    table = ServedLogStore(artifacts).read(
-        app_id, max(0, since_ms), columns=("state", "engine_id", "snapshot")
-    )
-    moments = []
-    for row in table.to_pylist():
-        if row["state"]:
-            version = row["snapshot"].partition(" + ")[0]
-            version = "" if version == "live" else version
-            moments.append(
-                LoggedMoment(PastState.parse(row["state"]), int(row["at"]), row["engine_id"], version)
-            )
-    return sorted(moments, key=lambda moment: (moment.state.order, moment.at_ms))
 
 
 class _EarlierPages:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, cast
+from uuid import UUID
 
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
@@ -23,6 +24,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import iso_ms
+from cluster.ids import ServiceId
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.engine import Engine, Exploration
@@ -230,8 +232,9 @@ class LivedInShop:
 @asynccontextmanager
 async def open_lived_in_shop(folder: Path, seed: int) -> AsyncIterator[LivedInShop]:
     """Open the shop with two weeks of clicks and a snapshot that serves."""
-    clock, random = StillClock(NOW_MS), Random(seed)
+    clock, random, ids = StillClock(NOW_MS), Random(seed), Random(seed)
     stores = memory_stores(clock)
+    cast(Any, stores.served).set_salt(APP, ids.randbytes(16))
     artifacts = ArtifactStore.open(folder / "artifacts")
     segments = SegmentStore(artifacts, clock)
     served_log = ServedLogWriter(stores.served, clock)
@@ -242,6 +245,7 @@ async def open_lived_in_shop(folder: Path, seed: int) -> AsyncIterator[LivedInSh
         client=LocalRecommenderClient(host),
         served_log=served_log,
         artifacts=artifacts,
+        new_service_id=lambda: ServiceId(str(UUID(int=ids.getrandbits(128), version=4))),
     )
     await corner.open_app(APP, settings=AppSettings(limits=PLENTY))
     exploration = Exploration(share=0.1, pool=10, secret="5eed" * 8)

@@ -20,6 +20,7 @@ from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
+from cluster.ids import ServiceId, new_service_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits, issue_key
 from cluster.records.question import Answer, Question
@@ -176,6 +177,7 @@ async def open_corner(
     find_unknown_products: Callable[[str, Iterable[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
     writer: AnswerWriter | None = None,
+    new_service_id: Callable[[], ServiceId] = new_service_id,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
@@ -211,6 +213,7 @@ async def open_corner(
         history=history,
         artifact_store=artifacts,
         find_unknown_products=find_unknown_products,
+        new_service_id=new_service_id,
     )
     links = IdentityLinkWriter(stores.interactions, SilentMeter())
     handler = RequestHandler(

@@ -13,7 +13,7 @@ import numpy as np
 
 from actors.recommender.messages import Circle
 from actors.recommender.state.groups import AttributeColumnSource, Groups
-from actors.vectors.types import Codes, Mask, ensure_capacity
+from actors.vectors.types import Codes, Mask, Rows, ensure_capacity
 from cluster.compact_json import dump_compact
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node
@@ -51,6 +51,8 @@ class Catalog:
         self._siblings: dict[int, list[int]] = {}
         self._type_codes: dict[str, int] = {}
         self._sizes = np.zeros(0, np.int32)
+        self._changed = np.zeros(0, np.int64)
+        "Version of the last change of each row."
         self._most_unknown = most_unknown
         self._listeners: list[ChangeListener] = []
         self.products = 0
@@ -148,6 +150,7 @@ class Catalog:
         for watcher in self._listeners:
             watcher(row, product)
         self.version += 1
+        self._changed[row] = self.version
         return row
 
     def remove(self, product_id: str) -> int:
@@ -163,6 +166,7 @@ class Catalog:
             for watcher in self._listeners:
                 watcher(row, None)
             self.version += 1
+            self._changed[row] = self.version
         return row
 
     @property
@@ -204,6 +208,14 @@ class Catalog:
     def record(self, row: int) -> Mapping[str, Any]:
         """Return the record of a product; empty when there is none."""
         return self.columns.record(row) or {}
+
+    def list_changed(self, version: int) -> Rows:
+        """Return the rows whose products changed after a version of the catalog.
+
+        Shapes:
+            returns: int64 [m]
+        """
+        return np.flatnonzero(self._changed[: len(self)] > version)
 
     def type_mask(self, product_type: str) -> Mask:
         """Return a mask of the rows of one product type.
@@ -274,6 +286,7 @@ class Catalog:
         self._types = ensure_capacity(self._types, row + 1, -1)
         self._parents = ensure_capacity(self._parents, row + 1, -1)
         self._sizes = ensure_capacity(self._sizes, row + 1)
+        self._changed = ensure_capacity(self._changed, row + 1)
         return row
 
 

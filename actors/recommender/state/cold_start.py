@@ -31,7 +31,8 @@ _AT_FIRST = 512
 "Cold-start products compared at the first refresh of a snapshot. The catalog had them before."
 _POWER = 3
 _INHERITED = 0.7
-_ESTABLISHED_FOR_MS = 600_000
+_ROUNDING = 1e-5
+"Two products of the same vectors differ by less, whatever else is multiplied with them."
 
 
 def _no_rows() -> Rows:
@@ -54,7 +55,7 @@ def _no_weights() -> Matrix:
 class ColdStartItems:
     """Cold-start products with their similar products, and the established products with their vectors.
 
-    Established products are the most popular ones that the snapshot has.
+    Established products are the ones in stock that have most votes in the snapshot.
 
     Shapes:
         rows: int64 [k]; neighbours: int64 [k, 8], rows of established products; weights: float32 [k, 8], at most 1
@@ -101,18 +102,31 @@ class ColdStartItems:
 
 
 class ColdStartTracker:
-    """Finds cold-start products and their similar products, a limited number at each refresh."""
+    """Finds cold-start products and their similar products, a limited number at each refresh.
+
+    Once all are compared, the result depends on the snapshot and on the present catalog alone, not on the moments of
+    earlier refreshes: a change of a product leads to new comparisons of all products that it concerns.
+    """
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self.is_complete = True
         "Whether all cold-start products of the last call were compared; if not, the next call continues."
         self._compared: Mask = np.zeros(0, np.bool_)
+        "Rows that were compared once."
+        self._stale: Mask = np.zeros(0, np.bool_)
+        "Rows whose similar products may be others now."
         self._neighbours: npt.NDArray[np.int32] = np.zeros((0, _NEIGHBOURS), np.int32)
         self._weights: Matrix = np.zeros((0, _NEIGHBOURS), np.float32)
+        self._least: Scores = np.zeros(0, np.float32)
+        "Similarity of each compared row to the last of its similar products."
+        self._learned: Rows = np.zeros(0, np.int64)
+        "Rows that the snapshot has, those with most votes first."
+        self._learned_of = 0
         self._established: Rows = np.zeros(0, np.int64)
         self._established_vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
-        self._chosen_ms = -_ESTABLISHED_FOR_MS
+        self._seen_version = -1
+        "Version of the catalog whose changes were taken into account."
         self._features: dict[int, list[int]] = {}
         self._matrix: tuple[Rows, Any] | None = None
 
@@ -122,18 +136,15 @@ class ColdStartTracker:
         Cost:
             64 new products: 8 ms with 4,096 established ones; nothing when they are compared already
         """
-        if signals.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
-            self._select_established(signals, model)
+        count, votes = len(signals), signals.votes
+        new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
+        self._follow_catalog(signals, model, new)
         alone = ColdStartItems(
             established_rows=self._established, established_vectors=self._established_vectors
         )
         if len(self._established) < _NEIGHBOURS:
             return alone
-        count = len(signals)
-        votes = self._overlay.votes.get_counts(count)
-        new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
-        self._compared = ensure_capacity(self._compared, count, False)
-        waiting = new[~self._compared[new]]
+        waiting = new[~self._compared[new] | self._stale[new]]
         missing = waiting[-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
         self.is_complete = len(missing) == len(waiting)
         if len(missing):
@@ -165,29 +176,76 @@ class ColdStartTracker:
             self._matrix = rows, build_feature_matrix(lists, content.features)
         return self._matrix[1]
 
-    def _select_established(self, signals: GlobalSignals, model: ServingModel) -> None:
-        """Select the most popular products that the snapshot has."""
-        self._chosen_ms = signals.at_ms
-        learned = np.flatnonzero((model.get_items(len(signals)) >= 0) & signals.offered)
-        self._established = learned[
-            np.argsort(-signals.relative_popularity[learned], kind="stable")[:_ESTABLISHED]
-        ]
-        self._established_vectors = self._overlay.index.take(self._established)
+    def _follow_catalog(self, signals: GlobalSignals, model: ServingModel, new: Rows) -> None:
+        """Select the established products of the present catalog, and mark what has to be compared again."""
+        version, count = signals.versions[0], len(signals)
+        added = model.get_items(count)[self._learned_of :]
+        if version == self._seen_version and not len(added):
+            return
+        changed = self._overlay.catalog.list_changed(self._seen_version)
+        self._seen_version, self._learned_of = version, count
+        self._compared = ensure_capacity(self._compared, count, False)
+        self._stale = ensure_capacity(self._stale, count, False)
+        self._stale[changed[changed < count]] = True
+        if (added >= 0).any():
+            self._learned = _order_learned(model, count)
+        self._select_established(signals, new)
+
+    def _select_established(self, signals: GlobalSignals, new: Rows) -> None:
+        """Select the products in stock with most votes in the snapshot, and mark the new products that it concerns."""
+        before, vectors_before = self._established, self._established_vectors
+        after = self._learned[signals.offered[self._learned]][:_ESTABLISHED]
+        vectors = self._overlay.index.take(after)
+        if np.array_equal(after, before) and np.array_equal(vectors, vectors_before):
+            return
+        self._established, self._established_vectors = after, vectors
+        places = np.full(len(self._compared), -1, np.int64)
+        places[before] = np.arange(len(before))
+        stays = places[after] >= 0
+        stays[stays] = (vectors[stays] == vectors_before[places[after[stays]]]).all(axis=1)
+        differs = np.zeros(len(self._compared), np.bool_)
+        differs[before], differs[after] = True, ~stays
+        compared = new[self._compared[new] & ~self._stale[new]]
+        # a similar product left or changed, or another one is as similar as the last of them
+        is_stale = differs[self._neighbours[compared]].any(axis=1)
+        like = self._overlay.index.take(compared) @ vectors[~stays].T
+        is_stale |= like.max(axis=1, initial=0.0) >= self._least[compared] - _ROUNDING
+        self._stale[:] = True
+        self._stale[compared[~is_stale]] = False
 
     def _compare_items(self, rows: Rows, model: ServingModel) -> None:
         """Find the nearest established products of some new products, and read the features of the new ones."""
         if model.learned.content is not None:
+            self._matrix = None
             for row in rows.tolist():
                 self._features[row] = features_from_product(self._overlay.catalog.record(row))
         like = np.maximum(self._overlay.index.take(rows) @ self._established_vectors.T, 0.0)
         nearest = np.argpartition(like, like.shape[1] - _NEIGHBOURS, axis=1)[:, -_NEIGHBOURS:]
-        weights = np.take_along_axis(like, nearest, axis=1) ** _POWER
+        weights = np.take_along_axis(like, nearest, axis=1)
+        least = weights.min(axis=1)
+        weights **= _POWER
         # a product without similar products inherits 0; one that equals all its neighbours inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
-        self._neighbours, self._weights = (
+        self._neighbours, self._weights, self._least = (
             ensure_capacity(self._neighbours, count),
             ensure_capacity(self._weights, count),
+            ensure_capacity(self._least, count),
         )
-        self._neighbours[rows], self._weights[rows] = self._established[nearest], weights
-        self._compared[rows] = True
+        self._neighbours[rows], self._weights[rows], self._least[rows] = (
+            self._established[nearest], weights, least,
+        )  # fmt: skip
+        self._compared[rows], self._stale[rows] = True, False
+
+
+def _order_learned(model: ServingModel, count: int) -> Rows:
+    """Return the rows that the snapshot has, those with most votes in its training first.
+
+    Shapes:
+        returns: int64 [m]
+    """
+    items = model.get_items(count)
+    learned = np.flatnonzero(items >= 0)
+    # equals by item, because each replica has rows in an order of its own
+    order: Rows = learned[np.lexsort((items[learned], -model.get_learned_votes(count)[learned]))]
+    return order

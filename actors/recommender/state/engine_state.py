@@ -342,9 +342,9 @@ class EngineState:
             yield _live_component("live:popular", blend.popular, signals.popularity)
             return
         model.bind_rows(self.catalog.product_ids[: len(signals)])
-        model.refresh(self.overlay.votes.get_counts(len(signals)))
+        model.refresh(signals.votes)
         has_new_user_part = False
-        for part, values in model.prior_contributions(self.overlay.counts, signals.offered):
+        for part, values in model.prior_contributions(signals.counts, signals.offered):
             has_new_user_part = has_new_user_part or part.weight_new > 0
             yield PriorComponent(
                 f"learned:{part.name}",

@@ -14,7 +14,7 @@ import numpy as np
 
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.trending import zscores
+from actors.recommender.state.trending import DecayedCounts, zscores
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores, Vector
 
@@ -116,6 +116,10 @@ class GlobalSignals:
     "True if there is any vote."
     mean: Vector
     covariance: Matrix
+    counts: DecayedCounts
+    "Decayed counts of then: every engine computes its priors from them, also if interactions came in between."
+    votes: Floats
+    "float64 [n], all votes of then."
     position: str = ""
     "Position of the overlay."
 
@@ -169,10 +173,8 @@ class GlobalSignalsCache:
         count = len(overlay.catalog)
         overlay.index.reserve(count)
         offered = overlay.catalog.offered.copy()
-        week, month = (
-            overlay.counts.get_relative_counts(7.0, count),
-            overlay.counts.get_relative_counts(30.0, count),
-        )
+        counts = overlay.counts.copy(count)
+        week, month = counts.get_relative_counts(7.0, count), counts.get_relative_counts(30.0, count)
         # later rows are newer products: they go first among equals
         trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
         largest = float(month.max(initial=0))
@@ -190,6 +192,8 @@ class GlobalSignalsCache:
             has_interactions=largest > 0,
             mean=mean,
             covariance=covariance,
+            counts=counts,
+            votes=overlay.votes.get_counts(count).copy(),
             position=overlay.position,
         )
 

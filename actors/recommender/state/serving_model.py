@@ -149,6 +149,15 @@ class ServingModel:
         """
         self._before = np.where(self._snapshot_mask(len(votes)), np.maximum(votes - since, 0.0), 0.0)
 
+    def get_learned_votes(self, count: int) -> Floats:
+        """Return how many votes of each row the snapshot was trained with.
+
+        Shapes:
+            returns: float64 [count]
+        """
+        self._before = ensure_capacity(self._before, count)
+        return self._before[:count]
+
     def refresh(self, votes: Floats) -> None:
         """Recompute `fresh`, the share of each row's votes that is newer than the snapshot.
 
@@ -156,8 +165,7 @@ class ServingModel:
             votes: float64 [n]
         """
         count = len(votes)
-        self._before = ensure_capacity(self._before, count)
-        before = self._before[:count]
+        before = self.get_learned_votes(count)
         fresh = 1.0 - before / np.maximum(votes, 1e-9)
         self.fresh = np.where(before > 0, np.clip(fresh, 0.0, 1.0), 1.0).astype(np.float32)
 

@@ -72,6 +72,14 @@ class DecayedCounts:
         age = (self._landmark_ms[at] - now_ms) / self._half_ms[at]
         return self.get_relative_counts(half_life_days, count) * float(np.exp2(age))
 
+    def copy(self, count: int) -> DecayedCounts:
+        """Return a copy of the counts of the first `count` rows."""
+        self._reserve(count)
+        copied = DecayedCounts(self.half_lives_days)
+        copied._landmark_ms, copied._newest_ms = self._landmark_ms.copy(), self._newest_ms
+        copied._values = [values[:count].copy() for values in self._values]
+        return copied
+
     @property
     def nbytes(self) -> int:
         """Return the memory of the counts, in bytes."""

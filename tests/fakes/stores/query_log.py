@@ -49,6 +49,10 @@ class MemoryLogStream(LogStream[Row]):
         last = _place(upto)
         self._lots[app_id] = [(at, batch) for at, batch in self._lots.get(app_id, ()) if at > last]
 
+    def set_salt(self, app_id: str, salt: bytes) -> None:
+        """Set the salt of an app, so that runs of a test have the same pseudonyms."""
+        self._app_salts[app_id] = salt
+
     async def salt(self, app_id: str) -> bytes:
         return self._app_salts.setdefault(app_id, secrets.token_bytes(SALT_BYTES))
 

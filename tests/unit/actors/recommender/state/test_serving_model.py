@@ -160,6 +160,34 @@ def test_cold_start_products_inherit_scores_of_similar_products(ring: LoadedSnap
     assert result.index("twin") < 8 < result.index("stranger")
 
 
+def test_similar_products_of_a_new_one_follow_the_catalog_not_the_moments_of_refreshes(
+    ring: LoadedSnapshot,
+) -> None:
+    def change(shop: Recommender, at: int, *products: dict[str, Any]) -> None:
+        shop.apply(product_change(list(products), f"{NOW_MS + at}-0"))
+        if shop is lived_in:
+            shop.default_engine_state.get_item_priors(NOW_MS + at)
+
+    lived_in, renewed = Recommender(HashingEmbedder()), Recommender(HashingEmbedder())
+    products = ring_products()
+    bead = {"product_id": "bead", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
+    for shop in (lived_in, renewed):
+        shop.apply(product_change(products, f"{NOW_MS}-0"))
+        adopt(shop, ring)
+        change(shop, 1, bead)
+        # a similar product sells out, another one becomes similar, and the new product itself is another one
+        change(shop, 2, {**products[8], "title": bead["title"], "categories": bead["categories"]})
+        change(shop, 3, {**products[9], "availability": "OUT_OF_STOCK"})
+        change(shop, 4, {**products[11], "product_id": "bead"})
+        change(shop, 5, {**products[12], "availability": "OUT_OF_STOCK"})
+        change(shop, 6, {**products[9], "availability": "IN_STOCK"})
+        change(shop, 7, {**products[20], "title": products[11]["title"], "type": products[11]["type"]})
+    items = [shop.default_engine_state.get_item_priors(NOW_MS + 9).cold_start for shop in (lived_in, renewed)]
+    assert len(items[0]) == 1
+    assert [set(item.neighbours[0].tolist()) for item in items] == [set(items[1].neighbours[0].tolist())] * 2
+    assert np.sort(items[0].weights[0]).tolist() == pytest.approx(np.sort(items[1].weights[0]).tolist())
+
+
 def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommender) -> None:
     upload(shop, {"product_id": "clasp", "title": "Clasp", "type": "tool", "categories": [["tools"]]})
     shop.apply(
