@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from cluster.artifacts_address import check_data_dir, parse_artifacts_address
 from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
+from cluster.records.access_tier import parse_claim_values
 from cluster.redis_url import add_options
 
 REDIS_URL_FILE = "redis.url"
@@ -156,6 +157,12 @@ class Settings(BaseSettings):
     "Its secret there. Secret."
     oidc_client_secret_file: Path | None = None
     "A file that holds `oidc_client_secret`. Not secret."
+    oidc_tiers_claim: str = Field(default="", max_length=200)
+    """Claim of that provider's ID tokens that names the tiers of articles a person may read, as `subscription` or
+    `realm_access.roles`; empty: none does. Not secret."""
+    oidc_tiers: str = ""
+    """Tiers by the values of that claim, as `premium=subscriber,archive=gold`; empty: the values are the tiers. Not
+    secret."""
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
@@ -397,13 +404,13 @@ class Settings(BaseSettings):
         }
 
     @property
-    def oidc(self) -> tuple[str, str, str] | None:
-        """Return issuer, client id and client secret of the provider of identities; None without one.
+    def oidc(self) -> tuple[str, str, str, str, dict[str, str]] | None:
+        """Return issuer, client id, client secret, claim of tiers and its values of the provider; None without one.
 
         It leads people back to a page of the console, so there is none without the console.
 
         Errors:
-            InvalidSetting: the client id or the secret is missing
+            InvalidSetting: the client id or the secret is missing, or a value of the claim has no tier
         """
         if not self.oidc_issuer or not self.console:
             return None
@@ -411,7 +418,12 @@ class Settings(BaseSettings):
         secret = _secret_in(in_file) if in_file is not None else self.oidc_client_secret
         if not self.oidc_client_id or secret is None:
             raise InvalidSetting("KIOSK_OIDC_ISSUER needs KIOSK_OIDC_CLIENT_ID and KIOSK_OIDC_CLIENT_SECRET")
-        return self.oidc_issuer, self.oidc_client_id, secret.get_secret_value()
+        try:
+            tiers = parse_claim_values(self.oidc_tiers)
+        except ValueError as error:
+            raise InvalidSetting(f"KIOSK_OIDC_TIERS: {error}") from None
+        client = self.oidc_client_id, secret.get_secret_value()
+        return self.oidc_issuer, *client, self.oidc_tiers_claim, tiers
 
     @property
     def redis_address(self) -> str | None:

@@ -169,17 +169,41 @@ class AccountAdmin:
 
         A client then gets a new access token by its refresh token. `tiers`: see `Account.tiers`.
 
+        Tiers that the provider claimed end too; the next refresh of a grant asks it again.
+
         Errors:
             NotFound: no such account
         """
         before = await self.find(username)
-        if before.tiers == tiers:
+        if before.tiers == tiers and not before.claimed_tiers:
             # A nightly synchronization of all accounts ends no token, and fills no list of ended ones.
             return before
+        return await self._replace_tiers(
+            before, {"tiers": dict(tiers), "claimed_tiers": {}, "claimed_at": 0}, now_ms
+        )
+
+    async def set_claimed_tiers(
+        self, account: Account, tiers: Mapping[str, int], oidc_refresh: str, now_ms: int
+    ) -> Account:
+        """Replace the tiers that the provider claims; access tokens end only if another set of tiers is valid then.
+
+        `oidc_refresh`: see `Account.oidc_refresh`.
+
+        Errors:
+            NotFound: no such account
+        """
+        before = await self.find(account.username)
+        fields = {"claimed_tiers": dict(tiers), "claimed_at": now_ms, "oidc_refresh": oidc_refresh}
+        after = before.model_copy(update=fields)
+        if before.tiers_at(now_ms)[0] == after.tiers_at(now_ms)[0]:
+            return await self.update(account.username, lambda _: fields)
+        return await self._replace_tiers(before, fields, now_ms)
+
+    async def _replace_tiers(self, before: Account, fields: Mapping[str, Any], now_ms: int) -> Account:
         # Revoked first: after a crash in between, tokens are refused, and no subscription outlives its end.
         await self._grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=now_ms)
         after = await self.update(
-            username, lambda account: {"tiers": dict(tiers), "tier_epoch": account.tier_epoch + 1}
+            before.username, lambda account: {**fields, "tier_epoch": account.tier_epoch + 1}
         )
         passed = range(before.tier_epoch + 1, after.tier_epoch)
         if passed:

@@ -69,6 +69,12 @@ class Account(BaseModel):
     "Tier of articles that the account may read -> its end, milliseconds since 1970; 0: none."
     tier_epoch: int = 0
     "Grows with every change of the tiers; access tokens of an earlier epoch are refused."
+    claimed_tiers: dict[str, int] = Field(default_factory=dict)
+    "Tier that the provider of identities claims -> its end, milliseconds since 1970."
+    claimed_at: int = 0
+    "Time of the last request for the claim, in milliseconds since 1970; 0: the next refresh of a grant sends one."
+    oidc_refresh: str = Field(default="", repr=False)
+    "The provider's refresh token, encrypted under the master key; empty: none."
     oidc_subject: str = ""
     "Issuer and subject of the provider's account that may sign in as this one; empty: none."
 
@@ -79,7 +85,11 @@ class Account(BaseModel):
 
     def tiers_at(self, now_ms: int) -> tuple[frozenset[str], int]:
         """Return the tiers at a time, and the end of the first one that ends; 0: none ends."""
-        tiers = {tier: end_ms for tier, end_ms in self.tiers.items() if not end_ms or end_ms > now_ms}
+        tiers = {
+            tier: end_ms
+            for tier, end_ms in (*self.claimed_tiers.items(), *self.tiers.items())
+            if not end_ms or end_ms > now_ms
+        }
         return frozenset(tiers), min((end_ms for end_ms in tiers.values() if end_ms), default=0)
 
     def owns(self, app_id: str) -> bool:

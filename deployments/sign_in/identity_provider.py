@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,9 +26,12 @@ from joserfc.jwk import KeySet
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.origin import is_loopback
+from cluster.records.access_tier import tiers_from_claims
 
 DISCOVERY = "/.well-known/openid-configuration"
 SCOPE = "openid email"
+TIERS_SCOPE = SCOPE + " offline_access"
+"Scope where a claim names tiers: the provider then gives a refresh token, by which the claim is read again."
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
 "Signatures by a key of the provider; never `none`, and never by the client's secret."
 KEPT_S = 3600.0
@@ -36,7 +41,16 @@ TIMEOUT_S = 5.0
 FAILED_S = 5.0
 "Seconds after a failed read in which everybody gets its error, so that nobody waits for a queue of them."
 MOST_BYTES = 1 << 20
+MOST_REFRESH = 8_192
+"Characters of a refresh token that is stored."
 LEEWAY_S = 60
+
+_HTTP = next(base for base in AsyncOAuth2Client.__mro__ if base.__name__ == "AsyncClient")
+_CLIENT_ERRORS: tuple[type[Exception], ...] = (
+    httpx.HTTPError,
+    import_module(_HTTP.__module__.partition(".")[0]).HTTPError,
+)
+"Authlib uses httpx2 where it is installed, whose errors are other classes."
 
 _log = structlog.get_logger()
 
@@ -48,6 +62,10 @@ class ProviderConfig:
     issuer: str
     client_id: str
     client_secret: str = field(repr=False)
+    tiers_claim: str = ""
+    "Claim of the ID token that names tiers; empty: none does."
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    "Value of the claim -> tier; empty: the values are the tiers."
 
     @property
     def name(self) -> str:
@@ -72,6 +90,10 @@ class Identity:
     "Issuer and subject."
     email: str
     "In lower case; empty unless the provider verified it."
+    tiers: frozenset[str] | None = None
+    "Tiers by the claim; None where no claim names them, or the provider sent no ID token."
+    refresh_token: str = field(default="", repr=False)
+    "By which the provider gives the claims again; empty: it gave none."
 
 
 class IdentityProvider:
@@ -117,14 +139,55 @@ class IdentityProvider:
         except OAuthError as error:
             _log.warning("identity_refused", reason=str(error.error)[:100])
             return None
-        except httpx.HTTPError as error:
+        except _CLIENT_ERRORS as error:
             raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
         except ValueError:
             raise Unavailable("the provider of identities does not answer as one") from None
         claims = await self._verify(str(token.get("id_token") or ""))
         if claims is None or claims.get("nonce") != flow.nonce:
             return None
-        return _identity(self.config.issuer, claims)
+        return self._identify(claims, token)
+
+    async def renew(self, refresh_token: str, subject: str) -> Identity | None:
+        """Return the identity as the provider says it now; None if it refuses, or names somebody else.
+
+        `subject`: see `Identity.subject`.
+
+        Errors:
+            Unavailable: the provider does not answer, or not as one
+        """
+        metadata, _ = await self._read()
+        try:
+            async with self._client("") as client:
+                token = await client.refresh_token(_address(metadata, "token_endpoint"), refresh_token)
+        except OAuthError as error:
+            _log.warning("claims_refused", reason=str(error.error)[:100])
+            if error.error == "invalid_grant":
+                return None
+            raise Unavailable("the provider of identities refuses this installation") from None
+        except _CLIENT_ERRORS as error:
+            raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
+        except ValueError:
+            raise Unavailable("the provider of identities does not answer as one") from None
+        fresh = str(token.get("refresh_token") or refresh_token)
+        if not token.get("id_token"):
+            return Identity(subject, "", refresh_token=fresh)
+        claims = await self._verify(str(token["id_token"]))
+        identity = None if claims is None else self._identify(claims, token)
+        return None if identity is None or identity.subject != subject else identity
+
+    def _identify(self, claims: dict[str, Any], token: Mapping[str, Any]) -> Identity | None:
+        subject, email = claims.get("sub"), claims.get("email")
+        if not isinstance(subject, str) or not 0 < len(subject) <= 255:
+            return None
+        verified = claims.get("email_verified") is True and isinstance(email, str)
+        name, refresh = self.config.tiers_claim, token.get("refresh_token")
+        return Identity(
+            f"{self.config.issuer} {subject}",
+            str(email).lower() if verified else "",
+            tiers_from_claims(claims, name, self.config.tiers) if name else None,
+            refresh if name and isinstance(refresh, str) and len(refresh) <= MOST_REFRESH else "",
+        )
 
     async def _verify(self, text: str) -> dict[str, Any] | None:
         """Return the claims of an ID token that the provider signed for this client and that holds now."""
@@ -175,17 +238,10 @@ class IdentityProvider:
 
     def _client(self, callback: str) -> Any:
         return AsyncOAuth2Client(
-            self.config.client_id, self.config.client_secret, scope=SCOPE, redirect_uri=callback,
+            self.config.client_id, self.config.client_secret,
+            scope=TIERS_SCOPE if self.config.tiers_claim else SCOPE, redirect_uri=callback or None,
             timeout=TIMEOUT_S, follow_redirects=False, trust_env=False,
         )  # fmt: skip
-
-
-def _identity(issuer: str, claims: dict[str, Any]) -> Identity | None:
-    subject, email = claims.get("sub"), claims.get("email")
-    if not isinstance(subject, str) or not 0 < len(subject) <= 255:
-        return None
-    verified = claims.get("email_verified") is True and isinstance(email, str)
-    return Identity(f"{issuer} {subject}", str(email).lower() if verified else "")
 
 
 def _address(metadata: dict[str, Any], name: str) -> str:

@@ -24,6 +24,7 @@ from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.edge.access.signing import sha256
 from deployments.edge.limits.signin_limits import SignInLimits, SignInRates
+from deployments.sign_in.claimed_tiers import ClaimedTiers
 from deployments.sign_in.identity_provider import IdentityProvider
 from deployments.sign_in.invitations import Invitations
 from deployments.sign_in.password_checks import PasswordChecks
@@ -98,6 +99,9 @@ class SignIn:
         self.signing = SignInSigner(vault)
         self.sessions = BrowserSessions(stores.accounts, self.signing, clock)
         self.provider = provider
+        has_claim = provider is not None and provider.config.tiers_claim
+        self.claimed = ClaimedTiers(stores, vault, provider, clock) if provider and has_claim else None
+        "Reads tiers from a claim of the provider; None where no claim names them."
         self.has_passwords = has_passwords or provider is None
         "Without passwords, people sign in through the provider only."
         self._accounts = stores.accounts

@@ -102,6 +102,8 @@ class TokenEndpoint:
             raise _invalid_grant("refresh_token")
         _check_resource(form, grant.resource)
         account = await self._check_account(grant)
+        if self._services.sign_in.claimed is not None:
+            account = await self._services.sign_in.claimed.refresh(account)
         fresh = signing.issue_refresh(grant.grant_id)
         now_ms = self._services.clock.now_ms()
         became = await grants.rotate(

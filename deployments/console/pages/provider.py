@@ -66,6 +66,8 @@ async def finish(request: ConsoleRequest) -> Response:
         await services.sign_in.refuse_identity(browser, None, "identity without an account")
         name = identity.email or identity.subject.partition(" ")[2]
         return show_form(request, goal, services.text("signin.provider_unknown", name=name), 403)
+    if services.sign_in.claimed is not None:
+        account = await services.sign_in.claimed.apply(account, identity)
     response = await go_on(request, SignInResult(account, "identity provider"), goal)
     request.sessions.set_flow(response, "", 0, secure=request.secure)
     return response

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,20 +10,18 @@ from pydantic import Field
 
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.records.access_tier import OPEN, REGISTERED, TIER_FORM
+from cluster.records.access_tier import MOST_OF_ACCOUNT, is_tier
 from cluster.records.units import Moment
 from deployments.operations.access.people import OfPerson, account_admin
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
-_FORM = re.compile(TIER_FORM)
-
 
 class SetTiers(OfPerson):
     """The tiers of an account from now on."""
 
-    tiers: Annotated[list[str], Field(max_length=20)] = Field(
+    tiers: Annotated[list[str], Field(max_length=MOST_OF_ACCOUNT)] = Field(
         description="Names of tiers, as subscriber; none: open articles and those for everybody registered."
     )
     until: Moment | None = Field(None, description="When they end; absent: when they are replaced.")
@@ -37,17 +34,28 @@ class AccountTiers:
     username: str
     tiers: Mapping[str, int]
     "Tier -> its end, milliseconds since 1970; 0: none."
+    claimed: Mapping[str, int]
+    "Those that the provider of identities claims."
 
     def to_dict(self) -> dict[str, Any]:
         """Return tiers and ends as JSON."""
-        tiers = [{"tier": tier, "until": end_ms or None} for tier, end_ms in sorted(self.tiers.items())]
-        return {"username": self.username, "tiers": tiers}
+        return {
+            "username": self.username,
+            "tiers": [{"tier": tier, "until": end_ms or None} for tier, end_ms in sorted(self.tiers.items())],
+            "claimed": [{"tier": tier, "until": end_ms} for tier, end_ms in sorted(self.claimed.items())],
+        }
 
     def to_lines(self) -> ResultLines:
         """Return a table of the tiers."""
-        rows = [(tier, iso_ms(end_ms)[:19] if end_ms else "") for tier, end_ms in sorted(self.tiers.items())]
+        rows = [
+            (tier, iso_ms(end_ms)[:19] if end_ms else "", source)
+            for source, tiers in (("set", self.tiers), ("claim", self.claimed))
+            for tier, end_ms in sorted(tiers.items())
+        ]
         return (
-            ResultTable(("tier", "until"), rows, f"{self.username} reads open and registered articles only."),
+            ResultTable(
+                ("tier", "until", "source"), rows, f"{self.username} reads open and registered articles only."
+            ),
         )
 
 
@@ -66,7 +74,7 @@ async def show_tiers(services: AdminServices, given: OfPerson) -> AccountTiers:
         NotFound: no such account
     """
     account = await account_admin(services).find(given.username)
-    return AccountTiers(account.username, account.tiers)
+    return AccountTiers(account.username, account.tiers, account.claimed_tiers)
 
 
 @operation("tiers.set", "PUT", _PATH, "owner", scope="installation", read_before=_read_tiers)
@@ -74,13 +82,14 @@ async def set_tiers(services: AdminServices, given: SetTiers) -> AccountTiers:
     """Set the tiers of articles that the agents of an account may read.
 
     Within a second no replica accepts access tokens with the old tiers. Clients renew them; connections stay.
+    Tiers by a claim of the provider of identities end too, until the renewal reads the claim again.
 
     Errors:
         NotFound: no such account
         Invalid: a name is no tier
     """
     for tier in given.tiers:
-        if not _FORM.fullmatch(tier) or tier in (OPEN, REGISTERED):
+        if not is_tier(tier):
             raise Invalid(
                 f"{tier[:64]!r} is no name of a tier: lower case letters, digits, - and _, as subscriber"
             )
@@ -88,4 +97,4 @@ async def set_tiers(services: AdminServices, given: SetTiers) -> AccountTiers:
     end_ms = 0 if given.until is None else max(given.until, 1)
     tiers = dict.fromkeys(given.tiers, end_ms)
     account = await account_admin(services).set_tiers(given.username, tiers, services.now_ms())
-    return AccountTiers(account.username, account.tiers)
+    return AccountTiers(account.username, account.tiers, account.claimed_tiers)

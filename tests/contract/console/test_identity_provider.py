@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-import uvicorn
-from joserfc import jwt
-from joserfc.jwk import KeySet, OctKey, RSAKey
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from joserfc.jwk import OctKey, RSAKey
 
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
@@ -30,90 +20,8 @@ from deployments.sign_in import identity_provider
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.openid_provider import CLIENT, EMAIL, SECRET, Provider, serving
 from tests.suites.manual_clock import ManualClock
-
-CLIENT, SECRET = "kiosk", "the client's secret"
-EMAIL = "ada@example.com"
-
-
-class Provider:
-    """An OpenID provider that signs everybody in; `claims` and `key` change what its tokens say."""
-
-    def __init__(self) -> None:
-        self.issuer = ""
-        self.key: Any = RSAKey.generate_key(2048, {"kid": "one"})
-        self.signing: Any = None
-        "Signs instead of the key that is published."
-        self.algorithm = "RS256"
-        self.claims: dict[str, Any] = {}
-        self.codes: dict[str, dict[str, str]] = {}
-        self.app = Starlette(
-            routes=[
-                Route("/.well-known/openid-configuration", self.describe),
-                Route("/keys", self.publish),
-                Route("/authorize", self.authorize),
-                Route("/token", self.redeem, methods=["POST"]),
-            ]
-        )
-
-    async def describe(self, _: Request) -> Response:
-        """Discovery."""
-        return JSONResponse(
-            {
-                "issuer": self.issuer, "authorization_endpoint": f"{self.issuer}/authorize",
-                "token_endpoint": f"{self.issuer}/token", "jwks_uri": f"{self.issuer}/keys",
-            }
-        )  # fmt: skip
-
-    async def publish(self, _: Request) -> Response:
-        """The public keys."""
-        return JSONResponse(KeySet([self.key]).as_dict(private=False))
-
-    async def authorize(self, request: Request) -> Response:
-        """Sign the person in and send a code back."""
-        parameters = dict(request.query_params)
-        assert parameters["response_type"] == "code"
-        assert "openid" in parameters["scope"].split()
-        assert parameters["code_challenge_method"] == "S256"
-        code = f"code-{len(self.codes)}"
-        self.codes[code] = parameters
-        return RedirectResponse(f"{parameters['redirect_uri']}?code={code}&state={parameters['state']}", 303)
-
-    async def redeem(self, request: Request) -> Response:
-        """Exchange a code."""
-        form = dict(await request.form())
-        authorized = self.codes.pop(str(form.get("code")), None)
-        basic = "Basic " + base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        verifier = str(form.get("code_verifier", ""))
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        if (
-            authorized is None
-            or request.headers["authorization"] != basic
-            or authorized["code_challenge"] != challenge
-        ):
-            return JSONResponse({"error": "invalid_grant"}, 400)
-        now_s = SystemClock().now_ms() // 1000
-        claims = {
-            "iss": self.issuer, "aud": CLIENT, "sub": "248289761001", "nonce": authorized["nonce"], "iat": now_s,
-            "exp": now_s + 300, "email": EMAIL, "email_verified": True, **self.claims,
-        }  # fmt: skip
-        key = self.signing or self.key
-        token = jwt.encode({"alg": self.algorithm, "kid": "one"}, claims, key, algorithms=[self.algorithm])
-        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": token})
-
-
-@asynccontextmanager
-async def serving(provider: Provider) -> AsyncIterator[None]:
-    """Run the provider on a loopback port."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(provider.app, log_config=None, lifespan="off"))
-        listening.listen()
-        provider.issuer = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running = asyncio.ensure_future(server.serve(sockets=[listening]))
-        yield
-        server.should_exit = True
-        await running
 
 
 @pytest.fixture
@@ -213,6 +121,14 @@ async def test_a_locked_account_is_refused_and_a_silent_provider_is_unavailable(
     wrong = IdentityProvider(ProviderConfig(provider.issuer + "/", CLIENT, SECRET), SystemClock())
     with pytest.raises(Exception, match="names another issuer"):
         await wrong.begin("https://shop.example.com/callback")
+
+
+async def test_a_provider_that_fails_at_the_exchange_of_a_code_is_unavailable(
+    memory_stores: Stores, provider: Provider
+) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL))
+    provider.is_away = True
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 503
 
 
 async def test_without_a_provider_there_is_no_such_page(memory_stores: Stores) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Forbidden, Invalid, NotFound
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
@@ -31,7 +32,8 @@ async def perform(shop: AdminShop, name: str, **given: Any) -> Any:
 
 
 async def test_tiers_are_set_shown_and_taken_away(shop: AdminShop) -> None:
-    assert (await perform(shop, "tiers.show", username="ada")).to_dict() == {"username": "ada", "tiers": []}
+    nothing = {"username": "ada", "tiers": [], "claimed": []}
+    assert (await perform(shop, "tiers.show", username="ada")).to_dict() == nothing
     until = shop.corner.clock.now_ms() + 1000
     changed = await perform(shop, "tiers.set", username="Ada", tiers=["subscriber", "gold"], until=until)
     assert changed.to_dict()["tiers"] == [
@@ -39,12 +41,19 @@ async def test_tiers_are_set_shown_and_taken_away(shop: AdminShop) -> None:
         {"tier": "subscriber", "until": until},
     ]
     assert changed.to_lines()[0].rows[0][0] == "gold"
-    assert (await perform(shop, "tiers.set", username="ada", tiers=[])).tiers == {}
+    admin = AccountAdmin(shop.services.stores.accounts, shop.services.stores.grants)
+    ada = await admin.find("ada")
+    await admin.set_claimed_tiers(ada, {"silver": until}, "", shop.corner.clock.now_ms())
+    shown = await perform(shop, "tiers.show", username="ada")
+    assert shown.to_dict()["claimed"] == [{"tier": "silver", "until": until}]
+    assert [row[::2] for row in shown.to_lines()[0].rows][-1] == ("silver", "claim")
+    ended = await perform(shop, "tiers.set", username="ada", tiers=[])
+    assert (ended.tiers, ended.claimed) == ({}, {})
     account = await shop.services.stores.accounts.get("ada")
     assert account is not None
-    assert account.tier_epoch == 2
+    assert account.tier_epoch == 3
     revoked = (await shop.services.stores.grants.revocations()).grant_ids
-    assert {f"tiers:{epoch}:usr-ada" for epoch in (0, 1)} <= revoked
+    assert {f"tiers:{epoch}:usr-ada" for epoch in (0, 1, 2)} <= revoked
     assert len(shop.audit.rows) == 2
 
 
