@@ -11,6 +11,7 @@ import orjson
 from actors.archive.messages import Snippet
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
+from cluster.records.access_tier import access_of
 from cluster.store.data.records import RecordStore
 
 BOOST_FACTOR = 1.5
@@ -20,12 +21,13 @@ BOOST_FACTOR = 1.5
 async def load_products(
     records: RecordStore, app_id: str, product_ids: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Read products by id; deleted ones are absent."""
+    """Read products by id; deleted ones are absent, and locked ones, because answers are for everybody."""
     unique = list(dict.fromkeys(product_ids))
     stored = await records.get_many(app_id, "product", unique) if unique else []
-    return {
+    products = {
         name: orjson.loads(record) for name, record in zip(unique, stored, strict=True) if record is not None
     }
+    return {name: product for name, product in products.items() if not access_of(product)}
 
 
 def filter_passages(

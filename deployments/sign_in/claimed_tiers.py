@@ -21,7 +21,7 @@ from deployments.sign_in.identity_provider import Identity, IdentityProvider
 
 EVERY_MS = 60_000
 "Least time between two requests for the claims of one account, over all its clients and all replicas."
-HELD_MS = 24 * 3_600_000
+CLAIM_LIFE_MS = 24 * 3_600_000
 "Time after which tiers end that the provider did not claim again."
 
 _log = structlog.get_logger()
@@ -44,7 +44,7 @@ class ClaimedTiers:
         now_ms = self._clock.now_ms()
         refresh = identity.refresh_token and self._vault.seal(identity.refresh_token, _place(account))
         return await self._admin.set_claimed_tiers(
-            account, dict.fromkeys(identity.tiers, now_ms + HELD_MS), refresh, now_ms
+            account, dict.fromkeys(identity.tiers, now_ms + CLAIM_LIFE_MS), refresh, now_ms
         )
 
     async def refresh(self, account: Account) -> Account:

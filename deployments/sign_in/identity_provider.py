@@ -45,7 +45,7 @@ MOST_REFRESH = 8_192
 "Characters of a refresh token that is stored."
 LEEWAY_S = 60
 
-_HTTP = next(base for base in AsyncOAuth2Client.__mro__ if base.__name__ == "AsyncClient")
+_HTTP = next(parent for parent in AsyncOAuth2Client.__mro__ if parent.__name__ == "AsyncClient")
 _CLIENT_ERRORS: tuple[type[Exception], ...] = (
     httpx.HTTPError,
     import_module(_HTTP.__module__.partition(".")[0]).HTTPError,

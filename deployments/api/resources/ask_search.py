@@ -21,7 +21,8 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
-from cluster.records.access_tier import access_of
+from cluster.records.access_tier import access_of, may_read
+from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import (
     check_names,
     check_query,
@@ -91,7 +92,8 @@ class AskSearchResource:
         check_names(
             hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
         )
-        return body, identity, check_query(request, self._query(request, body, identity))
+        query = check_query(request, self._query(request, body, identity))
+        return body, identity, keep_readable(query, tiers_from_request(request))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Search products and passages, and create the question if an answer is requested."""
@@ -99,7 +101,7 @@ class AskSearchResource:
         question_id = await self._create_question(request, body, identity) if body.answer else None
         treated, outcome = await self._treatment.apply_variants(request, query)
         with outcome:
-            snippets = await self._retrieve_passages(request.app_id, body)
+            snippets = await self._retrieve_passages(request, body)
             answered = await self._search_products(treated, list(snippets))
             products = await self._page(request, body, query, answered, snippets)
             outcome.is_empty = not products
@@ -166,13 +168,14 @@ class AskSearchResource:
         )
         return await self._questions.accept(request, question, identity, body.parent_question_id)
 
-    async def _retrieve_passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
-        """Return the best passage of each product, best first."""
+    async def _retrieve_passages(self, request: ApiRequest, body: AskSearch) -> dict[str, Snippet]:
+        """Return the best passage of each product that the token's user may read, best first."""
+        app_id = request.app_id
         only = await list_few_matching(self._recommender, app_id, body.fq, body.type)
         query = ArchiveQuery(
             app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
-            only=None if only is None else frozenset(only),
+            only=None if only is None else frozenset(only), tiers=tiers_from_request(request),
         )  # fmt: skip
         snippets = await self._services.client.retrieve(query)
         return {
@@ -219,7 +222,7 @@ class AskSearchResource:
             else []
         )
         return [
-            self._render_product(body, record, marks, snippets)
+            self._render_product(body, record, marks, snippets, tiers_from_request(request))
             for record in records
             if record.pop("_found", True)
         ]
@@ -230,11 +233,12 @@ class AskSearchResource:
         record: dict[str, Any],
         marks: Mapping[str, Mapping[str, Any]],
         snippets: Mapping[str, Snippet],
+        tiers: frozenset[str],
     ) -> dict[str, Any]:
         product_id = str(record["product_id"])
         passage = snippets.get(product_id)
         text = passage.text if passage is not None else ""
-        if passage is None and not access_of(record):
+        if passage is None and may_read(access_of(record), tiers):
             text = str(record.get("description") or "")
         chars = SNIPPET_CHARS if body.snippet_max_chars is None else body.snippet_max_chars
         for name in _READ_FOR_SNIPPETS:

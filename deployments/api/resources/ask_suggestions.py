@@ -13,6 +13,7 @@ from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
+from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_names, hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog
@@ -167,6 +168,7 @@ class AskSuggestionsResource:
             typed=typed[:MOST_TYPED], completion_fields=fields,
             language=request.credential.app.settings.primary_language,
         )  # fmt: skip
+        query = keep_readable(query, tiers_from_request(request))
         try:
             completions = (await self._recommender.answer(query)).completions
             completions = await self._suggestions.fill(query, completions)

@@ -14,7 +14,7 @@ from cluster.records.access_tier import parse_claim_values, tiers_from_claims
 from cluster.records.account import Account
 from cluster.store.stores import Stores
 from deployments.archive.oauth.services import OAuthServices
-from deployments.sign_in.claimed_tiers import EVERY_MS, HELD_MS
+from deployments.sign_in.claimed_tiers import EVERY_MS, CLAIM_LIFE_MS
 from deployments.sign_in.identity_provider import ProviderConfig
 from tests.contract.console.test_identity_provider import come_back
 from tests.fakes.archive_oauth import (
@@ -153,7 +153,7 @@ async def test_tiers_that_a_silent_provider_claimed_end_after_a_day(subscriber: 
     subscriber.clock.advance(2 * 3_600_000)
     tokens = await subscriber.refresh(tokens)
     assert await subscriber.tiers(tokens) == {"subscriber"}
-    subscriber.clock.advance(HELD_MS - 2 * 3_600_000 - 3 * EVERY_MS)
+    subscriber.clock.advance(CLAIM_LIFE_MS - 2 * 3_600_000 - 3 * EVERY_MS)
     tokens = await subscriber.refresh(tokens)
     assert int(tokens["expires_in"]) <= EVERY_MS // 1000
     subscriber.clock.advance(EVERY_MS)

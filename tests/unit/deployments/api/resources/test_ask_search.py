@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from cluster.records.access_tier import NOBODY
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.wire.ask import AskSearch
 
@@ -28,5 +29,5 @@ def test_the_description_of_a_locked_article_is_no_snippet(access: str | None, s
     record = {"product_id": "a", "title": "t", "description": "secret"} | (
         {"access": access} if access else {}
     )
-    rendered = resource._render_product(body, record, {"a": {"product_id": "a"}}, {})
+    rendered = resource._render_product(body, record, {"a": {"product_id": "a"}}, {}, NOBODY)
     assert rendered == {"product_id": "a", "title": "t", "snippet": snippet}

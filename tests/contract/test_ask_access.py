@@ -1,0 +1,155 @@
+"""The ask endpoints and locked articles: the token's tiers open them; for all others they never were."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from cluster.meter import SilentMeter
+from cluster.records.engine import Engine
+from tests.contract.test_ask import Desk
+from tests.fakes.corner_shop import upload
+from tests.fakes.request_handler import StillClock, open_corner
+from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
+
+ACCESS = {"river-treaty": "subscriber", "mill-closes": "gold", "harbour-crane": "registered"}
+QUERIES = (
+    "treaty about the water of the river", "river", "the crane of the harbour", "the mill",
+    "Largest crane of the coast", "Two countries share the River Ardle",
+)  # fmt: skip
+LOCKED = [{**article, "access": ACCESS.get(article["product_id"], "open")} for article in ARTICLES]
+ABSENT = [article for article in ARTICLES if article["product_id"] not in ACCESS]
+
+
+@asynccontextmanager
+async def open_desk(articles: Sequence[dict[str, Any]]) -> AsyncIterator[Desk]:
+    clock = StillClock()
+    stores = memory_stores(clock)
+    host = EngineHost(stores, None, clock, SilentMeter())
+    await host.start()
+    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
+    await upload(stores, list(articles), app_id="shop")
+    await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
+    await corner.asking.start()
+    yield Desk(corner, corner.handler)
+    await corner.close()
+    await host.close()
+
+
+def token_with(desk: Desk, **claims: Any) -> dict[str, Any]:
+    return {"user_id": "gina", "exp": desk.corner.clock.now_ms() // 1000 + 60, **claims}
+
+
+async def search(desk: Desk, q: str, **more: Any) -> dict[str, Any]:
+    identity = {name: more.pop(name) for name in ("token", "browser") if name in more}
+    answer = await desk.post("search", {"q": q, "answer": False, "rows": 50, **more}, **identity)
+    assert answer.status == 200, answer.body
+    data: dict[str, Any] = answer.json()["data"]
+    return data
+
+
+def ids(data: dict[str, Any]) -> list[str]:
+    return [product["product_id"] for product in data["products"]]
+
+
+async def everything_shown(desk: Desk) -> list[Any]:
+    """Return all that the endpoints show to somebody without a token, but scores, which have other statistics."""
+    shown: list[Any] = []
+    for q in QUERIES:
+        data = await search(desk, q, browser=True, facets=["authors"])
+        products = [
+            (product["product_id"], product["title"], product["snippet"]) for product in data["products"]
+        ]
+        shown.append((q, data["total"], data["facet_counts"], data.get("warnings"), sorted(products)))
+    for path, bodies in (
+        (
+            "search_autocomplete",
+            [{"q": q, "completion_fields": ["title"]} for q in ("two", "larg", "mill", "riv")],
+        ),
+        ("autocomplete", [{"q": q} for q in ("two", "larg", "mill", "riv")]),
+        ("query_suggestion", [{"q": q} for q in QUERIES]),
+        ("trending_questions", [{}]),
+        ("related_questions", [{"product_id": name} for name in (*ACCESS, "river-flood", "mill-opens")]),
+    ):
+        for body in bodies:
+            answer = await desk.post(path, body, browser=True)
+            data = answer.json().get("data")
+            if isinstance(data, dict):
+                data.pop("service_id", None)
+            shown.append((path, body, answer.status, data))
+    return shown
+
+
+async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
+    async with open_desk(LOCKED) as locked, open_desk(ABSENT) as absent, open_desk(ARTICLES) as opened:
+        with_locks, without, all_open = (
+            await everything_shown(locked), await everything_shown(absent), await everything_shown(opened)
+        )  # fmt: skip
+    assert with_locks == without
+    assert with_locks != all_open, "open, these articles do show"
+    text = repr([entry[1:] for entry in with_locks])
+    for article in ARTICLES:
+        if article["product_id"] in ACCESS:
+            assert article["title"] not in text.replace(repr(QUERIES[-1]), "")
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    async with open_desk(LOCKED) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("tiers", "readable"),
+    [
+        (None, {"harbour-crane"}), ([], {"harbour-crane"}), (["subscriber"], {"harbour-crane", "river-treaty"}),
+        (["gold", "subscriber"], set(ACCESS)), (["silver", "open", 3, None, "Gold"], {"harbour-crane"}),
+        ("gold", {"harbour-crane"}), ({"gold": 1}, {"harbour-crane"}),
+    ],
+)  # fmt: skip
+async def test_the_tiers_of_the_token_open_their_articles(desk: Desk, tiers: Any, readable: set[str]) -> None:
+    token = token_with(desk, **({} if tiers is None else {"tiers": tiers}))
+    shown: set[str] = set()
+    for q in QUERIES:
+        data = await search(desk, q, browser=True, token=token)
+        assert data["total"] == len(data["products"])
+        shown |= set(ids(data)) & set(ACCESS)
+        for product in data["products"]:
+            assert product["product_id"] not in ACCESS or product["snippet"]
+    assert shown == readable
+
+
+async def test_titles_are_completed_for_those_who_may_read_them(desk: Desk) -> None:
+    body = {"q": "two countr", "completion_fields": ["title"]}
+    for tiers, count in ((["subscriber"], 1), (["gold"], 0)):
+        answer = await desk.post(
+            "search_autocomplete", body, browser=True, token=token_with(desk, tiers=tiers)
+        )
+        assert len(answer.json()["data"]["completions"]["title"]) == count
+
+
+async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(desk: Desk) -> None:
+    claimed = {
+        "tiers": ["gold"],
+        "metadata": {"tiers": ["gold"]},
+        "user_id": "gina",
+        "user_type": "subscriber",
+    }
+    for browser in (True, False):
+        body = {name: value for name, value in claimed.items() if not browser or name != "user_id"}
+        answer = await desk.post("search", {"q": "the mill", "answer": False, **body}, browser=browser)
+        assert answer.status == 200, answer.body
+        assert not {product["product_id"] for product in answer.json()["data"]["products"]} & set(ACCESS)
+
+
+async def test_a_filter_can_not_bring_a_locked_article_back(desk: Desk) -> None:
+    for fq in ("access:gold", "access:*", "access:gold OR product_id:*", "NOT access:open"):
+        data = await search(desk, "*", fq=fq, browser=True)
+        assert not set(ids(data)) & set(ACCESS)
+        assert data["total"] == len(data["products"])
