@@ -173,6 +173,9 @@ class Settings(BaseSettings):
     archive_connectors: bool = False
     """Whether agents of the older MCP revisions see the tools `search` and `fetch` too; agents of revision 2026-07-28
     always do. Not secret."""
+    archive_teasers: bool = False
+    """Whether answers of `ask_archive` name locked articles that fit a question, by title and link alone; else a locked
+    article is as if it never was. Not secret."""
     archive_client_documents: str = Field(default="off", pattern="^(off|pinned|fetch)$")
     """Whether agents may connect by the address of their client id metadata document instead of a registration:
     `off`; `pinned`, only those of `archive_pinned_clients`; or `fetch`, those of every public host too. Not secret."""

@@ -11,6 +11,7 @@ from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
 from actors.archive.retrieve import get_article, resize_snippets, search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.teasers import list_teasers
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import HashingEmbedder
@@ -116,6 +117,8 @@ class ArchiveHost:
 
 
 def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> ArchiveResult:
+    if query.teasers:
+        return list_teasers(library, query, now_ms)
     result = search_passages(library, query, now_ms)
     return resize_snippets(library, result, query.snippet_words) if query.snippet_words else result
 

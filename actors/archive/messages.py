@@ -30,6 +30,16 @@ class ArchiveQuery:
     tiers: frozenset[str] = frozenset()
     """Tiers of the user. Locked articles of other tiers change nothing in the result, neither passages and their order
     nor scores and coverage."""
+    teasers: int = 0
+    "Number of locked articles that are named instead of the passages; 0: passages."
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleTeaser:
+    """A locked article that fits a question: title and address, and nothing of its text."""
+
+    title: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,7 @@ class ArchiveResult:
     coverage: float | None = None
     """How much of the question the best passage covers by its words, 0 to 1, comparable over questions.
     Below `UNANSWERED_BELOW` of the report, the passage hardly answers the question."""
+    teasers: tuple[ArticleTeaser, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

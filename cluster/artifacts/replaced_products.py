@@ -6,19 +6,20 @@ which no load reads.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.compaction import order_by_offset
 from cluster.artifacts.day_files import DAY_MS, DayFiles
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.tables import RECORDS
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
+from cluster.ids import position_from_offset
 
 KEEP_MS: Final = 3 * DAY_MS
 "How long a version is kept after the merge that replaced it."
@@ -33,8 +34,8 @@ class ReplacedProducts(DayFiles):
     """The former versions of the products of every app in one artifact store."""
 
     kind = "replaced"
-    schema = pa.schema([("at", pa.int64()), *VERSIONS])
-    "`at` is the time of the merge."
+    schema = pa.schema([("at", pa.int64()), *VERSIONS, ("place", pa.int64())])
+    "`at` is the time of the merge, `place` that of the version among those of its offset before the merge."
     user_column = "id"
     encodings = {"compression_level": 6}  # noqa: RUF012
 
@@ -44,9 +45,9 @@ class ReplacedProducts(DayFiles):
         "Files that no manifest names yet."
 
     def write(self, app_id: str, table: Any) -> None:
-        """Write versions, a table with `VERSIONS`, which `append` adds: a merge has too many for the memory."""
+        """Write versions, a table of `select_replaced`, which `append` adds: a merge has too many for the memory."""
         times = pa.array([self._clock.now_ms()] * table.num_rows, pa.int64())
-        self._written += self._write_days(app_id, table.add_column(0, "at", times).select(self.schema.names))
+        self._written += self._write_days(app_id, table.append_column("at", times).select(self.schema.names))
 
     def append(self, app_id: str) -> None:
         """Add the written versions, and drop old ones.
@@ -79,29 +80,51 @@ class ReplacedProducts(DayFiles):
 
 
 def select_replaced(table: Any, kept: Any) -> Any:
-    """Return the versions of a table that a merge does not keep.
+    """Return the versions of a table that a merge does not keep, each with its place among those of its offset.
 
     Shapes:
         kept: pyarrow int32 [m], rows of the table
     """
     others = np.setdiff1d(np.arange(table.num_rows), kept.to_numpy(zero_copy_only=False))
-    return table.select(VERSIONS.names).take(pa.array(others))
+    offsets = table["offset"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(offsets, kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - np.searchsorted(offsets[order], offsets[order])
+    return table.select(VERSIONS.names).append_column("place", pa.array(places)).take(pa.array(others))
 
 
 def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
     """Return all versions of products that are kept, in the order of the change log; a table with `VERSIONS`.
+
+    Products of one upload are in its order, as in a load: of equal products, later rows come first in lists.
 
     Errors:
         Fault: the segments are damaged, or keep changing
     """
     files, replaced = SegmentFiles(artifacts, SystemClock()), ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
-        tables = [replaced.read(app_id, 0, columns=VERSIONS.names).select(VERSIONS.names)]
+        former, tables = replaced.read(app_id, 0), [VERSIONS.empty_table()]
         try:
             for entry in files.manifest(app_id).files:
                 if entry.facts["noun"] == "product":
                     tables.append(files.table(app_id, entry, VERSIONS.names).select(VERSIONS.names))
         except NotFound:  # the intake merged segments during the read
             continue
-        return pa.concat_tables(order_by_offset([table.cast(VERSIONS) for table in tables]))
+        latest = pa.concat_tables([table.cast(VERSIONS) for table in tables])
+        every = pa.concat_tables([latest, former.select(VERSIONS.names)])
+        return every.take(pa.array(_order_versions(latest, former), pa.int64()))
     raise Fault(f"the segments of {app_id} keep being replaced while they are read")
+
+
+def _order_versions(latest: Any, former: Any) -> list[int]:
+    """Return the rows of versions in the order of the change log; former ones have the numbers after the latest.
+
+    The merges are undone, the newest one first: each version goes back to its place.
+    """
+    rows: defaultdict[str, list[int]] = defaultdict(list)
+    for row, offset in enumerate(latest["offset"].to_pylist()):
+        rows[offset].append(row)
+    at, places, offsets = (former[name].to_pylist() for name in ("at", "place", "offset"))
+    for row in sorted(range(len(at)), key=lambda row: (-at[row], places[row])):
+        rows[offsets[row]].insert(places[row], latest.num_rows + row)
+    return [row for offset in sorted(rows, key=position_from_offset) for row in rows[offset]]

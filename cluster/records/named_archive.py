@@ -27,6 +27,8 @@ class NamedArchive(BaseModel):
     "A sentence added to what agents are told about citing."
     connectors: bool = False
     "Whether clients of the handshake see `search` and `fetch` too."
+    teasers: bool = False
+    "Whether answers name locked articles that fit a question, by title and link alone."
     includes: tuple[str, ...] = ()
     "Named archives of the same owner whose articles are searched too; one that is closed is left out."
     members_only: bool = True

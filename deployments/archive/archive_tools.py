@@ -113,6 +113,8 @@ NOT_RETURNED_BY_SEARCH = (
 )
 _OFFSET = re.compile(r"[0-9]{1,16}", re.ASCII)
 
+MOST_TEASERS = 3
+"Locked articles that an answer names, where the publisher allows it."
 MOST_TITLE = 300
 "Characters of a title."
 _MOST_AUTHORS = 50
@@ -143,6 +145,8 @@ class ArchiveTools:
     citation: CitationRules
     terms: MachineTerms
     rows: int = 10
+    has_teasers: bool = False
+    "Whether locked articles that fit a question are named, by title and link."
 
     async def ask(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
@@ -154,6 +158,8 @@ class ArchiveTools:
         )
         results = [self.describe_snippet(app_id, person, snippet, context) for snippet in snippets]
         document = {"results": results, **self.terms.describe("")}
+        if self.has_teasers:
+            document |= await self.find_teasers(app_id, person, arguments["question"])
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
 
     async def search(
@@ -182,6 +188,22 @@ class ArchiveTools:
         passages = await self.archive.ask(query)
         snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
         return snippets, passages.coverage
+
+    async def find_teasers(self, app_id: str, person: ArchiveCaller, question: str) -> dict[str, Any]:
+        """Return the locked articles that fit a question, as a member of a result; without any it is left out."""
+        query = ArchiveQuery(
+            app_id, remove_invisible(question), rows=self.rows, tiers=person.tiers, teasers=MOST_TEASERS
+        )
+        teasers = (await self.archive.ask(query)).teasers
+        named = [
+            {
+                "product_title": fence_line(teaser.title[:MOST_TITLE], self.fence_key),
+                "url": web_address(teaser.url),
+            }
+            for teaser in teasers
+            if web_address(teaser.url)
+        ]
+        return {"locked_articles": named} if named else {}
 
     async def article(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN

@@ -8,6 +8,7 @@ left out; the answer names those that did not answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,6 +77,7 @@ class CombinedTools:
             for passage in passages
         ]
         document = {"results": results, **self._main.tools.terms.describe("")}
+        document |= await self._find_teasers(person, question)
         if absent:
             document["archives_without_answer"] = absent
         return ToolResult(document, self._list_articles(passages), coverage)
@@ -125,6 +127,18 @@ class CombinedTools:
         citation = _cite(document["title"], source, document["url"])
         document["metadata"] |= {"archive": source.title, "citation_format": citation}
         return self._render(source, article, document)
+
+    async def _find_teasers(self, person: ArchiveCaller, question: str) -> dict[str, Any]:
+        """Return the locked articles of the archives that name some; an archive that does not answer names none."""
+        teasers: list[dict[str, Any]] = []
+        for source in (self._main, *self._list_included()):
+            if source.tools.has_teasers:
+                with contextlib.suppress(HouseError):
+                    named = await source.tools.find_teasers(source.app_id, person, question)
+                    teasers += [
+                        {**each, "archive": source.title} for each in named.get("locked_articles", ())
+                    ]
+        return {"locked_articles": teasers} if teasers else {}
 
     async def _retrieve(
         self, person: ArchiveCaller, question: str, more: str, context: CallContext

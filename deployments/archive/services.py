@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -81,6 +81,8 @@ class ArchiveConfig:
     port: int = 8000
     connectors: bool = False
     "Whether clients of the handshake see `search` and `fetch` too; clients of revision 2026-07-28 always do."
+    has_teasers: bool = False
+    "Whether answers name locked articles that fit a question, by title and link."
     origins: tuple[str, ...] = ()
     "Origins of pages that may call from a browser, beside this installation and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
@@ -119,7 +121,7 @@ class ArchiveConfig:
         return replace(
             self, app_id=app_id, archive_id=app_id, title=archive.title, subjects=archive.subjects,
             languages=archive.languages, connectors=archive.connectors, includes=archive.includes,
-            citation=CitationRules(archive.licence, archive.citation),
+            citation=CitationRules(archive.licence, archive.citation), has_teasers=archive.teasers,
         )  # fmt: skip
 
 
@@ -194,12 +196,8 @@ def open_archive(
     open_workers = partial(_open_workers, stores, vault, clock, on_call, apps, meter)
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
-        research = builder.build(find_app, config.archive_id, config.citation)
-        tools = (
-            builder.combine(research, config.app_id, config.title, config.includes)
-            if config.includes
-            else research
-        )
+        research = builder.build(find_app, config.archive_id, config.citation, config.has_teasers)
+        tools = builder.combine(research, config) if config.includes else research
         citations = CitationTools(
             find_app, archive, publisher_keys, workers.reads, fence_key, research.terms.resource, clock
         )
@@ -250,22 +248,33 @@ class ToolBuilder:
     fence_key: bytes
     origin: str
 
-    def build(self, find_app: Callable[[], str], archive_id: str, rules: CitationRules) -> ArchiveTools:
+    def build(
+        self, find_app: Callable[[], str], archive_id: str, rules: CitationRules, has_teasers: bool
+    ) -> ArchiveTools:
         """Return the tools of an archive alone."""
         terms = MachineTerms(self.apps, find_app, resource_of(self.origin, archive_id))
-        return ArchiveTools(find_app, self.archive, self.signer, self.fence_key, rules, terms)
+        return ArchiveTools(
+            find_app, self.archive, self.signer, self.fence_key, rules, terms, has_teasers=has_teasers
+        )
 
-    def combine(self, tools: ArchiveTools, app_id: str, title: str, includes: Sequence[str]) -> CombinedTools:
+    def combine(self, tools: ArchiveTools, config: ArchiveConfig) -> CombinedTools:
         """Return the tools of an archive together with archives that it includes."""
-        main = SourceArchive(app_id, title, tools)
-        return CombinedTools(main, lambda: list(filter(None, map(self._open_included, includes))))
 
-    def _open_included(self, app_id: str) -> SourceArchive | None:
+        def list_included() -> list[SourceArchive]:
+            including = self.apps.find_archive(config.archive_id)
+            sources = [self._open_included(app_id, including) for app_id in config.includes]
+            return [source for source in sources if source is not None]
+
+        return CombinedTools(SourceArchive(config.app_id, config.title, tools), list_included)
+
+    def _open_included(self, app_id: str, including: NamedArchive | None) -> SourceArchive | None:
         named = self.apps.find_archive(app_id)
-        if named is None:
+        # Its members alone may read it; an archive that is open to every account would hand it on.
+        if named is None or (named.members_only and (including is None or not including.members_only)):
             return None
         rules = CitationRules(named.licence, named.citation)
-        return SourceArchive(app_id, named.title, self.build(partial(str, app_id), app_id, rules))
+        tools = self.build(partial(str, app_id), app_id, rules, named.teasers)
+        return SourceArchive(app_id, named.title, tools)
 
 
 def _open_workers(

@@ -274,7 +274,8 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
     return ArchiveConfig(
         app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
-        connectors=settings.archive_connectors, client_documents=settings.archive_client_documents,
+        connectors=settings.archive_connectors, has_teasers=settings.archive_teasers,
+        client_documents=settings.archive_client_documents,
         pinned_clients=read_pinned_documents(settings.archive_pinned_clients),
         signed_agents=settings.archive_signed_agents,
         version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,

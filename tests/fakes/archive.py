@@ -23,6 +23,7 @@ from actors.archive.messages import (
     Snippet,
 )
 from actors.archive.passages import read_product
+from actors.archive.teasers import list_teasers
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter
 from cluster.records.access_tier import may_read
@@ -65,6 +66,8 @@ class SmallArchive:
         """Find passages: an article's paragraphs."""
         self.queries.append(query)
         await self._trouble()
+        if query.teasers:
+            return list_teasers(self._library(), query, 0)
         words = set(WORDS.findall(query.question.lower()))
         scored = []
         for article in self.articles.values():
@@ -97,6 +100,9 @@ class SmallArchive:
     ) -> tuple[CitationState, ...]:
         """Check citations against a library of the articles."""
         await self._trouble()
+        return check_citations(self._library(), self.changes, citations, tiers)
+
+    def _library(self) -> PassageLibrary:
         library = PassageLibrary(None)
         library.put(
             document
@@ -104,7 +110,7 @@ class SmallArchive:
             if (document := read_product(_record(article, self.access.get(article.product_id, ""))))
             is not None
         )
-        return check_citations(library, self.changes, citations, tiers)
+        return library
 
     async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         """Return the corrections and withdrawals that a test put."""

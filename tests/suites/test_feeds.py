@@ -404,9 +404,7 @@ async def test_an_id_claims_no_article_of_another_host(stand: Newsstand, site: P
     assert (await stand.archive())["Story json 0"] == site.of("json")[0].text
 
 
-async def test_entries_without_text_leave_nothing_in_the_store(
-    stand: Newsstand, site: PublisherSite
-) -> None:
+async def test_entries_without_text_leave_nothing_in_the_store(stand: Newsstand, site: PublisherSite) -> None:
     items = "".join(
         f"<item><guid>x:{number}</guid><title>T</title><link>/{number}</link></item>" for number in range(60)
     )

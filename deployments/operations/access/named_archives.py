@@ -53,6 +53,10 @@ class OpenArchive(OfApp):
     connectors: bool | None = Field(
         None, description="Whether agents of the older MCP revisions see the tools search and fetch too."
     )
+    teasers: bool | None = Field(
+        None,
+        description="Whether answers name locked articles that fit a question, by title and link; at first: no.",
+    )
     includes: list[str] | None = Field(
         None,
         max_length=MOST_INCLUDED,

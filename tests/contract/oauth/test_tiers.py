@@ -140,3 +140,30 @@ def grant_of(corner: ArchiveCorner) -> Grant:
         grant_id="g-ida", user_id="ida", username="ida", client_id="client-1", client_name="Example Agent",
         resource=RESOURCE, created_at=corner.clock.now_ms(),
     )  # fmt: skip
+
+
+async def test_the_switch_of_teasers_names_locked_articles_and_changes_nothing_else() -> None:
+    plain, teasing = await open_archive_corner(), await open_archive_corner(has_teasers=True)
+    corners = (plain, teasing)
+    for corner in corners:
+        corner.archive.access = ACCESSES
+    whole = plain.archive.articles
+    named: set[str] = set()
+    for question in ("river rules", "brackets and a comet", "comet seen again in June"):
+        for tiers in ({}, {"subscriber": 0}, {"subscriber": 0, "gold": 0}):
+            before, after = [
+                (await corner.tool("ask_archive", {"question": question}, token=token_of(corner, tiers)))["result"]
+                for corner in corners
+            ]  # fmt: skip
+            assert "locked_articles" not in before["structuredContent"]
+            assert before["structuredContent"]["results"] == after["structuredContent"]["results"]
+            for teaser in after["structuredContent"].get("locked_articles", ()):
+                assert set(teaser) == {"product_title", "url"}
+                (article,) = [entry for entry in whole.values() if entry.url == teaser["url"]]
+                assert not may_read(ACCESSES.get(article.product_id, ""), frozenset(tiers) | {"registered"})
+                named.add(article.product_id)
+    assert named == {"na-1002"}, "na-8 has no address"
+
+
+def token_of(corner: ArchiveCorner, tiers: dict[str, int]) -> str:
+    return corner.services.oauth.bearer.issue(grant_of(corner), 3600, account_with(tiers))

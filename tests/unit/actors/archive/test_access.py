@@ -21,6 +21,7 @@ from actors.archive.segment import build_segment, merge_segments
 from actors.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
+from actors.archive.teasers import list_teasers
 from actors.language.analysis import Analyzers
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -268,3 +269,28 @@ def test_a_type_can_not_look_like_a_lock() -> None:
     document = read_product({**a_record(1, "", random.Random(13)), "type": "article\x00gold"})
     assert document is not None
     assert split_kind(document.kind) == ("articlegold", "")
+
+
+def test_teasers_are_locked_articles_with_an_address_and_leave_passages_as_they_were() -> None:
+    draw = random.Random(14)
+    records = [
+        {
+            **a_record(number, ("", "gold", "silver")[number % 3], draw),
+            "url": f"https://news.example/{number}",
+        }
+        for number in range(60)
+    ]
+    records[1].pop("url")
+    library = build_library(records)
+    question = " ".join(WORDS[:20])
+    before = ask(library, question, frozenset({"silver"}))
+    result = ask_host(library, question, frozenset({"silver"}), teasers=5)
+    assert (result.snippets, result.coverage) == ((), None)
+    assert len(result.teasers) == 5
+    assert all(int(teaser.url.rpartition("/")[2]) % 3 == 1 for teaser in result.teasers)
+    assert ask(library, question, frozenset({"silver"})) == before
+    assert ask_host(library, question, frozenset({"silver", "gold"}), teasers=5).teasers == ()
+
+
+def ask_host(library: PassageLibrary, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
+    return list_teasers(library, ArchiveQuery("news", question, tiers=tiers, **more), NOW_MS)

@@ -56,7 +56,8 @@ async def test_an_archive_is_opened_changed_and_closed(shop: AdminShop) -> None:
     opened = await shop.perform("archive.open", title="Books", languages=["en", "de"])
     assert opened.to_dict() == {
         "app_id": APP, "path": f"/mcp/{APP}", "title": "Books", "subjects": "", "languages": ["en", "de"],
-        "licence": "All rights reserved", "citation": "", "connectors": False, "includes": [], "members_only": True,
+        "licence": "All rights reserved", "citation": "", "connectors": False, "teasers": False, "includes": [],
+        "members_only": True,
     }  # fmt: skip
     changed = await shop.perform("archive.open", licence="CC BY 4.0", connectors=True)
     assert (changed.archive.title, changed.archive.licence) == ("Books", "CC BY 4.0")
