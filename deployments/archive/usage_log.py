@@ -8,7 +8,6 @@ from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
-from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.archive_client import API_CLIENT, ASK_QUESTION, ArchiveCall, Outcome
@@ -175,7 +174,7 @@ class UsageLog(BatchWriter[_PendingRow]):
 
     async def write_batch(self, batch: Sequence[_PendingRow]) -> None:
         if not await self._store.append(batch[0].app_id, [pending.call for pending in batch]):
-            raise Unavailable("the intake has not compacted the archive calls yet")
+            self._put_back(batch)  # the intake does not compact those of this app now; other apps do not wait for it
 
     def count_dropped(self, count: int) -> None:
         self._meter.count("kiosk_archive_calls_lost", count)

@@ -85,6 +85,10 @@ async def check_one_answer(shop: LivedInShop, rows: list[dict[str, Any]]) -> Non
         refused = (await replay(change)).to_dict()
         assert not refused["is_rebuilt"]
         assert message in refused["reasons"][0]
+    users = {ruled_row["user"] for ruled_row in ruled[-6:]}
+    replays = [key for key in shop.admin.services.cache._results if key[0] == "answers.replay"]
+    assert len(users) > 1
+    assert len(replays) == 1, "each is a whole app in memory"
     with pytest.raises(Invalid, match="is no change"):
         await replay("later")
     with pytest.raises(NotFound, match="has no answer"):

@@ -116,7 +116,9 @@ async def replay_answer(services: AdminServices, given: ReplayAnswer) -> AnswerR
         users = [row["user"]] if row["user"] else []
         return await asyncio.to_thread(load_past_app, services.artifacts, given.app_id, settings, users)
 
-    past = await services.cache.get(("answers.replay", given.app_id, row["user"]), load)
+    key = ("answers.replay", given.app_id, row["user"])
+    services.cache.drop_others(key)  # a whole app in memory for each user
+    past = await services.cache.get(key, load)
     answer = await asyncio.to_thread(AnswerReplayer(past, HashingEmbedder()).replay, row, change)
     return AnswerReplayReport(answer, given.change.strip())
 

@@ -11,7 +11,7 @@ from actors.language.embedder import HashingEmbedder
 from cluster.artifacts import replaced_products
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.replaced_products import KEEP_MS, VERSIONS, ReplacedProducts, read_versions
+from cluster.artifacts.replaced_products import KEEP_MS, ReplacedProducts, read_versions, select_replaced
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import RECORDS
 from cluster.meter import SilentMeter
@@ -48,7 +48,7 @@ def test_the_versions_of_an_app_have_a_bound_and_the_oldest_go_first(
     artifacts, clock = ArtifactStore.open(tmp_path), ManualClock(NOW)
     for step in range(1, 5):
         replaced = ReplacedProducts(artifacts, clock)
-        replaced.write("shop", rows(f"{step}-0", "p").select(VERSIONS.names))
+        replaced.write("shop", select_replaced(rows(f"{step}-0", "p"), pa.array([], pa.int32())))
         replaced.append("shop")
         clock.advance(1_000)
     size = max(entry.size for entry in ReplacedProducts(artifacts).commit("shop").files)

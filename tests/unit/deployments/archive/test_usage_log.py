@@ -89,3 +89,18 @@ async def test_rows_wait_while_the_queue_is_full(
     await log.write()
     (visit,) = await store.read_all(APP, "0")
     assert (visit.event, visit.call_id, visit.articles) == ("visit", "c1", ("a",))
+
+
+async def test_a_full_queue_of_one_app_delays_no_row_of_another(
+    store: MemoryLogStream[ArchiveCall], clock: StillClock
+) -> None:
+    log = open_log(store, clock)
+    for _ in range(MOST_BATCHES):
+        await store.append(APP, [ArchiveCall(1, "search", "", "")])
+    log.record_visit(APP, "c1", "a")
+    log.record_visit("wine", "c2", "b")
+    await log.write()
+    assert [row.call_id for row in await store.read_all("wine", "0")] == ["c2"]
+    await store.trim(APP, (await store.newest_offset(APP)))
+    await log.write()
+    assert [row.call_id for row in await store.read_all(APP, "0")] == ["c1"]
