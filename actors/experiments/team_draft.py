@@ -20,6 +20,8 @@ from cluster.records.experiment import Experiment
 from cluster.records.served_answer import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
 
 ROUNDS_A_DIGEST: Final = 512
+_MOST_SEEDS: Final = 4_096
+"Seeds that are tried: ten places have 32 sequences of coins."
 CREDITS: Final = (FIRST_SIDE, SECOND_SIDE)
 
 
@@ -105,6 +107,19 @@ class _Picker:
         pinned = self._pinned.pop(place, None)
         if pinned is not None:
             heappush(self._free, pinned)
+
+
+def find_seed(sides: Sequence[int], start: int) -> str:
+    """Return a seed whose coins give the places from `start` on to these sides; empty if some thousand seeds do not.
+
+    `sides` are those of a row of the log; a place of both sides fits every coin.
+    """
+    places = [(start + at, CREDITS.index(side)) for at, side in enumerate(sides) if side in CREDITS]
+    for number in range(_MOST_SEEDS):
+        coins = DraftCoins(str(number))
+        if all(coins.find_side(place) == turn for place, turn in places):
+            return str(number)
+    return ""
 
 
 def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: int) -> list[DraftPick]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from actors.experiments.messages import ExperimentTreatment
+from actors.experiments.team_draft import find_seed
 from actors.language.embedder import Embedder
 from actors.models.registry import LoadedSnapshot
 from actors.recommender.messages import RULE_LABEL, RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.rerank.exploration import draw_exploration
 from actors.retrieval.messages import SearchQuery
 from actors.serving.interleaved_answers import draft_result, list_side
-from actors.serving.logged_requests import decode_request
+from actors.serving.logged_requests import add_visitor, decode_request
 from actors.serving.past_state import PastState
 from actors.serving.replay_change import ReplayChange
 from actors.serving.state_replay import PastHistories, StateReplay, list_products_by_version, order_position
@@ -42,8 +43,8 @@ _SIGNALS_MS: Final = 200
 _BETWEEN: Final = " + "
 _LIVE: Final = "live"
 _DRAWN: Final = ("user_to_products", "product_to_products")
-_MOST_DRAWS: Final = 1_500
-"Ids that are tried: a place of 19 and a product of 8 have 152 combinations."
+_MOST_DRAWS: Final = 800
+"Ids that are tried with each set of rules: a place of 19 and a product of 8 have 152 combinations."
 _MOST_SHOWN: Final = 100
 "Products of an answer that the log keeps."
 
@@ -159,9 +160,7 @@ class AnswerReplayer:
         user_key = app.people.get(row["user"], f"a:{row['user']}") if row["user"] else ""
         query, names_visitor = decode_request(app.app_id, user_key, row)
         if names_visitor:
-            linked = [key for key, linked_ms in app.links.get(user_key, ()) if linked_ms <= at_ms]
-            if len(linked) == 1:
-                query = replace(query, anonymous_id=linked[0].removeprefix("a:"))
+            query = add_visitor(query, app.links.get(user_key, ()), at_ms)
         query = apply_treatments(query, self._list_treatments(row, query), at_ms)
         recent = app.histories.read(user_key, at_ms - round(row["took_ms"])) if user_key else []
         queries: list[UserQuery] = []
@@ -262,8 +261,8 @@ class AnswerReplayer:
     ) -> tuple[str, ...]:
         """Return the list that was served, if one of the queries leads to it, else that of the first query.
 
-        The log has no id of a user who never acted, and the id draws cold-start products. Such a draw has few results,
-        so ids are tried until the list has the same ones.
+        The log has no id of a user who never acted, and the id draws cold-start products and coins of drafts. Such a
+        draw has few results, so ids are tried until the list has the same ones.
         """
         served = tuple(row["products"])
         first: tuple[str, ...] | None = None
@@ -274,10 +273,12 @@ class AnswerReplayer:
             first = products if first is None else first
         assert first is not None
         if row["user"] and row["user"] not in self._app.people and row["endpoint"] in _DRAWN:
+            seed = find_seed(row["sides"], row["start"]) if row["sides"] else ""
             for number in range(_MOST_DRAWS):
-                drawn = _replace_visitor(queries[0], f"draw-{number}")
-                if self._rank(replayed, row, drawn, recent) == served:
-                    return served
+                for query in queries:
+                    drawn = _replace_visitor(query, f"draw-{number}", seed)
+                    if self._rank(replayed, row, drawn, recent) == served:
+                        return served
         return first
 
     def _rank(
@@ -366,12 +367,12 @@ class AnswerReplayer:
             yield "dithering depends on the order in which the replica got its products"
 
 
-def _replace_visitor(query: UserQuery, anonymous_id: str) -> UserQuery:
-    """Return a query of another visitor, with both of its sides."""
+def _replace_visitor(query: UserQuery, anonymous_id: str, seed: str) -> UserQuery:
+    """Return a query of another visitor, with both of its sides; `seed` is that of their draft, if there is one."""
     interleaving = query.interleaving
     if interleaving is not None:
         rival = replace(interleaving.rival, anonymous_id=anonymous_id)
-        interleaving = replace(interleaving, rival=rival)
+        interleaving = replace(interleaving, rival=rival, seed=seed or interleaving.seed)
     return replace(query, anonymous_id=anonymous_id, interleaving=interleaving)
 
 

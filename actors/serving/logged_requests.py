@@ -6,7 +6,8 @@ query as the API parsed it, before experiments and stored rules changed it, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import orjson
@@ -85,3 +86,12 @@ def decode_request(app_id: str, user_key: str, row: Mapping[str, Any]) -> tuple[
     except (NewerRelease, orjson.JSONDecodeError, TypeError) as error:
         raise Invalid("another release wrote the request of this answer") from error
     return cast(UserQuery, query), names_visitor
+
+
+def add_visitor(query: UserQuery, links: Sequence[tuple[str, int]], at_ms: int) -> UserQuery:
+    """Return the query of a user with the visitor that its request named; as it is if it may be one of several.
+
+    `links` are the visitors of the user, each with the time of its link (`list_links`).
+    """
+    linked = [key for key, linked_ms in links if linked_ms <= at_ms]
+    return replace(query, anonymous_id=linked[0].removeprefix("a:")) if len(linked) == 1 else query

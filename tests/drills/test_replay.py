@@ -1,7 +1,4 @@
-"""A thousand random lists of a lived-in day, ranked again: at least 99 % are equal, and all others have a reason.
-
-The others hold new products, which inherit scores of the products that were similar when a replica saw them first.
-"""
+"""A thousand random lists of a lived-in day, ranked again: at least 99.9 % are equal, and all others have a reason."""
 
 from __future__ import annotations
 
@@ -22,4 +19,4 @@ async def test_a_thousand_lists_of_a_day_are_ranked_again_as_they_were(tmp_path:
     async with open_lived_in_shop(tmp_path, seed=23) as shop:
         rows = [row for row in await live_a_day(shop, 600) if row["endpoint"] in REPLAYED_ENDPOINTS]
         sample = Random(1).sample(rows, 1_000)
-        check_answers(await replay_all(shop, sample), 0.99)
+        check_answers(await replay_all(shop, sample), 0.999)

@@ -218,9 +218,28 @@ def test_compaction_keeps_the_newest_and_drops_the_removed(
     assert sorted(ids) == ["p1", "p3", "p4", "p5", "p6"]
     versions = read_versions(artifacts, "shop").select(["offset", "id", "gone"]).to_pylist()
     names = [(f"{step}-0", name) for step in range(1, 7) for name in ("p1", f"p{step}", "p2")]
-    assert sorted((row["offset"], row["id"]) for row in versions) == sorted(names)
+    assert [(row["offset"], row["id"]) for row in versions] == names
     assert [(row["offset"], row["id"]) for row in versions if row["gone"]] == [("6-0", "p2")]
     assert segments.offsets("shop") == {"product": "6-0"}
+
+
+def test_versions_keep_the_order_of_their_upload_through_several_merges(artifacts: ArtifactStore) -> None:
+    clock = FixedClock()
+    segments = SegmentStore(artifacts, clock, SMALL)
+    names = [f"p{number}" for number in (5, 3, 8, 1, 9, 2)]
+    written = [("1-0", name) for name in names]
+    segments.append(
+        "shop", "product", products("1-0", *((name, 1) for name in names)), first="1-0", last="1-0"
+    )
+    for step, changed in enumerate((("p8", "p2"), ("p5",), ("p9", "p8"), ("p3",)), start=2):
+        offset = f"{step}-0"
+        written += [(offset, name) for name in changed]
+        table = products(offset, *((name, step) for name in changed))
+        segments.append("shop", "product", table, first=offset, last=offset)
+        assert segments.compact("shop", "product", whole=True)
+        clock.at_ms += 1_000
+        versions = read_versions(artifacts, "shop").select(["offset", "id"]).to_pylist()
+        assert [(row["offset"], row["id"]) for row in versions] == written
 
 
 def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: SegmentStore) -> None:
