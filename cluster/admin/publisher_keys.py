@@ -1,7 +1,7 @@
 """The keys by which a publisher signs statements about citations: Ed25519, one for each app and generation.
 
 The private key is derived from the master key, so it is stored nowhere, and each replica has it. Public keys are stored
-for ever: statements of earlier generations, and of earlier master keys, stay verifiable.
+until the publisher removes one: statements of earlier generations, and of earlier master keys, stay verifiable.
 
 Source: RFC 7515 (JWS), RFC 7517 (JWK), RFC 7638 (thumbprint), RFC 8037 (Ed25519)
 """
@@ -19,6 +19,7 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cluster.clock import Clock
+from cluster.errors import NotFound
 from cluster.records.article_revision import PublisherKey
 from cluster.secrecy import Vault
 from cluster.store.archive.article_revisions import PublisherKeyStore
@@ -80,6 +81,23 @@ class PublisherKeys:
         await self._store.add(app_id, key)
         await self._cache.refresh(app_id)
         return key
+
+    async def remove(self, app_id: str, key_id: str) -> PublisherKey:
+        """Remove a public key, whose statements can't be verified any more, and return the key that signs from now on.
+
+        If that was the removed one, a new generation begins first, because a current key would come back.
+
+        Errors:
+            NotFound: the app has no such key
+            Unavailable: the store is unreachable
+        """
+        ring = await self._cache.refresh(app_id)
+        if key_id not in ring.keys:
+            raise NotFound(f"{app_id} has no public key {key_id[:64]}")
+        current = await self.rotate(app_id) if key_id == ring.current.key_id else ring.current
+        await self._store.remove(app_id, key_id)
+        await self._cache.refresh(app_id)
+        return current
 
     async def _load(self, app_id: str, _last: _KeyRing | None) -> _KeyRing:
         keys = await self._store.all(app_id)

@@ -184,14 +184,16 @@ def build_card(
     }
 
 
-def build_server_json(origin: str, title: str, version: str, name: str = "") -> dict[str, Any]:
-    """Return the file by which the MCP Registry lists the archive; `name` replaces the one made from the origin.
+def build_server_json(
+    origin: str, title: str, version: str, name: str = "", *, archive_id: str = ""
+) -> dict[str, Any]:
+    """Return the file by which the MCP Registry lists an archive; `name` replaces the one made from the origin.
 
     Errors:
         Invalid: the name is no reversed domain with a slash and a word
     Source: MCP Registry, schema of 2025-12-11
     """
-    name = name or f"{_reverse_host(origin)}/archive"
+    name = name or f"{_reverse_host(origin)}/{archive_id or 'archive'}"
     if not _REGISTRY_NAME.fullmatch(name):
         raise Invalid(
             f"{name[:100]!r} is no name of the MCP Registry; name a domain of yours, as com.example/archive"
@@ -202,7 +204,7 @@ def build_server_json(origin: str, title: str, version: str, name: str = "") -> 
         "title": title[:100],
         "description": DESCRIPTION,
         "version": version,
-        "remotes": [{"type": "streamable-http", "url": origin + MCP_PATH}],
+        "remotes": [{"type": "streamable-http", "url": resource_of(origin, archive_id)}],
     }
 
 

@@ -96,3 +96,11 @@ class ArticleRevisionSuite:
         await stores.publisher_keys.add(APP, key)
         await stores.publisher_keys.add(APP, key.model_copy(update={"public_key": "y"}))
         assert await stores.publisher_keys.all(APP) == {"k": key}
+
+    async def test_a_public_key_is_removed_from_its_app_alone(self, stores: Stores) -> None:
+        key = PublisherKey(key_id="k", generation=1, public_key="x", created_at=1)
+        for app_id in (APP, OTHER):
+            await stores.publisher_keys.add(app_id, key)
+        assert [await stores.publisher_keys.remove(APP, "k") for _ in range(2)] == [True, False]
+        assert await stores.publisher_keys.all(APP) == {}
+        assert await stores.publisher_keys.all(OTHER) == {"k": key}

@@ -80,3 +80,7 @@ class PublisherKeyStore:
     async def add(self, app_id: str, key: PublisherKey) -> None:
         """Write a key unless it is there."""
         await self._keys.add(app_id, key.key_id, key)
+
+    async def remove(self, app_id: str, key_id: str) -> bool:
+        """Remove a key; return False when there was none."""
+        return bool(await self._keys.remove(app_id, [key_id]))

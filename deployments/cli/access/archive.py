@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import archive_terms, named_archives
 
+_APP = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 app = typer.Typer(help="The archive for agents, to others.", no_args_is_help=True)
 
 OPEN_EPILOG = """
@@ -40,6 +42,7 @@ EPILOG = """
 
   kiosk archive server-json > server.json
   kiosk archive server-json --name com.example/archive
+  kiosk archive server-json --app sports --title "Sports Archive"
 
 The file is for the MCP Registry (mcp-publisher); the registry asks for a proof that the domain of the name is yours.
 """
@@ -49,6 +52,7 @@ COMMANDS = (
     OperationCommand("show", "archive.show"),
     OperationCommand("close", "archive.close"),
     OperationCommand("rotate-key", "archive.rotate_key"),
+    OperationCommand("remove-key", "archive.remove_key"),
     OperationCommand("terms", "archive.terms"),
     OperationCommand("set-terms", "archive.set_terms", TERMS_EPILOG),
     OperationCommand("remove-terms", "archive.remove_terms"),
@@ -65,11 +69,18 @@ def server_json(
             help="Name in the registry: a reversed domain, a slash, a word; default: from the origin."
         ),
     ] = "",
+    app_id: Annotated[
+        str, typer.Option("--app", help="App of a named archive; default: the default archive.")
+    ] = "",
+    title: Annotated[str, typer.Option(help="Title; default: KIOSK_ARCHIVE_TITLE, or the app.")] = "",
 ) -> None:
     """Print the file `server.json` by which the MCP Registry lists this archive."""
+    if app_id and not _APP.fullmatch(app_id):
+        raise Invalid(f"{app_id[:64]!r} is no name of an app")
     settings = Installation().settings
     origin = parse_origin(url, "--url") if url else settings.public_url
     if not origin or is_loopback(origin.partition("://")[2]):
         raise Invalid("the registry lists public servers only; set KIOSK_PUBLIC_URL or say --url https://...")
-    document = build_server_json(origin, settings.archive_title, installed_version(), name)
+    shown = title or app_id or settings.archive_title
+    document = build_server_json(origin, shown, installed_version(), name, archive_id=app_id)
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

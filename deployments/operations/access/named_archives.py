@@ -218,6 +218,49 @@ async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
     return RotatedKey(given.app_id, (await keys.rotate(given.app_id)).key_id)
 
 
+class RemoveKey(OfApp):
+    """A public key of an archive."""
+
+    key_id: str = Field(min_length=1, max_length=64, description="Its `kid` in /mcp/jwks.json.")
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedKey:
+    """A public key that is published no more."""
+
+    app_id: str
+    removed: str
+    key_id: str
+    "The key by which the archive signs from now on."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON."""
+        return {"app_id": self.app_id, "removed": self.removed, "key_id": self.key_id}
+
+    def to_lines(self) -> ResultLines:
+        """Return a sentence."""
+        return (
+            f"The key {self.removed} of {self.app_id} is published no more.",
+            f"Statements carry {self.key_id} from now on.",
+        )
+
+
+@operation("archive.remove_key", "DELETE", "/apps/{app_id}/archive/key", "owner")
+async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
+    """Remove a public key that leaked; statements that it signed stop being verifiable.
+
+    If it is the current key, statements are signed with a new one. API replicas follow within two seconds.
+    Whoever saved the keys must read them again.
+
+    Errors:
+        NotFound: no such app, or it has no such key
+    """
+    await key_admin(services).app(given.app_id)
+    keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
+    current = await keys.remove(given.app_id, given.key_id)
+    return RemovedKey(given.app_id, given.key_id, current.key_id)
+
+
 async def end_grants(
     services: AdminServices, app_id: str, *, usernames: Iterable[str] = (), members_stay: bool = False
 ) -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import SystemClock
+from cluster.errors import NotFound
 from cluster.secrecy import Vault
 from deployments.archive.citations.article_reads import MOST_AGENTS, MOST_ARTICLES, ArticleReads
 from tests.contract.mcp_eras.test_stateless import call_tool
@@ -121,6 +122,30 @@ async def test_old_keys_stay_published_after_rotations_of_the_key_and_of_the_mas
         assert (await verify(corner, statement))["iss"] == RESOURCE
     published = orjson.dumps((await get(corner, "/mcp/jwks.json")).json()["keys"])
     assert b'"d"' not in published
+
+
+async def test_a_key_that_leaked_verifies_no_statement_after_its_removal() -> None:
+    corner = await open_archive_corner()
+    body = {"citations": [{"product_id": "na-1002"}]}
+    keys = PublisherKeys(corner.vault, corner.stores.publisher_keys, corner.clock)
+    statements = [(await post(corner, body)).json()["statement"]]
+    await keys.rotate("playground")
+    corner.clock.pass_ms(2_000)
+    statements.append((await post(corner, body)).json()["statement"])
+    kids = [jwt.get_unverified_header(text)["kid"] for text in statements]
+    # First one of an earlier generation, then the current one.
+    for removed, statement in zip(kids, tuple(statements), strict=True):
+        await keys.remove("playground", removed)
+        corner.clock.pass_ms(2_000)
+        with pytest.raises(KeyError):
+            await verify(corner, statement)
+        statements.append((await post(corner, body)).json()["statement"])
+        await verify(corner, statements[-1])
+    corner.clock.pass_ms(10_000)
+    published = {key["kid"] for key in (await get(corner, "/mcp/jwks.json")).json()["keys"]}
+    assert not published & set(kids)
+    with pytest.raises(NotFound):
+        await keys.remove("playground", kids[0])
 
 
 async def test_an_agent_that_read_an_article_is_informed_once_at_its_next_call() -> None:

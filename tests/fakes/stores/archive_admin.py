@@ -79,3 +79,6 @@ class MemoryPublisherKeys(PublisherKeyStore):
 
     async def add(self, app_id: str, key: PublisherKey) -> None:
         self._keys_by_app.setdefault(app_id, {}).setdefault(key.key_id, key)
+
+    async def remove(self, app_id: str, key_id: str) -> bool:
+        return self._keys_by_app.get(app_id, {}).pop(key_id, None) is not None

@@ -34,3 +34,14 @@ def test_an_archive_that_is_not_public_has_no_file(options: list[str]) -> None:
     result = CliRunner().invoke(command_line(), ["archive", "server-json", *options])
     assert isinstance(result.exception, Invalid)
     assert "public servers only" in str(result.exception)
+
+
+def test_a_named_archive_has_a_file_of_its_own() -> None:
+    options = ["--url", "https://news.example.com", "--app", "sports", "--title", "Sports Archive"]
+    document = json.loads(CliRunner().invoke(command_line(), ["archive", "server-json", *options]).stdout)
+    assert (document["name"], document["title"]) == ("com.example.news/sports", "Sports Archive")
+    assert document["remotes"][0]["url"] == "https://news.example.com/mcp/sports"
+    result = CliRunner().invoke(
+        command_line(), ["archive", "server-json", "--url", "https://news.example.com", "--app", "../x"]
+    )
+    assert isinstance(result.exception, Invalid)

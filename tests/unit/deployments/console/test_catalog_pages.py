@@ -166,6 +166,24 @@ async def test_an_editor_changes_the_price_and_stock_of_a_product(shop: AdminSho
         await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
 
 
+async def test_an_editor_says_that_an_article_was_corrected(shop: AdminShop) -> None:
+    person = await visitor(shop, "editor")
+    page = await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
+    assert 'name="corrected_at"' in page.text
+    assert 'name="correction_note"' in page.text
+    correction = {"corrected_at": "2026-01-31", "correction_note": "May, not April."}
+    saved = await person.post(f"{APP_PATH}/catalog/product", product_id="hand-fork", **correction)
+    assert saved.status_code == 303
+    (record,) = await _claim_upload(shop)
+    assert {name: record[name] for name in correction} == correction
+    await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
+    refused = await person.post(
+        f"{APP_PATH}/catalog/product", product_id="hand-fork", corrected_at="last week"
+    )
+    assert refused.status_code in (400, 422)
+    assert "corrected_at" in refused.text
+
+
 async def test_an_editor_adds_a_product_and_replaces_none(shop: AdminShop) -> None:
     person = await visitor(shop, "editor")
     await person.get(f"{APP_PATH}/catalog/new")
