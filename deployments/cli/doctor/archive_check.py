@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.records.archive_client import CHECK_CLIENT
+from cluster.records.named_archive import mcp_path
 from deployments.archive.card import (
     CARD_PATH,
     CARD_TYPE,
     CATALOG_PATH,
     CATALOG_TYPE,
     GUIDE_PATH,
-    NEW_CARD_PATH,
 )
 from deployments.archive.methods import VERSIONS
 from deployments.archive.stateless_request import REVISION
@@ -29,12 +29,8 @@ _BODIES = "a proxy in front replaces the bodies of errors; let it pass 4xx of /m
 _HEADERS = "a proxy in front drops or changes Mcp-* headers; let it pass all headers of /mcp"
 _CACHES = "a proxy in front keeps answers; turn caching off for /mcp and /oauth"
 _ORIGIN = "a proxy in front drops Access-Control-Allow-Origin; clients in browsers need it"
-_METADATA = (
-    "/.well-known/oauth-protected-resource/mcp",
-    "/.well-known/oauth-protected-resource",
-    "/.well-known/oauth-authorization-server/archive",
-    "/.well-known/oauth-authorization-server",
-)
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_SERVERS = ("/.well-known/oauth-authorization-server/archive", "/.well-known/oauth-authorization-server")
 
 
 class ArchiveCheck(McpCheck):
@@ -59,47 +55,58 @@ class ArchiveCheck(McpCheck):
             ("caching", self._caching),
         )
 
+    @property
+    def _card_path(self) -> str:
+        return mcp_path(self.archive_id) + "/server-card"
+
     def _metadata(self) -> str:
-        for path in _METADATA:
+        # The address without a path is that of the default archive.
+        resources = (self.resource_path,) if self.archive_id else (self.resource_path, _RESOURCE)
+        for path in (*resources, *_SERVERS):
             self._page(path, "application/json")
-        for path, alias in (_METADATA[:2], _METADATA[2:]):
-            require(self._document(path) == self._document(alias), f"{alias} is another document", _CACHES)
+        for path, *aliases in (resources, _SERVERS):
+            for alias in aliases:
+                require(
+                    self._document(path) == self._document(alias), f"{alias} is another document", _CACHES
+                )
         documents = self.server.get("client_id_metadata_document_supported", False)
         how = "may bring a metadata document" if documents else "register"
-        return f"four addresses, for every origin; clients {how}"
+        count = "three" if self.archive_id else "four"
+        return f"{count} addresses, for every origin; clients {how}"
 
     def _cards(self) -> str:
-        old, new = self._document(CARD_PATH), self._document(NEW_CARD_PATH)
-        self._page(CARD_PATH, "application/json")
-        page = self._page(NEW_CARD_PATH, CARD_TYPE)
-        for path, card, versions in (
-            (CARD_PATH, old, [*VERSIONS]),
-            (NEW_CARD_PATH, new, [*VERSIONS, REVISION]),
-        ):
+        cards = [(self._card_path, [*VERSIONS, REVISION])]
+        if not self.archive_id:
+            self._page(CARD_PATH, "application/json")
+            cards.append((CARD_PATH, [*VERSIONS]))
+        page = self._page(self._card_path, CARD_TYPE)
+        for path, versions in cards:
+            card = self._document(path)
             (remote,) = card.get("remotes") or [{}]
             require(remote.get("url") == self.endpoint_url, f"{path} names {remote.get('url')}", PUBLIC)
             require(
                 remote.get("supportedProtocolVersions") == versions, f"{path} names other revisions", _CACHES
             )
         tag = page.headers.get("etag", "")
-        again = self.session.send("GET", self.address + NEW_CARD_PATH, headers={"If-None-Match": tag})
+        again = self.session.send("GET", self.address + self._card_path, headers={"If-None-Match": tag})
         require(
             bool(tag) and again.status == 304,
             "the card's ETag is not answered with 304",
             "a proxy drops or changes ETags",
         )
-        return "both name this endpoint and its revisions"
+        return f"{'it names' if self.archive_id else 'both name'} this endpoint and its revisions"
 
     def _catalog(self) -> str:
         self._page(CATALOG_PATH, CATALOG_TYPE)
         entries = self._document(CATALOG_PATH).get("entries") or []
         addresses = [entry.get("url") for entry in entries]
-        require(addresses == [self.address + NEW_CARD_PATH], f"the catalog names {addresses}", PUBLIC)
+        require(self.address + self._card_path in addresses, f"the catalog names {addresses}", PUBLIC)
         return "names the server card"
 
     def _guide(self) -> str:
-        page = self._page(GUIDE_PATH, "text/plain")
-        require(self.endpoint_url.encode() in page.body, f"{GUIDE_PATH} names another endpoint", PUBLIC)
+        path = (mcp_path(self.archive_id) if self.archive_id else "") + GUIDE_PATH
+        page = self._page(path, "text/plain")
+        require(self.endpoint_url.encode() in page.body, f"{path} names another endpoint", PUBLIC)
         return "names this endpoint"
 
     def _discover(self) -> str:

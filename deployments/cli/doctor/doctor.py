@@ -36,6 +36,7 @@ EPILOG = """
   kiosk doctor mcp                                      the way an agent goes: sign-in, search, article
   kiosk doctor mcp --url https://news.example.com       through the proxy in front
   kiosk doctor archive --url https://news.example.com   the same in both eras, and every document
+  kiosk doctor archive --app sports                     a named archive
 
 Without a part it works on a running installation and on a stopped one. Ends with 1 when something is bad.
 """
@@ -62,13 +63,16 @@ def doctor(
         str, typer.Option(help="mcp, archive: sign in as; its password comes on standard input.")
     ] = "",
     question: Annotated[str, typer.Option(help="mcp, archive: what to ask.")] = "What happened lately?",
+    app_id: Annotated[
+        str, typer.Option("--app", help="mcp, archive: app of a named archive; default: the default archive.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Check versions, files, disk, Redis, Ray, HAProxy, limits and the clock; or walk the archive as a client."""
     installation = Installation()
     screen.print_ignored_settings(installation.in_vain)
     if part in WALKS:
-        title, findings = _check_mcp(WALKS[part], installation, url, username, question)
+        title, findings = _check_mcp(WALKS[part], installation, url, username, question, app_id)
     elif part:
         raise Invalid(f"there is nothing called {part!r} to check; leave it out, or say mcp or archive")
     else:
@@ -88,7 +92,7 @@ def doctor(
 
 
 def _check_mcp(
-    kind: type[McpCheck], installation: Installation, url: str, username: str, question: str
+    kind: type[McpCheck], installation: Installation, url: str, username: str, question: str, app_id: str
 ) -> tuple[str, list[Finding]]:
     state = installation.state
     address = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
@@ -96,27 +100,33 @@ def _check_mcp(
     if not address:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
-        walk = kind(address, username, sys.stdin.readline().rstrip("\n"), question)
+        walk = kind(address, username, sys.stdin.readline().rstrip("\n"), question, app_id)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
-    with _temporary_account(installation) as password:
-        walk = kind(address, VISITOR, password, question)
+    with _temporary_account(installation, app_id) as password:
+        walk = kind(address, VISITOR, password, question, app_id)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
 
 
 @contextmanager
-def _temporary_account(installation: Installation) -> Iterator[str]:
-    """Open an account for as long as it takes; gives its password."""
+def _temporary_account(installation: Installation, app_id: str) -> Iterator[str]:
+    """Open an account for as long as it takes, with a role in the app of a named archive; gives its password."""
 
     async def open_up(keeping: KeyAdmin, stores: OpenStores) -> str:
         people = AccountAdmin(stores.accounts, stores.grants)
         try:
-            return (await people.create(VISITOR, "reader", "", read_clock_ms()))[1]
+            password = (await people.create(VISITOR, "reader", "", read_clock_ms()))[1]
         except Conflict:
             await people.unlock(VISITOR)
-            return await people.set_password(VISITOR, "", read_clock_ms())
+            password = await people.set_password(VISITOR, "", read_clock_ms())
+        if app_id:
+            await people.set_role(VISITOR, app_id, "viewer")
+        return password
 
     async def lock(keeping: KeyAdmin, stores: OpenStores) -> None:
-        await AccountAdmin(stores.accounts, stores.grants).lock(VISITOR, read_clock_ms())
+        people = AccountAdmin(stores.accounts, stores.grants)
+        await people.lock(VISITOR, read_clock_ms())
+        if app_id:
+            await people.set_role(VISITOR, app_id, None)
 
     password = installation.administer(open_up)
     try:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
 from cluster.records.archive_client import CHECK_CLIENT
+from cluster.records.named_archive import mcp_path
 from deployments.operations.insight.installation_checks import Finding
 
 
@@ -139,6 +140,8 @@ class McpCheck:
     username: str
     password: str
     question: str = "What happened lately?"
+    archive_id: str = ""
+    "App of a named archive; empty for the default one."
     session: HttpSession = field(default_factory=HttpSession)
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
@@ -150,7 +153,12 @@ class McpCheck:
     @property
     def endpoint_url(self) -> str:
         """The endpoint."""
-        return f"{self.address}/mcp"
+        return self.address + mcp_path(self.archive_id)
+
+    @property
+    def resource_path(self) -> str:
+        """Path of the metadata of the protected resource."""
+        return "/.well-known/oauth-protected-resource" + mcp_path(self.archive_id)
 
     def run(self) -> Iterator[Finding]:
         """Go as far as the way leads."""
@@ -215,7 +223,7 @@ class McpCheck:
             f"a call without a token answered {heard.status}, not 401",
             "does a proxy sign in?",
         )
-        expected = f'Bearer resource_metadata="{self.address}/.well-known/oauth-protected-resource/mcp"'
+        expected = f'Bearer resource_metadata="{self.address}{self.resource_path}"'
         challenge = heard.headers.get("www-authenticate", "nothing")
         require(
             challenge == expected,
@@ -231,7 +239,7 @@ class McpCheck:
         return "405, 401 and 403 as clients expect them"
 
     def _discovery(self) -> str:
-        resource = self._document("/.well-known/oauth-protected-resource/mcp")
+        resource = self._document(self.resource_path)
         issuer = f"{self.address}/archive"
         require(
             resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", PUBLIC

@@ -15,11 +15,10 @@ pytestmark = pytest.mark.usefixtures("allow_world")
 VISITORS = itertools.cycle(ACCOUNTS)
 
 
-def walk(url: str) -> dict[str, Finding]:
+def walk(url: str, archive_id: str = "") -> dict[str, Finding]:
     """Go the whole way."""
-    return {
-        finding.check: finding for finding in ArchiveCheck(url, next(VISITORS), PASSWORD, "river comet").run()
-    }
+    check = ArchiveCheck(url, next(VISITORS), PASSWORD, "river comet", archive_id)
+    return {finding.check: finding for finding in check.run()}
 
 
 def test_a_good_archive_is_walked_in_both_eras(place: tuple[str, Proxy]) -> None:
@@ -27,6 +26,16 @@ def test_a_good_archive_is_walked_in_both_eras(place: tuple[str, Proxy]) -> None
     assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 18], findings
     assert list(findings)[-1] == "end of access"
     assert findings["stateless tools"].words == "5 tools; search and fetch agree"
+
+
+def test_a_named_archive_is_walked_at_its_own_address(place: tuple[str, Proxy]) -> None:
+    findings = walk(place[0], "sports")
+    assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 18], findings
+    assert "/mcp/sports" in findings["address"].words
+    assert findings["metadata"].words.startswith("three addresses")
+    lost = walk(place[0], "wine")
+    assert list(lost) == ["address", "endpoint"]
+    assert lost["endpoint"].level == "bad"
 
 
 @pytest.mark.parametrize(
