@@ -109,12 +109,12 @@ class FeedPoller:
         due.sort(key=lambda pair: pair[0])
         begun = 0
         while len(self._polls) < MOST_AT_ONCE:
-            feed = self._choose([feed for _, feed in due])
-            if feed is None:
+            chosen = self._choose([feed for _, feed in due])
+            if chosen is None:
                 break
-            key = feed.app_id, feed.name
-            self._hosts[key] = urlsplit(feed.address).netloc
-            self._polls[key] = asyncio.create_task(self._poll(feed))
+            key = chosen.app_id, chosen.name
+            self._hosts[key] = urlsplit(chosen.address).netloc
+            self._polls[key] = asyncio.create_task(self._poll(chosen))
             begun += 1
         return begun
 
