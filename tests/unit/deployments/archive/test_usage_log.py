@@ -50,16 +50,19 @@ async def test_a_question_of_the_api_is_a_row_with_cost_and_sources(
     answer = Answer(
         finish_reason="success", sentences=(CitedSentence(text="Åse.", passage=0),), passages=passages
     )
-    log.record_question(question(user_id="ida"), answer, 812)
+    log.record_question(question(), answer, 812)
+    log.record_question(question(user_id="ida"), answer)
+    log.record_question(question(anonymous_id="v-1"), answer)
     log.record_question(question(), Answer(finish_reason="forbidden", blocked_reason="no tier"))
     log.record_question(question(generation=TextGeneration()), answer)
     log.record_question(question(is_automated=True), answer)
     await log.write()
-    answered, forbidden = await store.read_all("shop", "0")
+    answered, of_user, of_visitor, forbidden = await store.read_all("shop", "0")
     assert (answered.tool, answered.client_name, answered.call_id) == ("ask_question", "(api)", "q-1")
     assert (answered.articles, answered.model_tokens, answered.took_ms) == (("b", "a"), 812, 1_200)
     assert (answered.reply_bytes, len(answered.question)) == (5, 500)
-    assert "ida" not in str(answered)
+    assert "ida" not in str(of_user)
+    assert (of_user.question, of_visitor.question) == ("", "")  # an erasure would not reach their words
     assert (forbidden.outcome, forbidden.refusal) == ("refused", "no tier")
 
 
