@@ -28,7 +28,7 @@ ABSENT = [article for article in ARTICLES if article["product_id"] not in ACCESS
 
 
 @asynccontextmanager
-async def open_desk(articles: Sequence[dict[str, Any]]) -> AsyncIterator[Desk]:
+async def open_interface(articles: Sequence[dict[str, Any]]) -> AsyncIterator[Desk]:
     clock = StillClock()
     stores = memory_stores(clock)
     host = EngineHost(stores, None, clock, SilentMeter())
@@ -42,13 +42,13 @@ async def open_desk(articles: Sequence[dict[str, Any]]) -> AsyncIterator[Desk]:
     await host.close()
 
 
-def token_with(desk: Desk, **claims: Any) -> dict[str, Any]:
-    return {"user_id": "gina", "exp": desk.corner.clock.now_ms() // 1000 + 60, **claims}
+def token_with(client: Desk, **claims: Any) -> dict[str, Any]:
+    return {"user_id": "gina", "exp": client.corner.clock.now_ms() // 1000 + 60, **claims}
 
 
-async def search(desk: Desk, q: str, **more: Any) -> dict[str, Any]:
+async def search(client: Desk, q: str, **more: Any) -> dict[str, Any]:
     identity = {name: more.pop(name) for name in ("token", "browser") if name in more}
-    answer = await desk.post("search", {"q": q, "answer": False, "rows": 50, **more}, **identity)
+    answer = await client.post("search", {"q": q, "answer": False, "rows": 50, **more}, **identity)
     assert answer.status == 200, answer.body
     data: dict[str, Any] = answer.json()["data"]
     return data
@@ -58,11 +58,11 @@ def ids(data: dict[str, Any]) -> list[str]:
     return [product["product_id"] for product in data["products"]]
 
 
-async def everything_shown(desk: Desk) -> list[Any]:
+async def everything_shown(client: Desk) -> list[Any]:
     """Return all that the endpoints show to somebody without a token, but scores, which have other statistics."""
     shown: list[Any] = []
     for q in QUERIES:
-        data = await search(desk, q, browser=True, facets=["authors"])
+        data = await search(client, q, browser=True, facets=["authors"])
         products = [
             (product["product_id"], product["title"], product["snippet"]) for product in data["products"]
         ]
@@ -78,7 +78,7 @@ async def everything_shown(desk: Desk) -> list[Any]:
         ("related_questions", [{"product_id": name} for name in (*ACCESS, "river-flood", "mill-opens")]),
     ):
         for body in bodies:
-            answer = await desk.post(path, body, browser=True)
+            answer = await client.post(path, body, browser=True)
             data = answer.json().get("data")
             if isinstance(data, dict):
                 data.pop("service_id", None)
@@ -87,7 +87,11 @@ async def everything_shown(desk: Desk) -> list[Any]:
 
 
 async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
-    async with open_desk(LOCKED) as locked, open_desk(ABSENT) as absent, open_desk(ARTICLES) as opened:
+    async with (
+        open_interface(LOCKED) as locked,
+        open_interface(ABSENT) as absent,
+        open_interface(ARTICLES) as opened,
+    ):
         with_locks, without, all_open = (
             await everything_shown(locked), await everything_shown(absent), await everything_shown(opened)
         )  # fmt: skip
@@ -100,8 +104,8 @@ async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    async with open_desk(LOCKED) as opened:
+async def client() -> AsyncIterator[Desk]:
+    async with open_interface(LOCKED) as opened:
         yield opened
 
 
@@ -113,11 +117,13 @@ async def desk() -> AsyncIterator[Desk]:
         ("gold", {"harbour-crane"}), ({"gold": 1}, {"harbour-crane"}),
     ],
 )  # fmt: skip
-async def test_the_tiers_of_the_token_open_their_articles(desk: Desk, tiers: Any, readable: set[str]) -> None:
-    token = token_with(desk, **({} if tiers is None else {"tiers": tiers}))
+async def test_the_tiers_of_the_token_open_their_articles(
+    client: Desk, tiers: Any, readable: set[str]
+) -> None:
+    token = token_with(client, **({} if tiers is None else {"tiers": tiers}))
     shown: set[str] = set()
     for q in QUERIES:
-        data = await search(desk, q, browser=True, token=token)
+        data = await search(client, q, browser=True, token=token)
         assert data["total"] == len(data["products"])
         shown |= set(ids(data)) & set(ACCESS)
         for product in data["products"]:
@@ -125,16 +131,16 @@ async def test_the_tiers_of_the_token_open_their_articles(desk: Desk, tiers: Any
     assert shown == readable
 
 
-async def test_titles_are_completed_for_those_who_may_read_them(desk: Desk) -> None:
+async def test_titles_are_completed_for_those_who_may_read_them(client: Desk) -> None:
     body = {"q": "two countr", "completion_fields": ["title"]}
     for tiers, count in ((["subscriber"], 1), (["gold"], 0)):
-        answer = await desk.post(
-            "search_autocomplete", body, browser=True, token=token_with(desk, tiers=tiers)
+        answer = await client.post(
+            "search_autocomplete", body, browser=True, token=token_with(client, tiers=tiers)
         )
         assert len(answer.json()["data"]["completions"]["title"]) == count
 
 
-async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(desk: Desk) -> None:
+async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(client: Desk) -> None:
     claimed = {
         "tiers": ["gold"],
         "metadata": {"tiers": ["gold"]},
@@ -143,13 +149,13 @@ async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(desk: De
     }
     for browser in (True, False):
         body = {name: value for name, value in claimed.items() if not browser or name != "user_id"}
-        answer = await desk.post("search", {"q": "the mill", "answer": False, **body}, browser=browser)
+        answer = await client.post("search", {"q": "the mill", "answer": False, **body}, browser=browser)
         assert answer.status == 200, answer.body
         assert not {product["product_id"] for product in answer.json()["data"]["products"]} & set(ACCESS)
 
 
-async def test_a_filter_can_not_bring_a_locked_article_back(desk: Desk) -> None:
+async def test_a_filter_can_not_bring_a_locked_article_back(client: Desk) -> None:
     for fq in ("access:gold", "access:*", "access:gold OR product_id:*", "NOT access:open"):
-        data = await search(desk, "*", fq=fq, browser=True)
+        data = await search(client, "*", fq=fq, browser=True)
         assert not set(ids(data)) & set(ACCESS)
         assert data["total"] == len(data["products"])

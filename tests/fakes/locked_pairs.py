@@ -17,7 +17,7 @@ import orjson
 
 from cluster.records.access_tier import may_read
 from tests.contract.test_ask import Desk
-from tests.contract.test_ask_access import open_desk, token_with
+from tests.contract.test_ask_access import open_interface, token_with
 
 NAMED = ("subscriber", "gold", "silver")
 TIERS = tuple(chain.from_iterable(combinations(NAMED, size) for size in range(4)))
@@ -56,7 +56,7 @@ def build_articles(count: int) -> list[dict[str, Any]]:
 async def compare_pairs(count: int) -> PairCount:
     """Return what each set of tiers gets that it may not read, in texts, counts and facets."""
     articles, result = build_articles(count), PairCount()
-    async with open_desk(articles) as desk:
+    async with open_interface(articles) as client:
         for names in (None, *TIERS):
             tiers = frozenset() if names is None else frozenset((*names, "registered"))
             readable = [
@@ -64,23 +64,23 @@ async def compare_pairs(count: int) -> PairCount:
                 for number, article in enumerate(articles)
                 if article["access"] == "open" or may_read(article["access"], tiers)
             ]
-            token = None if names is None else token_with(desk, tiers=list(names))
-            text = await collect_shown(desk, token, count)
+            token = None if names is None else token_with(client, tiers=list(names))
+            text = await collect_shown(client, token, count)
             words = {_word(number) for number in range(count)} & set(_WORDS.findall(text.lower()))
             leaked = words - {_word(number) for number in readable}
             result.leaks += [f"{names} shows {word}" for word in sorted(leaked)]
-            result.leaks += await find_wrong_counts(desk, token, [articles[number] for number in readable])
+            result.leaks += await find_wrong_counts(client, token, [articles[number] for number in readable])
             result.pairs += len(articles)
             result.shown += len(words)
     return result
 
 
-async def collect_shown(desk: Desk, token: dict[str, Any] | None, count: int) -> str:
+async def collect_shown(client: Desk, token: dict[str, Any] | None, count: int) -> str:
     """Return all that the endpoints show to a token: searches, completions, questions and an answer."""
     shown: list[Any] = []
 
     async def post(path: str, **body: Any) -> None:
-        reply = await desk.post(path, body, browser=True, token=token)
+        reply = await client.post(path, body, browser=True, token=token)
         assert reply.status == 200, reply.body
         shown.append(reply.json()["data"])
 
@@ -95,17 +95,17 @@ async def collect_shown(desk: Desk, token: dict[str, Any] | None, count: int) ->
         await post("search", q=_word(number), answer=False, rows=ROWS)
         await post("search_autocomplete", q=_word(number)[:-1], completion_fields=["title"])
         await post("related_questions", product_id=f"p-{number}")
-    question_id = await desk.post_question("Which harbour will open?", browser=True, token=token)
-    shown.append(await desk.finished(question_id))
+    question_id = await client.post_question("Which harbour will open?", browser=True, token=token)
+    shown.append(await client.finished(question_id))
     return orjson.dumps(shown).decode()
 
 
 async def find_wrong_counts(
-    desk: Desk, token: dict[str, Any] | None, readable: Sequence[Mapping[str, Any]]
+    client: Desk, token: dict[str, Any] | None, readable: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return where total and facets of all articles are not those of the readable ones."""
     body = {"q": "*", "answer": False, "rows": 1, "facets": ["authors"]}
-    data = (await desk.post("search", body, browser=True, token=token)).json()["data"]
+    data = (await client.post("search", body, browser=True, token=token)).json()["data"]
     counts = dict(data["facet_counts"]["facet_fields"]["authors"])
     expected = Counter(author for article in readable for author in article["authors"])
     return [f"{token} counts {data['total']}, {counts}"] * (

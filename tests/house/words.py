@@ -20,6 +20,7 @@ NOUNS = _words(
     citation citations reads revision revisions publisher
     crawler feed ld poller sitemap wordpress
     citation citations reads revision revisions publisher marks visit visits readership sums context
+    crawler feed ld poller sitemap wordpress teasers
     daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers

@@ -166,7 +166,7 @@ async def test_an_editor_changes_the_price_and_stock_of_a_product(shop: AdminSho
         await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
 
 
-async def test_an_editor_says_that_an_article_was_corrected(shop: AdminShop) -> None:
+async def test_an_editor_marks_an_article_as_corrected(shop: AdminShop) -> None:
     person = await visitor(shop, "editor")
     page = await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
     assert 'name="corrected_at"' in page.text

@@ -28,7 +28,7 @@ def test_a_good_archive_is_walked_in_both_eras(place: tuple[str, Proxy]) -> None
     assert findings["stateless tools"].words == "5 tools; search and fetch agree"
 
 
-def test_a_named_archive_is_walked_at_its_own_address(place: tuple[str, Proxy]) -> None:
+def test_a_named_archive_is_walked_at_its_address(place: tuple[str, Proxy]) -> None:
     findings = walk(place[0], "sports")
     assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 18], findings
     assert "/mcp/sports" in findings["address"].words
