@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from cluster.artifacts.call_log import CallLogStore
+from deployments.archive.citations import citation_pages, visit_pages
 from deployments.archive.citations.citation_marks import LIFE_H, MarkSigner, unmark
 from tests.benchmarks.readership import APP, BROWSER, MarkedArchive, Simulation, compare, forge_mark
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
@@ -103,6 +105,31 @@ async def test_visits_of_one_address_count_at_a_bounded_rate() -> None:
     assert len(await visits_of(corner)) == 120
     large = await call(corner.app, "POST", "/visits", body=b"x" * 100_000)
     assert large.status == 413
+
+
+@pytest.mark.parametrize("path", ["/visits", "/mcp/citations.json"])
+async def test_a_body_that_does_not_arrive_in_time_is_refused(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (visit_pages, citation_pages):
+        monkeypatch.setattr(module, "BODY_S", 0.05)
+    corner, sent = await open_marked("landing"), list[dict[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(30)
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(b"host", HOST.encode()), (b"content-length", b"60")],
+        "client": ("192.0.2.7", 40000), "server": (HOST, 443),
+    }  # fmt: skip
+    await corner.app(scope, receive, send)
+    assert sent[0]["status"] == 408
 
 
 def test_forged_marks_are_never_genuine() -> None:

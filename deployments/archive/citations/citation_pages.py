@@ -29,7 +29,7 @@ from deployments.archive.oauth.addresses import mcp_path
 from deployments.archive.oauth.replies import ANY_ORIGIN, NOSNIFF, is_preflight, preflight
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
-from deployments.edge.http.request import read_body
+from deployments.edge.http.request import DeadlineExceeded, read_body
 from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
@@ -107,6 +107,8 @@ class _PublicPage:
             document, kind = await self._page(archive, request)
         except ClientDisconnected:
             raise
+        except DeadlineExceeded:
+            return _reply({"message": "the body did not arrive in time"}, 408, {})
         except HouseError as error:
             if type(error) not in _STATUSES:
                 return _fault(error)

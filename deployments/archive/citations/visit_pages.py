@@ -34,7 +34,7 @@ from deployments.archive.usage_log import UsageLog
 from deployments.edge.access.robots import detect_robot
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
-from deployments.edge.http.request import read_body
+from deployments.edge.http.request import DeadlineExceeded, read_body
 from deployments.edge.http.request_shell import ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
@@ -90,6 +90,8 @@ class VisitPages:
             )
         except HouseError:
             return Response(None, 413, _HEADERS)
+        except DeadlineExceeded:
+            return Response(None, 408, _HEADERS)
         app_id, mark = self._verify(body.decode("utf-8", "replace"))
         if mark is not None:
             self._count(app_id, mark, request)
