@@ -246,8 +246,9 @@ def read_retry_after(text: str, now_ms: int) -> float:
 
 
 def read_validators(headers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the ETag and the date of modification of a response."""
-    return headers.get("etag", "")[:500], headers.get("last-modified", "")[:100]
+    """Return the ETag and the date of modification of a response, empty where no request can carry them."""
+    etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
+    return etag[:500] if etag.isascii() else "", modified[:100] if modified.isascii() else ""
 
 
 def format_conditions(etag: str, modified: str) -> dict[str, str]:
