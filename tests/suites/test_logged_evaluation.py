@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
+from actors.serving.logged_requests import encode_request
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -20,6 +21,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.meter import SilentMeter
+from cluster.query.language.parser import parse
 from cluster.records.access import App
 from cluster.records.engine import Engine, Exploration
 from cluster.records.logged_query import pseudonym
@@ -133,17 +135,23 @@ class LiveShop:
         query = UserQuery(
             "user_to_products", APP, "default", user_id=f"u{user}", rows=ROWS, service_id=service_id
         )
+        return user, await self.answer_query(query, salt)
+
+    async def answer_query(self, query: UserQuery, salt: bytes) -> ServedAnswer:
+        """Answer a query, and write the row of the log."""
         result = await self.host.answer(query)
         assert isinstance(result, RecommendationResult)
         placed, names = result.placements, [product["product_id"] for product in result.products]
         assert placed is not None
         row = ServedAnswer(
-            service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
-            level=result.served_by, user=pseudonym(salt, f"u:u{user}"), rows=ROWS, products=tuple(names),
-            scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
+            query.service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
+            level=result.served_by, user=pseudonym(salt, query.user_keys[0]) if query.user_id else "", rows=ROWS,
+            products=tuple(names), scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
+            request_digest="filtered" if query.filter else "", state=placed.state,
+            request=encode_request(query, "default", names_people=True, keeps_texts=True),
         )  # fmt: skip
         await self.stores.served.append(APP, [row])
-        return user, row
+        return row
 
     async def follow(self) -> None:
         """Wait until the host has applied every interaction.
@@ -152,8 +160,11 @@ class LiveShop:
         """
         last = await self.stores.changes.last(APP, "interaction")
         for _, follower in self.host.loaded:
-            overlay = follower.recommender.overlay
-            await until(lambda overlay=overlay: overlay.offsets.get("interaction") == last, FOLLOWED_S)
+
+            def has_applied(follower: Any = follower) -> bool:  # a renewal replaces its recommender
+                return bool(follower.recommender.overlay.offsets.get("interaction") == last)
+
+            await until(has_applied, FOLLOWED_S)
 
 
 @pytest.fixture
@@ -223,6 +234,39 @@ async def test_lists_are_ranked_again_as_they_were_and_others_are_judged_or_refu
     _, report = await judge(lists=100)
     assert report["sample"] == {"of": 600, "seed": 26}
     assert 60 < report["lists"] < 140
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_lists_with_filters_pauses_and_anchors_count_and_agree(shop: LiveShop) -> None:
+    engine = await shop.stores.engines.get(APP, "default")
+    assert engine is not None
+    await shop.stores.engines.put(engine.model_copy(update={"repeat_after_days": {"click": 30.0}}))
+    since_ms, salt = shop.clock.now_ms(), await shop.stores.served.salt(APP)
+    shop.clock.advance(MINUTE_MS)
+    for number in range(60):
+        await shop.follow()
+        shop.clock.advance(2 * MINUTE_MS)
+        plain = UserQuery(
+            "user_to_products", APP, "default", user_id=f"u{number % PEOPLE}", rows=ROWS, service_id=f"list-{number}"
+        )  # fmt: skip
+        similar = replace(plain, kind="product_to_products", anchors=(f"p{number}",))
+        query = (
+            plain, replace(plain, filter=parse("product_id:p1*")), similar, replace(similar, user_id=""),
+        )[number % 4]  # fmt: skip
+        row = await shop.answer_query(query, salt)
+        await shop.interact(number % PEOPLE, row.products[0])
+    await shop.stores.served.append(APP, [replace(row, service_id="newer", request="{")])
+    await shop.settle()
+    shop.clock.advance(MINUTE_MS)
+    span = f"{(shop.clock.now_ms() - since_ms) // MINUTE_MS}m"
+    run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span)).run)
+    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report["reports"]
+    assert report["lists"] == 60
+    assert {reason: count for reason, count in report["left_out"].items() if count} == {
+        "requests that can't be rebuilt": 1
+    }
+    assert report["agreement"]["share"] == 1.0
 
 
 async def test_an_order_that_can_not_be_judged_is_refused_at_once(shop: LiveShop) -> None:

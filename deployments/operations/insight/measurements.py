@@ -165,6 +165,7 @@ async def _order_logged(services: AdminServices, given: OrderEvaluation, recipe:
     logged = {
         "is_recipe": recipe is not None, "engine_id": target.engine_id, "version": target.version,
         "serving": serving, "since_ms": now_ms - span_ms, "until_ms": now_ms, "most": given.lists,
+        "pauses": dict(target.pauses), "serving_pauses": dict(target.serving_pauses),
     }  # fmt: skip
     chosen = await asyncio.to_thread(load_recipe_file, "default") if recipe is None else recipe
     return await _order(services, given, "evaluation", chosen.model_dump(mode="json"), {"logged": logged})

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -25,8 +25,9 @@ from actors.language.embedder import HashingEmbedder
 from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
-from actors.recommender.messages import QueryKind, UserQuery
+from actors.recommender.messages import UserQuery, with_repeat_pauses
 from actors.recommender.state.events import offset_time_ms
+from actors.serving.logged_requests import NOT_KEPT, add_visitor, decode_request
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.state_replay import (
     SEQUENCE_BITS,
@@ -44,7 +45,7 @@ from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.errors import Fault, Invalid, NotFound
+from cluster.errors import Fault, HouseError, Invalid, NotFound
 from cluster.records.run import DAY_MS
 from cluster.records.served_answer import RULE
 from cluster.store.stores import Stores
@@ -62,17 +63,18 @@ from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 MOST_LISTS: Final = 20_000
 "Lists of an evaluation that names no number."
 SEED: Final = 26
-_ENDPOINTS: Final = ("user_to_products", "user_to_trending")
-"Endpoints whose requests can be rebuilt without texts and products of the client."
-_LEVELS_WITHOUT_USER: Final = ("trending", "newest", "cohort", "seen_again")
-"Fallback levels that an answer without a user can have; others need a history that the log does not name."
+_ENDPOINTS: Final = ("user_to_products", "user_to_trending", "product_to_products")
+"Endpoints whose lists are ranked by the snapshot of their engine alone."
+_LEVELS_WITHOUT_USER: Final = ("trending", "newest", "cohort", "seen_again", "similar", "baskets")
+"Levels that an answer without a user can have; others need a history that the log does not name."
 _COLUMNS: Final = (
     "service_id", "endpoint", "engine_id", "snapshot", "level", "user", "request_digest", "start", "rows", "products",
-    "origins", "propensities",
+    "origins", "propensities", "request",
 )  # fmt: skip
 _CLICK_COLUMNS: Final = ("service_id", "type", "places")
 _CLICK_DAYS: Final = 7
 _CANDIDATE, _SERVING = "candidate", "serving"
+_NOT_REBUILT: Final = "requests that can't be rebuilt"
 _STEP_MS: Final = 60_000
 _MOST_STEPS: Final = 2_000
 "Steps of the state of an app: each computes the priors of all products again."
@@ -87,6 +89,10 @@ class LoggedTarget:
     recipe: Recipe | None = None
     engine_id: str = ""
     version: str = ""
+    pauses: Mapping[str, float] = field(default_factory=dict)
+    "Days by type of interaction after which the target may show a product again (`Engine.repeat_after_days`)."
+    serving_pauses: Mapping[str, float] = field(default_factory=dict)
+    "Those of the engine whose lists are judged."
 
     def __str__(self) -> str:
         """Return the name for reports."""
@@ -114,18 +120,17 @@ async def select_logged_target(
     """
     if sum(map(bool, (recipe, snapshot, candidate))) > 1:
         raise Invalid("choose one of recipe, snapshot and candidate")
-    serving = (await get_engine(stores, app_id, engine_id)).snapshot
+    engine = await get_engine(stores, app_id, engine_id)
+    serving, pauses = engine.snapshot, engine.repeat_after_days
     if candidate:
-        version = (await get_engine(stores, app_id, candidate)).snapshot
-        if not version:
+        rival = await get_engine(stores, app_id, candidate)
+        if not rival.snapshot:
             raise Invalid(f"no trained version serves engine {candidate}; name a recipe or a snapshot")
-        return LoggedTarget(None, candidate, version), serving
+        return LoggedTarget(None, candidate, rival.snapshot, rival.repeat_after_days, pauses), serving
     if snapshot:
-        find = SnapshotStore(artifacts).find_version
-        return LoggedTarget(
-            None, engine_id, await asyncio.to_thread(find, app_id, engine_id, snapshot)
-        ), serving
-    return LoggedTarget(recipe), serving
+        version = await asyncio.to_thread(SnapshotStore(artifacts).find_version, app_id, engine_id, snapshot)
+        return LoggedTarget(None, engine_id, version, pauses, pauses), serving
+    return LoggedTarget(recipe, pauses=pauses, serving_pauses=pauses), serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +187,14 @@ def evaluate_log(
             elif not is_serving:
                 models[_CANDIDATE] = load(target.engine_id, target.version)
             notes += _list_leaks(models, period)
-            rankings, features = rank_lists(services, app_id, lists, models, on_step)
-        log = _scale_days(collect_lists(lists.answers, clicks, features), total)
-        lists = replace(log, left_out=lists.left_out)
+            pauses = {_SERVING: target.serving_pauses, _CANDIDATE: target.pauses}
+            rankings, features = rank_lists(services, app_id, lists, models, pauses, on_step)
+        ranked = lists.answers.filter(pl.col("service_id").is_in(list(rankings[_SERVING])))
+        lost = lists.answers.height - ranked.height
+        lists = replace(
+            _scale_days(collect_lists(ranked, clicks, features), total),
+            left_out={**lists.left_out, _NOT_REBUILT: lists.left_out[_NOT_REBUILT] + lost},
+        )
         policies = {name: _place(lists, ranking) for name, ranking in rankings.items()}
     else:
         policies = dict.fromkeys((_SERVING, _CANDIDATE), _place(lists, {}))
@@ -264,9 +274,12 @@ def rank_lists(
     app_id: str,
     lists: LoggedLists,
     models: Mapping[str, LoadedSnapshot | None],
+    pauses: Mapping[str, Mapping[str, float]],
     on_step: StepCallback,
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, list[float]]]:
     """Return the products of each model for each list by `service_id`, and the features of products.
+
+    A list has no products if its request is of another release, or names a product that is gone.
 
     The user of a list has the interactions that were written before it. The signals of the whole app are at most a
     minute older, or a 2,000th of the period. The feature of a product is the logarithm of its earlier interactions.
@@ -300,8 +313,17 @@ def rank_lists(
             replayed.advance(reached_ms)
         user_key = people.get(row["user"], f"a:{row['user']}") if row["user"] else ""
         recent = histories.read(user_key, row["at"]) if user_key else []
-        for name in models:
-            result = replayed.answer(_build_query(app_id, name, user_key, row), recent, row["at"])
+        try:
+            query = _build_query(app_id, user_key, row, links)
+            results = {
+                name: replayed.answer(
+                    with_repeat_pauses(replace(query, engine_id=name), pauses[name]), recent, row["at"]
+                )
+                for name in models
+            }
+        except HouseError:
+            continue
+        for name, result in results.items():
             rankings[name][row["service_id"]] = [str(product["product_id"]) for product in result.products]
     return rankings, _count_popularity(state.interactions, begins_ms)
 
@@ -313,7 +335,7 @@ def _read_answers(
     random = np.random.default_rng(period.seed)
     left_out: Counter[str] = Counter()
     sizes: list[int] = []
-    narrow = ("engine_id", "endpoint", "request_digest", "level", "user", "start")
+    narrow = ("engine_id", "endpoint", "request_digest", "request", "state", "level", "user", "start")
     for table in store.files(app_id, commit, period.since_ms, period.until_ms, narrow):
         frame = pl.DataFrame(pl.from_arrow(table))
         for reason, is_kept in _conditions(engine_id).items():
@@ -324,7 +346,7 @@ def _read_answers(
     total = sum(sizes)
     share = period.most / max(total, period.most)
     frames = [pl.DataFrame(pl.from_arrow(store.schema.empty_table())).select("at", *_COLUMNS)]
-    for table in store.files(app_id, commit, period.since_ms, period.until_ms, _COLUMNS):
+    for table in store.files(app_id, commit, period.since_ms, period.until_ms, (*_COLUMNS, "state")):
         frame = pl.DataFrame(pl.from_arrow(table)).filter(*_conditions(engine_id).values())
         frames.append(frame.filter(random.random(frame.height) < share).select("at", *_COLUMNS))
     return pl.concat(frames, how="vertical_relaxed"), dict(left_out), total
@@ -334,20 +356,28 @@ def _conditions(engine_id: str) -> dict[str, pl.Expr]:
     """Return what the request of a list must fulfil, in this order, by the reason that leaves it out otherwise."""
     return {
         "other engines": pl.col("engine_id") == engine_id,
-        "requests that can't be rebuilt": pl.col("endpoint").is_in(_ENDPOINTS) & (pl.col("start") == 0),
-        "filters and boosts of requests": pl.col("request_digest") == "",
+        _NOT_REBUILT: pl.col("endpoint").is_in(_ENDPOINTS) & (pl.col("start") == 0),
+        # an earlier release, which wrote no state, kept no filters and boosts
+        "requests that are not kept": ~pl.col("request").is_in(list(NOT_KEPT))
+        & ((pl.col("state") != "") | (pl.col("request_digest") == "")),
         "unknown users": (pl.col("user") != "") | pl.col("level").is_in(_LEVELS_WITHOUT_USER),
     }
 
 
-def _build_query(app_id: str, engine_id: str, user_key: str, row: Mapping[str, Any]) -> UserQuery:
+def _build_query(
+    app_id: str, user_key: str, row: Mapping[str, Any], links: Mapping[str, Sequence[tuple[str, int]]]
+) -> UserQuery:
+    """Return the query of a list, with more places.
+
+    Errors:
+        Invalid: a newer release wrote the request
+    """
+    query, names_visitor = decode_request(app_id, user_key, row)
+    if names_visitor:
+        query = add_visitor(query, links.get(user_key, ()), row["at"])
     # Products of rules keep their places; a ranking needs as many others to fill the rest.
     rows = max(row["rows"], len(row["products"])) + row["origins"].count(RULE)
-    return UserQuery(
-        cast(QueryKind, row["endpoint"]), app_id, engine_id, rows=rows,
-        user_id=user_key[2:] if user_key.startswith("u:") else "",
-        anonymous_id=user_key[2:] if user_key.startswith("a:") else "",
-    )  # fmt: skip
+    return replace(query, rows=rows, snapshot="", service_id="")
 
 
 def _first_shown(answers: pl.DataFrame) -> pl.DataFrame:

@@ -152,7 +152,13 @@ def _judge(attempt: RunAttempt, recipe: Recipe) -> MeasuredFields:
         run.app_id,
         run.engine_id,
         given["serving"],
-        LoggedTarget(recipe if given["is_recipe"] else None, given["engine_id"], given["version"]),
+        LoggedTarget(
+            recipe if given["is_recipe"] else None,
+            given["engine_id"],
+            given["version"],
+            given.get("pauses", {}),
+            given.get("serving_pauses", {}),
+        ),
         LogPeriod(given["since_ms"], given["until_ms"], given["most"]),
         attempt.count_steps(60),
     )
