@@ -13,7 +13,7 @@ from actors.serving.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, Rep
 from actors.serving.past_app import load_past_app, read_past_settings
 from actors.serving.past_state import PastState
 from cluster.artifacts.served_log import ServedLogStore
-from cluster.errors import Invalid, NotFound
+from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.records.served_answer import RULE
 from tests.fakes.corner_shop import APP
 from tests.fakes.lived_in_shop import LivedInShop, live_a_day, open_lived_in_shop
@@ -93,6 +93,30 @@ async def check_one_answer(shop: LivedInShop, rows: list[dict[str, Any]]) -> Non
         await replay("later")
     with pytest.raises(NotFound, match="has no answer"):
         await replay(service_id="00000000-0000-4000-8000-000000000000")
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_one_replay_runs_at_a_time_and_only_into_free_memory(tmp_path: Path) -> None:
+    async with open_lived_in_shop(tmp_path, seed=7) as shop:
+        await shop.live(4)
+        log = ServedLogStore(shop.artifacts, shop.clock)
+        names = [
+            row["service_id"] for row in log.read(APP, 0).to_pylist() if row["endpoint"] in REPLAYED_ENDPOINTS
+        ]
+
+        async def replay(service_id: str) -> Any:
+            return await shop.admin.perform("answers.replay", role="analyst", service_id=service_id)
+
+        both = await asyncio.gather(replay(names[0]), replay(names[-1]), return_exceptions=True)
+        assert sorted(type(result).__name__ for result in both) == ["AnswerReplayReport", "TooMany"]
+        assert (await replay(names[-1])).answer.is_equal
+        bounds = shop.admin.services.replay_bounds
+        bounds._read_free = lambda: 100 << 20
+        with pytest.raises(Unavailable, match="run `kiosk replay` on a machine with more memory"):
+            await replay(names[0])
+        bounds._read_free = lambda: 1 << 40
+        assert (await replay(names[0])).answer.is_equal
 
 
 @pytest.mark.usefixtures("allow_world")

@@ -63,12 +63,6 @@ class ResultCache:
         """Forget the result of a key."""
         self._results.pop(key, None)
 
-    def drop_others(self, key: tuple[Hashable, ...]) -> None:
-        """Forget results that are there and differ from a key only after its first two parts: they are large."""
-        for other, (_, task) in list(self._results.items()):
-            if isinstance(other, tuple) and other[:2] == key[:2] and other != key and task.done():
-                del self._results[other]
-
     def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
         entry = self._results.get(key)
         if entry is not None and entry[1] is done and (done.cancelled() or done.exception() is not None):

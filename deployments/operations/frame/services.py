@@ -16,6 +16,7 @@ from cluster.store.connect import OpenStores
 from deployments.operations.content.file_preview import Previewer, preview_in_thread
 from deployments.operations.frame.principal import COMMAND_LINE, Principal
 from deployments.operations.frame.result_cache import ResultCache
+from deployments.operations.insight.replay_bounds import ReplayBounds
 from deployments.operations.models.snapshot_bounds import SnapshotBounds
 
 
@@ -106,6 +107,7 @@ class AdminServices:
     recommender: RecommenderClient | None = None
     "Answers for a snapshot that does not serve; None in processes without the API."
     snapshot_bounds: SnapshotBounds = field(default_factory=SnapshotBounds)
+    replay_bounds: ReplayBounds = field(default_factory=ReplayBounds)
     compare_versions: CompareVersions | None = None
     "None in processes that serve, which never train."
     training_owner: str = ""

@@ -15,6 +15,7 @@ from actors.serving.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
 from actors.serving.past_app import load_past_app, read_past_settings
 from actors.serving.replay_change import FORMS, ReplayChange
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore, table_from_answers
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
@@ -99,6 +100,8 @@ async def replay_answer(services: AdminServices, given: ReplayAnswer) -> AnswerR
     Errors:
         NotFound: no such app, or the log has no such answer: too old, of an erased person, or not logged
         Invalid: the change has no such form
+        TooMany: another answer is ranked again just now
+        Unavailable: the machine has too little memory for the past of the app
     Cost:
         a load of the app in a thread: some seconds for 1,000,000 interactions; it is kept for half a minute
     """
@@ -116,10 +119,11 @@ async def replay_answer(services: AdminServices, given: ReplayAnswer) -> AnswerR
         users = [row["user"]] if row["user"] else []
         return await asyncio.to_thread(load_past_app, services.artifacts, given.app_id, settings, users)
 
+    rows = await asyncio.to_thread(SegmentStore(services.artifacts).row_counts, given.app_id)
     key = ("answers.replay", given.app_id, row["user"])
-    services.cache.drop_others(key)  # a whole app in memory for each user
-    past = await services.cache.get(key, load)
-    answer = await asyncio.to_thread(AnswerReplayer(past, HashingEmbedder()).replay, row, change)
+    with services.replay_bounds.reserve(rows, key, services.cache.drop):
+        past = await services.cache.get(key, load)
+        answer = await asyncio.to_thread(AnswerReplayer(past, HashingEmbedder()).replay, row, change)
     return AnswerReplayReport(answer, given.change.strip())
 
 

@@ -1,0 +1,57 @@
+"""Bounds on the past of apps that this process loads for replays: one at a time, and only into free memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+
+from cluster.errors import TooMany, Unavailable
+from cluster.machine_memory import available_memory
+
+PRODUCT_BYTES = 12_000
+"Memory of a product with its former versions, vector, columns and texts, rounded up."
+INTERACTION_BYTES = 1_000
+"Memory of an interaction in the counts, the histories and the tables of a replay, rounded up."
+_SPARE = 256 << 20
+"Bytes of memory that a replay leaves free."
+
+
+class ReplayBounds:
+    """Lets one replay run, and remembers whose past is kept."""
+
+    def __init__(self, read_free: Callable[[], int] = available_memory) -> None:
+        self._read_free = read_free
+        self._is_busy = False
+        self._kept: Hashable = None
+
+    @contextmanager
+    def reserve(
+        self, rows: Mapping[str, int], key: Hashable, drop: Callable[[Hashable], None]
+    ) -> Iterator[None]:
+        """Run one replay of an app with so many rows; `drop` forgets the past that an earlier one kept under its key.
+
+        Errors:
+            TooMany: another replay runs
+            Unavailable: the machine has too little memory
+        """
+        if self._is_busy:
+            raise TooMany("another answer is ranked again just now; try again", retry_after_s=5)
+        if self._kept not in (None, key):
+            drop(self._kept)
+        needed, free = estimate_bytes(rows), self._read_free()
+        if needed + _SPARE > free:
+            raise Unavailable(
+                f"the past of this app takes about {needed >> 20:,} MB and {free >> 20:,} MB are free, so it is not "
+                "loaded beside what serves; run `kiosk replay` on a machine with more memory",
+                told=True,
+            )
+        self._is_busy, self._kept = True, key
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+
+def estimate_bytes(rows: Mapping[str, int]) -> int:
+    """Return the memory of a replay by the numbers of compacted rows (`SegmentStore.row_counts`)."""
+    return rows.get("product", 0) * PRODUCT_BYTES + rows.get("interaction", 0) * INTERACTION_BYTES
