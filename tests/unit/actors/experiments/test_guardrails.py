@@ -59,15 +59,17 @@ class Traffic:
     async def send(self, most: int) -> int | None:
         """Return after how many requests the experiment was paused; None: it was not."""
         for number in range(1, most + 1):
-            body = json.dumps({"user_id": f"u{number % 700}"}).encode()
-            answer = await call(
-                self.corner.handler, "POST", "/v1/recommendation/user_to_products",
-                headers=self.corner.headers(), body=body,
-            )  # fmt: skip
-            self.statuses.append(answer.status)
+            await self.ask(f"u{number % 700}")
             if number % 50 == 0 and await self.watcher.run_once():
                 return number
         return None
+
+    async def ask(self, user_id: str) -> None:
+        answer = await call(
+            self.corner.handler, "POST", "/v1/recommendation/user_to_products",
+            headers=self.corner.headers(), body=json.dumps({"user_id": user_id}).encode(),
+        )  # fmt: skip
+        self.statuses.append(answer.status)
 
 
 async def open_traffic(guardrails: dict[str, float], **worse: Any) -> Traffic:
@@ -285,6 +287,28 @@ async def test_one_address_with_many_made_up_visitors_of_a_variant_pauses_nothin
     assert await traffic.watcher.run_once() == 0
 
 
+async def test_one_user_with_empty_answers_on_ten_quiet_days_pauses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traffic = await open_traffic({"empty": 0.01})
+    answer = SimulatedEngine.answer
+
+    async def answer_empty(engine: SimulatedEngine, query: UserQuery) -> RecommendationResult:
+        answered = await answer(engine, query)
+        return RecommendationResult([]) if query.user_id == "u1" and query.engine_id == "rival" else answered
+
+    experiment = (await traffic.corner.stores.experiments.read_all("shop")).find("one")
+    assert experiment is not None
+    assert select_variant(experiment, "u:u1").slug == "b"
+    monkeypatch.setattr(SimulatedEngine, "answer", answer_empty)
+    for _ in range(10):
+        assert await traffic.send(150) is None
+        for _ in range(20):
+            await traffic.ask("u1")
+        assert await traffic.watcher.run_once() == 0
+        traffic.corner.clock.pass_ms(86_400_000)
+
+
 @pytest.mark.parametrize("user_id", ["u1", "u2", "u3", "u4", "u5"])
 async def test_one_user_with_a_thousand_empty_answers_pauses_nothing(
     monkeypatch: pytest.MonkeyPatch, user_id: str
@@ -297,9 +321,5 @@ async def test_one_user_with_a_thousand_empty_answers_pauses_nothing(
 
     monkeypatch.setattr(SimulatedEngine, "answer", answer_empty)
     for _ in range(1_000):
-        body = json.dumps({"user_id": user_id}).encode()
-        await call(
-            traffic.corner.handler, "POST", "/v1/recommendation/user_to_products",
-            headers=traffic.corner.headers(), body=body,
-        )  # fmt: skip
+        await traffic.ask(user_id)
     assert await traffic.watcher.run_once() == 0
