@@ -323,32 +323,6 @@ async def test_results_are_computed_once_and_kept_for_a_while() -> None:
     assert await cache.get("b", compute) == 4
 
 
-async def test_results_that_others_of_their_kind_and_app_replace_are_forgotten_once_they_are_there() -> None:
-    cache, computed, go_on = ResultCache(StillClock()), list[str](), asyncio.Event()
-
-    async def get(kind: str, user: str, *, at_once: bool = True) -> None:
-        async def compute() -> None:
-            computed.append(user)
-            if not at_once:
-                await go_on.wait()
-
-        key = (kind, "shop", user)
-        cache.drop_others(key)
-        await cache.get(key, compute)
-
-    await get("replay", "ann")
-    await get("report", "eve")
-    slow = asyncio.ensure_future(get("replay", "bob", at_once=False))
-    await asyncio.sleep(0)
-    waits_too = asyncio.ensure_future(get("replay", "bob", at_once=False))
-    await asyncio.sleep(0)
-    await get("replay", "ann")
-    go_on.set()
-    await asyncio.gather(slow, waits_too)
-    await get("report", "eve")
-    assert computed == ["ann", "eve", "bob", "ann"]
-
-
 async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
     cache, running, most = ResultCache(StillClock()), 0, 0
     go_on = asyncio.Event()
