@@ -141,12 +141,12 @@ def _choose_encoding(data: bytes, charset: str) -> str | None:
         encoding = codecs.lookup(name).name
     except LookupError:
         return "utf-8"
-    if not _is_known(encoding):
+    if not _is_codec(encoding):
         return "utf-8"
-    return encoding if not declared or not _is_known(name) else None
+    return encoding if not declared or not _is_codec(name) else None
 
 
-def _is_known(name: str) -> bool:
+def _is_codec(name: str) -> bool:
     """Return whether the parser knows an encoding: Python knows more, and more names of each."""
     try:
         etree.XMLParser(encoding=name)

@@ -119,7 +119,7 @@ async def test_passages_of_both_are_ranked_together_and_name_their_archive(both:
     assert "archives_without_answer" not in document
 
 
-async def test_an_article_is_cited_with_its_source_and_the_terms_of_its_own_archive(
+async def test_an_article_is_cited_with_its_source_and_the_terms_of_its_archive(
     both: Combination,
 ) -> None:
     results = (await both.result("ask_archive", question="red grapes cellar"))["results"]
@@ -184,7 +184,7 @@ async def test_an_archive_of_members_is_not_handed_on_by_one_that_is_open_to_all
     assert {result["archive"] for result in results} == {"Sports", "Wine"}
 
 
-async def test_reports_and_corrections_do_not_take_an_included_article_for_an_article_here(
+async def test_reports_and_corrections_tell_included_articles_apart(
     both: Combination,
 ) -> None:
     results = (await both.result("ask_archive", question="red grapes Riga"))["results"]

@@ -286,7 +286,7 @@ async def test_a_slow_directory_delays_only_the_calls_that_name_it(host: Documen
     assert len(host.requests) == 1, "they wait for one fetch"
 
 
-async def test_a_fetch_that_others_crowd_out_is_repeated_at_the_next_call(host: DocumentHost) -> None:
+async def test_a_fetch_for_which_there_was_no_room_is_repeated_at_the_next_call(host: DocumentHost) -> None:
     corner = await open_archive_corner(signed_agents="fetch", key_documents=host.client(most_at_once=1))
     scene, slow, may_answer = (
         Scene(host, corner, CountingMeter()),

@@ -15,7 +15,7 @@ NOUNS = _words(
     daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced
     logged
     goal guardrails
-    attempt combined
+    attempt combined claimed
     citation citations reads revision revisions publisher rsl directories agents
     citation citations reads revision revisions publisher
     crawler feed ld poller sitemap wordpress

@@ -109,7 +109,11 @@ class ItemFeatures:
 
     @classmethod
     def of(cls, matrix: Any, features: Rows, weak: Iterable[int]) -> ItemFeatures:
-        """Return items with scaled features; `weak` names those that say less."""
+        """Return items with scaled features; `weak` names those that say less.
+
+        Shapes:
+            matrix: CSR float32 [n, d] of ones; features: int64 [d], ascending
+        """
         is_weak = np.isin(features, np.fromiter(weak, np.int64))
         return cls(matrix, features, np.where(is_weak, np.float32(_WEAK), np.float32(1)))
 

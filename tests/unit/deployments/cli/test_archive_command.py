@@ -36,7 +36,7 @@ def test_an_archive_that_is_not_public_has_no_file(options: list[str]) -> None:
     assert "public servers only" in str(result.exception)
 
 
-def test_a_named_archive_has_a_file_of_its_own() -> None:
+def test_each_named_archive_has_a_file() -> None:
     options = ["--url", "https://news.example.com", "--app", "sports", "--title", "Sports Archive"]
     document = json.loads(CliRunner().invoke(command_line(), ["archive", "server-json", *options]).stdout)
     assert (document["name"], document["title"]) == ("com.example.news/sports", "Sports Archive")
