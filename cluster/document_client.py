@@ -205,7 +205,8 @@ class DocumentClient:
         self, address: str, exchange: _Exchange, may_be_loopback: bool, ends_s: float
     ) -> FetchedResponse:
         parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port or 443
+        host = parts.hostname or ""
+        port = parts.port or 443
         addresses = self._look_up(host, port)
         # One internal address among public ones is an attack, not an accident.
         if not addresses or any(
@@ -260,7 +261,8 @@ class _Exchange:
         connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
         secured.settimeout(_left_s(ends_s))
         secured.sendall((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-        received, body = 0, bytearray()
+        received = 0
+        body = bytearray()
         response: FetchedResponse | None = None
         while True:
             event = connection.next_event()
@@ -288,7 +290,8 @@ class _Exchange:
         """Return a response without its body."""
         headers: dict[str, str] = {}
         for raw, value in event.headers:
-            name, text = raw.decode("latin-1"), value.decode("latin-1").strip()
+            name = raw.decode("latin-1")
+            text = value.decode("latin-1").strip()
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         response = FetchedResponse(event.status_code, headers, b"")
         if self.check is not None:

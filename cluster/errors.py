@@ -134,10 +134,24 @@ class Fault(HouseError):
 _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
-        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, InvalidSetting, Unauthenticated,
-        Forbidden, NotFound, Conflict, TooMany, Unavailable, ColumnsNotReady, NewerRelease, Fault,
+        Invalid,
+        Malformed,
+        TooLarge,
+        Unprocessable,
+        FilterSyntax,
+        ReadOnly,
+        InvalidSetting,
+        Unauthenticated,
+        Forbidden,
+        NotFound,
+        Conflict,
+        TooMany,
+        Unavailable,
+        ColumnsNotReady,
+        NewerRelease,
+        Fault,
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from typer.core import TyperGroup
 from cluster.errors import HouseError, Invalid, NotFound, Unavailable
 from cluster.log import redact, set_up_logging
 
-PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
+PARTLY = 1
+WRONG_USE = 2
+NOT_RUNNING = 3
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 

@@ -193,12 +193,15 @@ class AnswerPipeline:
 
         The pipeline calls a model only for a question that needs it. The model may use only words of the questions.
         """
-        question_text, writer = resolve_followup(question.text, question.before), self._services.writer
+        question_text = resolve_followup(question.text, question.before)
+        writer = self._services.writer
         if not isinstance(writer, QuestionRewriter) or question_text == clean_text(question.text):
             return question_text
-        tools, app_id = self._services, question.app_id
+        tools = self._services
+        app_id = question.app_id
         chars = len(question.text) + sum(map(len, question.before))
-        tokens, day = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS, tools.clock.now_ms() // _DAY_MS
+        tokens = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS
+        day = tools.clock.now_ms() // _DAY_MS
         if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.daily_token_limit(app_id)):
             return question_text
         tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
@@ -244,7 +247,8 @@ class AnswerPipeline:
 
     async def _reuse_answer(self, hand: AnswerLease, digest: str, snippets: Sequence[Snippet]) -> bool:
         """Return the stored answer to the same question over the same passages, if any."""
-        tools, app_id = self._services, hand.question.app_id
+        tools = self._services
+        app_id = hand.question.app_id
         before = await tools.questions.recall(app_id, digest)
         recorded = await tools.questions.read(app_id, before) if before else None
         if recorded is None or recorded.answer.finish_reason != "success" or not recorded.answer.sentences:
@@ -263,8 +267,10 @@ class AnswerPipeline:
         """Return the model's answer within the app's daily token limit; None at the limit or when the
         model fails.
         """
-        question, tools = hand.question, self._services
-        day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
+        question = hand.question
+        tools = self._services
+        day = tools.clock.now_ms() // _DAY_MS
+        most = tools.daily_token_limit(question.app_id)
         sources = sum(min(len(snippet.text), _MOST_SOURCE_CHARS) for snippet in snippets)
         prompt = (_RULES_CHARS + len(question_text) + sources) // _CHARS_A_TOKEN
         if not await tools.questions.spend_tokens(question.app_id, day, prompt + _RESERVED, most=most):
@@ -331,7 +337,8 @@ class AnswerPipeline:
         composer: str,
     ) -> None:
         composed, cited = drop_uncited(composed, snippets)
-        form, app_id = hand.question.format, hand.question.app_id
+        form = hand.question.format
+        app_id = hand.question.app_id
         products = await load_products(
             self._services.records, app_id, [snippet.product_id for snippet in cited]
         )
@@ -393,7 +400,8 @@ class AnswerPipeline:
         Cost:
             nothing without the app's `affiliation_fq`; else one search of passages and one read of products
         """
-        tools, app_id = self._services, hand.question.app_id
+        tools = self._services
+        app_id = hand.question.app_id
         question_text = hand.answer.question or hand.question.text
         rules = tools.affiliation_of(app_id)
         if not rules.fq:
@@ -412,7 +420,8 @@ class AnswerPipeline:
 
     async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
-        tools, app_id = self._services, question.app_id
+        tools = self._services
+        app_id = question.app_id
         articles = await asyncio.gather(
             *(tools.archive.article(app_id, product_id, 0) for product_id in product_ids)
         )
@@ -449,7 +458,8 @@ def _add_product_fields(
     pictured: bool,
 ) -> tuple[CitedPassage, ...]:
     """Add fields of their products to passages, and perhaps their pictures."""
-    pick, passages = Projection.of(names), []
+    pick = Projection.of(names)
+    passages = []
     for snippet in snippets:
         product = products.get(snippet.product_id, {})
         picture = find_picture(product) if pictured else None

@@ -108,7 +108,8 @@ class CitationRechecker:
 
     async def _read_changes(self, app_id: str, checker: str, delay_ms: int) -> list[ChangeLogEntry]:
         """Read the next changes that are old enough; the first call starts at the end of the log."""
-        log, now_ms = self._stores.changes, self._clock.now_ms()
+        log = self._stores.changes
+        now_ms = self._clock.now_ms()
         offset = await self._stores.questions.checked_offset(app_id, checker)
         if not offset:
             await self._stores.questions.record_checked_offset(
@@ -163,9 +164,12 @@ class CitationRechecker:
         withdrawn = not answer.sentences and bool(recorded.answer.sentences)
         self._meter.count("kiosk_answers_withdrawn_total" if withdrawn else "kiosk_answers_revised_total")
         self._log.info(
-            "answer_revised", question_id=recorded.question.question_id, withdrawn=withdrawn,
-            sentences=len(answer.sentences), before=len(recorded.answer.sentences),
-        )  # fmt: skip
+            "answer_revised",
+            question_id=recorded.question.question_id,
+            withdrawn=withdrawn,
+            sentences=len(answer.sentences),
+            before=len(recorded.answer.sentences),
+        )
 
 
 def _open_documents(now: CurrentDocuments) -> CurrentDocuments:

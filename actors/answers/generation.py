@@ -75,14 +75,21 @@ def passages_from_products(
     ]
     parts = [
         Snippet(
-            product_id=document.product_id, position=place, title=document.title, child_title="",
-            authors=document.authors, published=document.published, url=document.url,
-            text=document.passage_text(passage), score=1.0, licence=document.licence,
+            product_id=document.product_id,
+            position=place,
+            title=document.title,
+            child_title="",
+            authors=document.authors,
+            published=document.published,
+            url=document.url,
+            text=document.passage_text(passage),
+            score=1.0,
+            licence=document.licence,
         )
         for document in documents
         if document is not None
         for place, passage in enumerate(document.passages)
-    ]  # fmt: skip
+    ]
     return sorted(parts, key=lambda part: part.position)[:_MOST_PASSAGES]
 
 
@@ -102,7 +109,8 @@ class GenerationPipeline:
         """
         generation = hand.question.generation
         assert generation is not None
-        writer, services = self._services.writer, self._services
+        writer = self._services.writer
+        services = self._services
         if not isinstance(writer, TextGenerator):
             return await _fail(hand, NO_MODEL)
         await hand.write_revision(stage=FETCHING)
@@ -111,7 +119,8 @@ class GenerationPipeline:
         if not snippets:
             return await _fail(hand, NO_TEXT)
         instructions = combine_instructions(generation)
-        day, most = services.clock.now_ms() // _DAY_MS, services.daily_token_limit(hand.question.app_id)
+        day = services.clock.now_ms() // _DAY_MS
+        most = services.daily_token_limit(hand.question.app_id)
         chars = _RULES_CHARS + len(instructions) + sum(len(snippet.text) for snippet in snippets)
         tokens = chars // _CHARS_A_TOKEN + _RESERVED
         if not await services.questions.spend_tokens(hand.question.app_id, day, tokens, most=most):

@@ -117,7 +117,8 @@ class QuestionQueue:
         """
         has_room = len(self._hands) < self._most and bool(self._loops)
         until_ms = self._clock.now_ms() + LEASE_MS if has_room else 0
-        holder, answer = self._name if has_room else "", Answer()
+        holder = self._name if has_room else ""
+        answer = Answer()
         new = await self._store.ask(
             question, answer, answer_to_json(question, answer), holder=holder, until_ms=until_ms
         )

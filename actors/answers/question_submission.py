@@ -89,6 +89,7 @@ class StoreQuestionSubmitter:
         recorded = await self._store.read(app_id, question_id)
         if recorded is None:
             return None
-        answer, shown = recorded.answer, render_answer(recorded.question, recorded.answer)
+        answer = recorded.answer
+        shown = render_answer(recorded.question, recorded.answer)
         sources = tuple(str(source["product_id"]) for source in shown["sources"])
         return AnswerOutcome(answer.finished, answer.public_finish_reason, sources, str(shown["answer"]))

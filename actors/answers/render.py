@@ -40,10 +40,8 @@ Span = tuple[int, int]
 def render_answer(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
     """Return the public record of an answer; `format` overrides the format of the question."""
     form = format or question.format
-    composed, snippets = (
-        composed_from_answer(answer),
-        [snippet_from_passage(passage) for passage in answer.passages],
-    )
+    composed = composed_from_answer(answer)
+    snippets = [snippet_from_passage(passage) for passage in answer.passages]
     return {
         "question": answer.question or question.text,
         "question_id": question.question_id,
@@ -121,9 +119,11 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
     if end < len(text):
         blank = text.rfind(" ", begin, end)
         end = blank if blank > begin else end
-    parts, at = [], begin
+    parts = []
+    at = begin
     for start, stop in marks:
-        start, stop = max(start, at), min(stop, end)
+        start = max(start, at)
+        stop = min(stop, end)
         if start < stop:
             parts += [escape(text[at:start]), "<mark>", escape(text[start:stop]), "</mark>"]
             at = stop
@@ -172,9 +172,13 @@ def _render_text(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Sn
         return ""
     if composed.sentences:
         return render_markdown(
-            composed, snippets, cite_start=form.cite_start, cite_end=form.cite_end, cite_link=form.cite_link,
+            composed,
+            snippets,
+            cite_start=form.cite_start,
+            cite_end=form.cite_end,
+            cite_link=form.cite_link,
             term_link=form.wiki_link_template,
-        )  # fmt: skip
+        )
     if not answer.finished:
         return answer.stage + " ..."
     if answer.finish_reason == "error":
@@ -241,9 +245,13 @@ def excerpts_from_article(article: ArchiveArticle) -> list[Snippet]:
         article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
     ]
     about: dict[str, Any] = {
-        "title": article.title, "child_title": article.child_title, "authors": article.authors,
-        "published": article.published, "url": article.url, "licence": article.licence,
-    }  # fmt: skip
+        "title": article.title,
+        "child_title": article.child_title,
+        "authors": article.authors,
+        "published": article.published,
+        "url": article.url,
+        "licence": article.licence,
+    }
     return [
         Snippet(product_id=article.product_id, position=at, text=text, score=1.0, **about)
         for at, text in enumerate(texts[:_MOST_EXCERPTS])

@@ -84,7 +84,8 @@ class LocalQuestionClient:
         return await self.queue.refuse(question, reason)
 
     async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
-        question, answer = recorded.question, recorded.answer
+        question = recorded.question
+        answer = recorded.answer
         if form.source_fl != question.format.source_fl:
             answer = await self._add_fields(question, answer, "passages", form.source_fl)
         if form.related_resource_fl != question.format.related_resource_fl:

@@ -16,8 +16,10 @@ def match_visits(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     visits = rows.filter(pl.col("event") == "visit").select(
         "call_id", "at", pl.col("articles").alias("article")
     )
-    visited = visits.explode("article").group_by("call_id", "article").agg(
-        pl.col("at").min().alias("visited_at"), pl.len().alias("times")
-    )  # fmt: skip
+    visited = (
+        visits.explode("article")
+        .group_by("call_id", "article")
+        .agg(pl.col("at").min().alias("visited_at"), pl.len().alias("times"))
+    )
     linked = calls.filter(pl.col("call_id") != "").rename({"articles": "article"}).explode("article")
     return linked.unique(["call_id", "article"]).join(visited, on=["call_id", "article"])

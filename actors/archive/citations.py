@@ -80,10 +80,14 @@ def _check_citation(
         return CitationState("unknown", citation.product_id)
     stands = _holds(document, citation, texts)
     return CitationState(
-        "stands" if stands else "changed", document.product_id, document.title, document.url,
+        "stands" if stands else "changed",
+        document.product_id,
+        document.title,
+        document.url,
         "" if stands else _find_successor(document, citation.passage),
-        document.corrected_at, document.correction_note,
-    )  # fmt: skip
+        document.corrected_at,
+        document.correction_note,
+    )
 
 
 def _holds(document: Document, citation: Citation, texts: dict[str, str]) -> bool:
@@ -113,7 +117,8 @@ def has_digest(document: Document, digest: str) -> bool:
 
     So a passage stands after another part of the article moved its borders.
     """
-    text, count = document.text.translate(_INVISIBLE), int(digest.partition(":")[0])
+    text = document.text.translate(_INVISIBLE)
+    count = int(digest.partition(":")[0])
     for start, _, _ in islice(split_sentences(text, 0, len(text)), _MOST_SENTENCES):
         words = [match[0] for match in islice(_TOKEN.finditer(text, start), count)]
         if len(words) == count and passage_digest(" ".join(words)) == digest:

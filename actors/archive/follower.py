@@ -148,7 +148,8 @@ class ArchiveFollower:
             for change in changes:
                 await loop.run_in_executor(thread, self._apply_change, library, change)
             offset = changes[-1].offset
-        self._library, self._offset = library, offset
+        self._library = library
+        self._offset = offset
         await self._write_revisions()
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("archive_loaded", articles=library.documents, took_ms=took_ms, snapshot=self._sequence)
@@ -202,7 +203,8 @@ class ArchiveFollower:
         return library, since.offset
 
     async def _apply_changes(self) -> bool:
-        library, offset = self._library, self._offset
+        library = self._library
+        offset = self._offset
         changes = await self._read(offset, block_ms=_BLOCK_MS)
         if changes and library is not None:
             offset = await self._apply(library, changes)
@@ -246,7 +248,8 @@ class ArchiveFollower:
 
     def _apply_change(self, library: PassageLibrary, change: ChangeLogEntry) -> None:
         try:
-            items, at_ms = orjson.loads(change.payload), position_from_offset(change.offset)[0]
+            items = orjson.loads(change.payload)
+            at_ms = position_from_offset(change.offset)[0]
             if change.op == "put":
                 for start in range(0, len(items), _BATCH):
                     self._revisions.apply_records(library, items[start : start + _BATCH], at_ms)

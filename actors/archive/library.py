@@ -182,11 +182,15 @@ class PassageLibrary:
         if len(places) < 2:
             return False
         first, last = places[-2:]
-        older, newer = self.segments[first], self.segments[last]
+        older = self.segments[first]
+        newer = self.segments[last]
         if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
             return False
         merged = merge_segments((older, newer))
         self.segments = (
-            *self.segments[:first], *self.segments[first + 1 : last], merged, *self.segments[last + 1 :]
-        )  # fmt: skip
+            *self.segments[:first],
+            *self.segments[first + 1 : last],
+            merged,
+            *self.segments[last + 1 :],
+        )
         return True

@@ -90,7 +90,8 @@ class Document:
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
         body = self.text[passage.start : passage.end]
         # every passage repeats them: without a bound, a long title costs the square of its length
-        title, heading = self.title[:_INDEXED_TITLE], heading[:_INDEXED_TITLE]
+        title = self.title[:_INDEXED_TITLE]
+        heading = heading[:_INDEXED_TITLE]
         parts = (title, "" if heading == title else heading, lead, body)
         return "\n".join(part for part in parts if part)
 

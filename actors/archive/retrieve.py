@@ -65,7 +65,8 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
     segments = library.readable_segments(query.tiers)
     corpus = f"{library.snapshot_version}:{library.version}"
     bases = [0, *accumulate(map(len, segments))]
-    words, vector = find_by_words(library, segments, query, bases), embed_query(library, query)
+    words = find_by_words(library, segments, query, bases)
+    vector = embed_query(library, query)
     period = parse_date_range(query.question[:MAX_QUESTION_CHARS])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
     if vector is not None and not is_dated:
@@ -153,7 +154,8 @@ def _blend_scores(
 ) -> tuple[Rows, Scores]:
     # with dates, a large distance of the last candidate must not separate two similar ones
     scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)
-    word_scores, meant = scale(words.scores, True), scale(meaning.scores, False)
+    word_scores = scale(words.scores, True)
+    meant = scale(meaning.scores, False)
     return _add_scores(words.rows, word_scores, meaning.rows, meant, library.vector_share)
 
 
@@ -172,7 +174,8 @@ def _add_scores(
     if not len(rows):
         return rows, scores
     order = np.argsort(rows, kind="stable")
-    rows, scores = rows[order], scores[order]
+    rows = rows[order]
+    scores = scores[order]
     twice = rows[1:] == rows[:-1]
     scores[:-1][twice] += scores[1:][twice]
     firsts = np.concatenate([_FIRST, ~twice])
@@ -185,7 +188,8 @@ def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
         return scores
     if are_words and bend != 1.0:
         scores = np.power(scores, np.float32(bend))
-    low, high = scores.min(), scores.max()
+    low = scores.min()
+    high = scores.max()
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 

@@ -58,7 +58,8 @@ class ArticleRevisions:
     def take_unwritten(self) -> dict[str, ArticleRevision | None]:
         """Return the changes that the store does not have, None for one that is no more."""
         with self._lock:
-            changes, self._unwritten = self._unwritten, {}
+            changes = self._unwritten
+            self._unwritten = {}
         return changes
 
     def put_back(self, changes: Mapping[str, ArticleRevision | None]) -> None:
@@ -99,7 +100,12 @@ class ArticleRevisions:
 def _revision(document: Document, status: Any, at_ms: int) -> ArticleRevision:
     corrected = revision_of(document.corrected_at, document.correction_note)
     return ArticleRevision(
-        status=status, at=at_ms, revision=WITHDRAWN if status == WITHDRAWN else corrected,
-        title=document.title, url=document.url, access=document.access,
-        corrected_at=document.corrected_at, note=document.correction_note,
-    )  # fmt: skip
+        status=status,
+        at=at_ms,
+        revision=WITHDRAWN if status == WITHDRAWN else corrected,
+        title=document.title,
+        url=document.url,
+        access=document.access,
+        corrected_at=document.corrected_at,
+        note=document.correction_note,
+    )

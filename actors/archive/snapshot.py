@@ -36,7 +36,9 @@ from cluster.secrecy import Signer
 
 KIND = "passages"
 MANIFEST = "manifest.json"
-PAPERS, PAPERS_AT, SCAN = "papers.bin", "papers-at.npy", "vectors-scan.faiss"
+PAPERS = "papers.bin"
+PAPERS_AT = "papers-at.npy"
+SCAN = "vectors-scan.faiss"
 SKETCHES = "vectors-sketches.faiss"
 
 _FACTS = 11

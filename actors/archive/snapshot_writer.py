@@ -154,7 +154,8 @@ class _SnapshotWriter:
             self._watch("trained", len(sample))
         embedder = meaning.embedder
         save_embedder(self._folder, embedder)
-        self._embedder, self._share = embedder.version, meaning.share
+        self._embedder = embedder.version
+        self._share = meaning.share
         vectors = self._vectors(embedder).with_sketches()
         save_array(self._folder, "vectors-codes", vectors.codes)
         save_array(self._folder, "vectors-scales", vectors.scales)

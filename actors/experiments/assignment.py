@@ -256,7 +256,8 @@ class TreatmentAssigner:
             return ()
         if not serving:
             return ()
-        now_ms, treatments = self._clock.now_ms(), []
+        now_ms = self._clock.now_ms()
+        treatments = []
         for experiment in serving:
             if only_rules and not any(variant.boost_rule for variant in experiment.variants):
                 continue
@@ -270,7 +271,8 @@ class TreatmentAssigner:
                         )
                     )
             else:
-                met, browser = Exposure("", now_ms, through=through, device=device), writer()
+                met = Exposure("", now_ms, through=through, device=device)
+                browser = writer()
                 choice = await self._choose(experiment, tuple(user_keys), met, browser)
                 if choice.in_experiment:
                     treatments.append(
@@ -345,9 +347,11 @@ class TreatmentAssigner:
         if treatments is not None:
             reason = answer.public_finish_reason
             self.record(
-                treatments, self._clock.now_ms() - question.asked_at,
-                failed=reason == "error", is_empty=reason == "no_answer",
-            )  # fmt: skip
+                treatments,
+                self._clock.now_ms() - question.asked_at,
+                failed=reason == "error",
+                is_empty=reason == "no_answer",
+            )
 
     def _counts_client(self, treatment: ExperimentTreatment) -> bool:
         """Return whether guardrails count one request more of the client."""
@@ -355,7 +359,8 @@ class TreatmentAssigner:
         if day != self._guarded_day or len(self._guarded_clients) >= MOST_GUARDED_CLIENTS:
             self._guarded_clients.clear()
             self._guarded_day = day
-        key, total = (treatment.experiment_id, treatment.client), (treatment.experiment_id, "")
+        key = (treatment.experiment_id, treatment.client)
+        total = (treatment.experiment_id, "")
         counted = self._guarded_clients[key]
         if counted >= min(MOST_GUARDED_REQUESTS, 1 + MOST_GUARDED_SHARE * self._guarded_clients[total]):
             return False
@@ -365,7 +370,8 @@ class TreatmentAssigner:
 
     def take_guarded(self) -> set[tuple[str, str]]:
         """Return apps and ids of the experiments with guardrails that were served since the last call."""
-        guarded, self._guarded = self._guarded, set()
+        guarded = self._guarded
+        self._guarded = set()
         return guarded
 
     async def flush_experiment(self, app_id: str, experiment_id: str) -> None:
@@ -437,7 +443,9 @@ class ExperimentAssigner:
             return Refusal.of(error)
 
     async def _assign(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
-        now_ms, user_keys, named = self._clock.now_ms(), event.user_keys, event.variant_name
+        now_ms = self._clock.now_ms()
+        user_keys = event.user_keys
+        named = event.variant_name
         fresh = choose_variant(experiment, user_keys, {}, now_ms=now_ms, variant_name=named)
         if fresh.forced:
             if fresh.in_experiment:

@@ -200,9 +200,11 @@ class LocalExperimentAdmin:
         if step == "start":
             validate_snapshots(experiment, self._artifacts)
         take = {
-            "start": self._lifecycle.start, "pause": self._lifecycle.pause, "complete": self._lifecycle.complete,
+            "start": self._lifecycle.start,
+            "pause": self._lifecycle.pause,
+            "complete": self._lifecycle.complete,
             "archive": self._lifecycle.archive,
-        }[step]  # fmt: skip
+        }[step]
         return self._to_dict(await take(app_id, experiment.experiment_id))
 
     async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> ExperimentDict:

@@ -205,13 +205,17 @@ def read_events(
         frame = frame.filter(inside & pl.col("type").is_in(list(columns.types)))
         text = pl.col("json").cast(pl.String)
         return frame.select(
-            "person", "user_key", "type", "at_ms", is_before.alias("is_before"),
+            "person",
+            "user_key",
+            "type",
+            "at_ms",
+            is_before.alias("is_before"),
             text.str.json_path_match("$.event_id").alias("event_id"),
             pl.col("product_ids").hash().alias("products"),
             pl.col("json").bin.tail(_END_OF_JSON),
             *([_items()] if columns.refunds_revenue else ()),
             *(expression.alias(name) for name, expression in columns.fields.items()),
-        )  # fmt: skip
+        )
 
     parts = SegmentStream(artifacts, app_id).events(since_ms, people.ends_at, convert)
     if not parts:
@@ -242,13 +246,19 @@ def _subtract_refunds(events: pl.DataFrame) -> pl.DataFrame:
     items = items.select("event", "person", "is_before", "type", "at_ms", "share", "items").explode("items")
     places = ["person", "is_before", "items"]
     refunded = (
-        items.filter(pl.col("type") == REFUND).drop("event", "share").sort("at_ms")
+        items.filter(pl.col("type") == REFUND)
+        .drop("event", "share")
+        .sort("at_ms")
         .join_asof(
             items.filter(pl.col("type") == PURCHASE).drop("type").sort("at_ms"),
-            on="at_ms", by=places, tolerance=REFUND_WINDOW_MS, check_sortedness=False,
+            on="at_ms",
+            by=places,
+            tolerance=REFUND_WINDOW_MS,
+            check_sortedness=False,
         )
-        .drop_nulls("event").unique(["event", "items"])
-    )  # fmt: skip
+        .drop_nulls("event")
+        .unique(["event", "items"])
+    )
     taken = refunded.group_by("event").agg(pl.col("share").sum().alias("taken"))
     events = events.join(taken, on="event", how="left", maintain_order="left")
     left = pl.col(REVENUE) - pl.col("taken").fill_null(0.0)

@@ -211,17 +211,23 @@ class GuardrailWatcher:
 
         Another replica may pause it at the same moment: one of the two does.
         """
-        app_id, name = experiment.app_id, experiment.experiment_id
+        app_id = experiment.app_id
+        name = experiment.experiment_id
         now_ms = self._clock.now_ms()
         before = await self._lifecycle.get(app_id, name)
         if not before.is_running_at(now_ms):
             return False
         row = AuditRow(
-            at=now_ms, user_id="", username="guardrail", way="automatic", app_id=app_id,
-            operation="experiments.pause", outcome="begun",
+            at=now_ms,
+            user_id="",
+            username="guardrail",
+            way="automatic",
+            app_id=app_id,
+            operation="experiments.pause",
+            outcome="begun",
             arguments={"app_id": app_id, "experiment": before.slug, "evidence": broken.to_dict()},
             before=experiment_to_dict(before, now_ms),
-        )  # fmt: skip
+        )
         begun_id = await self._stores.audit.begin(row)
         try:
             after = await self._lifecycle.pause(app_id, name, f"{broken.guardrail} of {broken.variant.slug}")

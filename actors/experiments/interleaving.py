@@ -50,8 +50,12 @@ class InterleavingResult:
 
 
 CREDIT_COLUMNS: Final = {
-    "service_id": pl.String, "place": pl.Int16, "side": pl.Int8, "user": pl.String, "answered_at": pl.Int64,
-}  # fmt: skip
+    "service_id": pl.String,
+    "place": pl.Int16,
+    "side": pl.Int8,
+    "user": pl.String,
+    "answered_at": pl.Int64,
+}
 
 
 def select_credits(outcomes: pl.DataFrame, experiment: Experiment) -> pl.DataFrame:

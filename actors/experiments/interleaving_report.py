@@ -112,7 +112,8 @@ def _read(
         return 0, 0, credits[0]
     until_ms = min(now_ms, experiment.ends_at or now_ms) + 1
     since_ms = experiment.created_at
-    lists, people = 0, pl.Series("user", [], pl.String)
+    lists = 0
+    people = pl.Series("user", [], pl.String)
     for answers in _list_files(
         ServedLogStore(artifacts), experiment, since_ms, until_ms, ("user", "experiments", "sides")
     ):

@@ -209,7 +209,8 @@ class ExperimentLifecycle:
     ) -> Experiment:
         for _ in range(_TRIES):
             book = await self._stores.experiments.read_all(app_id)
-            before, now_ms = _get_experiment(book, app_id, named), self._clock.now_ms()
+            before = _get_experiment(book, app_id, named)
+            now_ms = self._clock.now_ms()
             _validate_step(before, target, now_ms, pausing)
             after = with_changes(before, {"status": target, **change(before, now_ms)})
             if target in ("Active", "Scheduled") and not pausing:

@@ -68,8 +68,13 @@ class ExperimentTreatment:
     "The experiment that interleaves its variants; the variant is then `BOTH_VARIANTS`."
 
 
-EXPERIMENT_MESSAGES: Final = MessageCodec({
-    "ExperimentEvent": ExperimentEvent, "BrowserWriter": BrowserWriter, "Assignment": Assignment,
-    "Variant": Variant, "Refusal": Refusal,
-})  # fmt: skip
+EXPERIMENT_MESSAGES: Final = MessageCodec(
+    {
+        "ExperimentEvent": ExperimentEvent,
+        "BrowserWriter": BrowserWriter,
+        "Assignment": Assignment,
+        "Variant": Variant,
+        "Refusal": Refusal,
+    }
+)
 "Messages to the assigner and back; see `engine_messages` for the rule of the names."

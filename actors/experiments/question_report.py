@@ -76,9 +76,11 @@ def build_question_report(experiment: Experiment, rows: pl.DataFrame) -> Questio
         rows: `cluster.artifacts.call_log.COLUMNS`
     """
     calls = rows.filter(
-        (pl.col("event") == "call") & (pl.col("outcome") == "answered") & (pl.col("question_id") != "")
+        (pl.col("event") == "call")
+        & (pl.col("outcome") == "answered")
+        & (pl.col("question_id") != "")
         & (pl.col("client_name") != CHECK_CLIENT)
-    )  # fmt: skip
+    )
     asks = calls.filter(pl.col("tool").is_in(QUESTION_TOOLS) & (pl.col("at") >= experiment.weights_at))
     treated = asks.select("question_id", "experiments").explode("experiments").unnest("experiments")
     treated = treated.filter(pl.col("experiment") == experiment.experiment_id).unique("question_id")

@@ -152,10 +152,14 @@ def build_report(
     for variant in variants:
         people = rows[variant.variant_id]
         line = VariantReport(
-            variant, variant.weight / whole, len(people), sum(person in converted for person in people),
-            sum(conversions[person] for person in people), forced[variant.variant_id],
+            variant,
+            variant.weight / whole,
+            len(people),
+            sum(person in converted for person in people),
+            sum(conversions[person] for person in people),
+            forced[variant.variant_id],
             serving_counts_from(served, variant.variant_id),
-        )  # fmt: skip
+        )
         lines.append(_compare_with_control(line, lines[0], alpha) if lines else line)
     fair = [exposure for exposure in met.values() if not exposure.forced]
     _, late = _count_conversions(experiment, met, person_of, settling)
@@ -167,7 +171,8 @@ def build_report(
 def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCounts:
     """Return a variant's counts from its counters."""
     classes = [counts.get(f"{variant_id}:{bound}", 0) for bound in LATENCY_MS]
-    over, failed = counts.get(f"{variant_id}:over", 0), counts.get(f"{variant_id}:failed", 0)
+    over = counts.get(f"{variant_id}:over", 0)
+    failed = counts.get(f"{variant_id}:failed", 0)
     answered = sum(classes) + over
     slow = over + sum(n for bound, n in zip(LATENCY_MS, classes, strict=True) if bound > SLOW_MS)
     p50, p95 = (_latency_quantile(classes, answered, part) for part in (0.5, 0.95))
@@ -215,14 +220,21 @@ def _compare_with_control(line: VariantReport, control: VariantReport, alpha: fl
             VariantSample.from_conversions(*theirs), VariantSample.from_conversions(*ours), alpha=alpha
         )
 
-    ours, theirs = line.served, control.served
+    ours = line.served
+    theirs = control.served
     return VariantReport(
-        line.variant, line.share, line.people, line.converted, line.conversions, line.forced, ours,
+        line.variant,
+        line.share,
+        line.people,
+        line.converted,
+        line.conversions,
+        line.forced,
+        ours,
         against((line.people, line.converted), (control.people, control.converted)),
         # one failed request more for both, so that a control without any is comparable
         against((ours.requests + 1, ours.failed + 1), (theirs.requests + 1, theirs.failed + 1)),
         against((ours.answered + 1, ours.slow + 1), (theirs.answered + 1, theirs.slow + 1)),
-    )  # fmt: skip
+    )
 
 
 def _check_split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCheck:
@@ -288,9 +300,12 @@ def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
         "forced": line.forced,
         "lift": effect_to_dict(line.lift),
         "served": {
-            "requests": served.requests, "failed": served.failed, "slow": served.slow,
-            "p50_ms": served.p50_ms, "p95_ms": served.p95_ms,
+            "requests": served.requests,
+            "failed": served.failed,
+            "slow": served.slow,
+            "p50_ms": served.p50_ms,
+            "p95_ms": served.p95_ms,
         },
         "guardrails": {"errors": effect_to_dict(line.failures), "latency": effect_to_dict(line.slowness)},
         "broken": line.broken,
-    }  # fmt: skip
+    }

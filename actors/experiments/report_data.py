@@ -56,7 +56,8 @@ async def load_report(
     Errors:
         Fault: the manifest of the compacted interactions is damaged
     """
-    app_id, name = experiment.app_id, experiment.experiment_id
+    app_id = experiment.app_id
+    name = experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
     visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]

@@ -135,9 +135,11 @@ class _Plan:
 
 
 def _find_size(plan: _Plan, variants: int, people_per_day: float) -> SampleSize:
-    low, high = 100, 100
+    low = 100
+    high = 100
     while high < MOST_PEOPLE and not plan.decides(high):
-        low, high = high, high * 2
+        low = high
+        high = high * 2
     if high >= MOST_PEOPLE:
         return SampleSize(None, plan.fixed_size(), None, None)
     while high - low > 1:

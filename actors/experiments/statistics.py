@@ -173,7 +173,9 @@ class ValueSums:
 
         The part of a user in a ratio R is (value - R * per) / mean of per: the delta method.
         """
-        users, ratio, scale = self.users, self.mean, self.per / self.users
+        users = self.users
+        ratio = self.mean
+        scale = self.per / self.users
         # the parts sum up to 0, so their sum of squares is the variance
         parts = self.value_value - 2 * ratio * self.value_per + ratio**2 * self.per_per
         both = self.value_before - ratio * self.per_before
@@ -189,11 +191,13 @@ def compare_values(
 
     With too few users the interval is infinite. Without values before the experiment, CUPED changes nothing.
     """
-    value, count = treated.mean - control.mean, control.users + treated.users
+    value = treated.mean - control.mean
+    count = control.users + treated.users
     relative = value / control.mean if control.mean else None
     if not (control.is_enough and treated.is_enough and control.per > 0 and treated.per > 0):
         return EffectEstimate(value, -inf, inf, relative, False, 1.0)
-    theirs, ours = control.moments(), treated.moments()
+    theirs = control.moments()
+    ours = treated.moments()
     shares = control.users / count, treated.users / count
     spread_before = theirs[2] / shares[0] + ours[2] / shares[1]
     # the slope that makes the variance of the adjusted difference smallest
@@ -239,12 +243,14 @@ def check_split_ratio(
 ) -> SplitCheck:
     """Compare the users of each variant with the intended shares, and find the slice that causes a mismatch."""
     p_value = _compute_split_p_value(counts, shares)
-    worst, worst_p = "", 1.0
+    worst = ""
+    worst_p = 1.0
     many = max(len(slices or {}), 1)
     for name, slice_counts in (slices or {}).items():
         slice_p = min(_compute_split_p_value(slice_counts, shares) * many, 1.0)
         if slice_p < worst_p:
-            worst, worst_p = name, slice_p
+            worst = name
+            worst_p = slice_p
     mismatch = p_value < alpha or worst_p < alpha
     return SplitCheck(p_value, mismatch, worst if mismatch else "", worst_p if mismatch else 1.0)
 
@@ -302,8 +308,10 @@ def estimate_win_share(
     Shapes:
         wins, comparisons: [n], a number for each user with at least one comparison
     """
-    won, of = np.asarray(wins, np.int64), np.asarray(comparisons, np.int64)
-    users, total = len(of), int(of.sum())
+    won = np.asarray(wins, np.int64)
+    of = np.asarray(comparisons, np.int64)
+    users = len(of)
+    total = int(of.sum())
     value = int(won.sum()) / total if total else 0.5
     squares = float(np.square(won - of / 2).sum())
     if users < _ENOUGH or not squares:

@@ -129,7 +129,8 @@ def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: i
         20 us for ten places
     """
     sides = (first, second)
-    pickers, coins = (_Picker(first), _Picker(second)), DraftCoins(seed)
+    pickers = (_Picker(first), _Picker(second))
+    coins = DraftCoins(seed)
     taken: set[Hashable] = set()
     picks: list[DraftPick] = []
     for place in range(start, start + rows):
@@ -137,7 +138,8 @@ def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: i
         best = [picker.find_best(place, taken) for picker in pickers]
         if best[turn] is None:
             turn = 1 - turn
-        position, other = best[turn], best[1 - turn]
+        position = best[turn]
+        other = best[1 - turn]
         if position is None:
             break
         product = sides[turn].products[position]

@@ -175,7 +175,15 @@ class TrackerLoop:
                 kept.monitor.significance = judges
                 continue
             monitor = AppMonitor(
-                app.app_id, self._stores, judges, self._answering, self._clock, self._meter, lag_ms=self._lag_ms,
-                languages=(app.settings.primary_language,), segments=self._segments, alive=self._record_progress,
-            )  # fmt: skip
+                app.app_id,
+                self._stores,
+                judges,
+                self._answering,
+                self._clock,
+                self._meter,
+                lag_ms=self._lag_ms,
+                languages=(app.settings.primary_language,),
+                segments=self._segments,
+                alive=self._record_progress,
+            )
             self._monitored[app.app_id] = _MonitoredApp(monitor)

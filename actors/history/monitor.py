@@ -172,7 +172,8 @@ class AppMonitor:
 
     async def _next_offset(self) -> str:
         """Return the offset of the next read: the app's judged offset, but at least that of the oldest subscription."""
-        changes, app_id = self._stores.changes, self._app_id
+        changes = self._stores.changes
+        app_id = self._app_id
         if not self._offset:
             oldest_judged = min(
                 (subject.judged_offset or "0" for subject in self.watchlist.subjects), key=rules.parse_offset

@@ -119,9 +119,14 @@ class UpdateNotifier:
         )
         self._meter.count("kiosk_thread_updates_total")
         _log.info(
-            "thread_updated", app=self._app_id, thread=name[1], question=news.question_id,
-            score=round(news.score, 3), reason=news.reason, took_ms=now_ms - news.found_ms,
-        )  # fmt: skip
+            "thread_updated",
+            app=self._app_id,
+            thread=name[1],
+            question=news.question_id,
+            score=round(news.score, 3),
+            reason=news.reason,
+            took_ms=now_ms - news.found_ms,
+        )
 
     async def _drop(self, name: ThreadKey, news: News, reason: str) -> None:
         self._submitted_at.pop(news.question_id, None)
@@ -144,7 +149,8 @@ def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None
     if not cited & set(news.product_ids) and not (fresh and len(news.product_ids) >= rules.MAX_PRODUCTS):
         return "the new answer does not rest on what is new"
     if before is not None and before.text:
-        new_words, old_words = _words(answer.text), _words(before.text)
+        new_words = _words(answer.text)
+        old_words = _words(before.text)
         if new_words and len(new_words & old_words) / len(new_words) >= MAX_REPEATED_SHARE:
             return "the new answer says what the one before said"
     return ""

@@ -83,7 +83,8 @@ OLD_MS = 7 * 86_400_000
 "Content published longer than this before the thread's last activity is no news to its user."
 DUPLICATE_SIMILARITY = 0.8
 "From this similarity on it is the same news in other words."
-_ABOUT, _MEANING = 0.3, 0.2
+_ABOUT = 0.3
+_MEANING = 0.2
 _SEVERAL = 3
 """Minimal number of passages with half of the question's words that makes the content relevant, whatever
 its title is."""

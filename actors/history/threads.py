@@ -289,10 +289,13 @@ def _merge_news(news: News, more: News) -> News:
     named = dict.fromkeys((*best.product_ids, *news.product_ids, *more.product_ids))
     return news.model_copy(
         update={
-            "offset": more.offset, "product_ids": tuple(named)[:MAX_PRODUCTS], "score": best.score,
-            "reason": best.reason, "sketch": best.sketch,
+            "offset": more.offset,
+            "product_ids": tuple(named)[:MAX_PRODUCTS],
+            "score": best.score,
+            "reason": best.reason,
+            "sketch": best.sketch,
         }
-    )  # fmt: skip
+    )
 
 
 def _close_news(
@@ -300,7 +303,9 @@ def _close_news(
 ) -> Thread:
     """Remove the news whose question was submitted, and continue with later news."""
     judged = max(thread.judged, offset, key=parse_offset)
-    news, later, sketches = thread.news, thread.later, thread.sketches
+    news = thread.news
+    later = thread.later
+    sketches = thread.sketches
     if news is not None and news.question_id == question_id and thread.waits:
         sketches = (*sketches, news.sketch)[-MAX_SKETCHES:] if news.sketch else sketches
         end = {"state": "dropped", "reason": dropped} if dropped else {"state": "told"}

@@ -143,7 +143,8 @@ class ThreadTracker:
 
     async def _generate(self, request: GenerateUpdate) -> GenerateUpdateResult:
         user_threads = await self._store.read(request.app_id, request.user_id)
-        thread, question_id = rules.get_thread(user_threads, request.thread_id), self._new_id()
+        thread = rules.get_thread(user_threads, request.thread_id)
+        question_id = self._new_id()
         if not thread.subscribed:
             return GenerateUpdateResult(thread.thread_id, "", appended=False)
         if self._answering is None:

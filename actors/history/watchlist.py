@@ -66,9 +66,14 @@ class Watchlist:
                 piece.sketch for piece in (thread.news, thread.later) if piece is not None and piece.sketch
             ]
             self._subjects[name] = ThreadSubject(
-                user_id, thread.thread_id, thread.subject, words, judged_offset(thread), thread.time_ms,
+                user_id,
+                thread.thread_id,
+                thread.subject,
+                words,
+                judged_offset(thread),
+                thread.time_ms,
                 (*thread.sketches, *sketches),
-            )  # fmt: skip
+            )
             self._by_user[user_id].add(name)
             for word in words:
                 for term in word:

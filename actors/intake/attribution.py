@@ -23,8 +23,14 @@ from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, 
 
 IMPRESSIONS: Final = ("impression", "viewable_impression")
 VIEWS: Final = (
-    "click", "product_detail_page_view", "promo_page_view", "product_image_view", "read", "watch", "listen",
-)  # fmt: skip
+    "click",
+    "product_detail_page_view",
+    "promo_page_view",
+    "product_image_view",
+    "read",
+    "watch",
+    "listen",
+)
 WITHOUT_PRODUCTS: Final = ("search", "feedback", "home_page_view", "category_page_view")
 VIEW_WINDOW_MS: Final = 1_800_000
 WINDOW_MS: Final = 7 * 86_400_000
@@ -158,10 +164,14 @@ def select_shown(answers: Any, events: pl.DataFrame, people: pl.DataFrame, *, si
         | (is_near & pl.col("user").is_in(recent.unique().implode()))
     )
     places = frame.select(
-        "service_id", "answered_at", "user", pl.col("products").alias("product"),
+        "service_id",
+        "answered_at",
+        "user",
+        pl.col("products").alias("product"),
         pl.int_ranges(1, pl.col("products").list.len() + 1, dtype=pl.Int16).alias("place"),
-        "origins", "sides",
-    ).explode("product", "place")  # fmt: skip
+        "origins",
+        "sides",
+    ).explode("product", "place")
     origin, side = (
         pl.col(name).list.get(pl.col("place") - 1, null_on_oob=True).fill_null(0).cast(pl.Int8)
         for name in ("origins", "sides")
@@ -243,13 +253,18 @@ def _match_ids(
         .join(members, on=["user_key", "user"], how="left")
         .join(places, on=["service_id", "product"], how="left")
         .with_columns(
-            pl.when(pl.col("answered_at").is_null()).then(pl.lit("unknown"))
-            .when((pl.col("user") != "") & pl.col("is_member").is_null()).then(pl.lit("foreign"))
-            .when(pl.col("answered_at") > pl.col("at") + SKEW_MS).then(pl.lit("future"))
-            .when(pl.col("at") - pl.col("answered_at") > pl.col("window")).then(pl.lit("late"))
-            .otherwise(pl.lit("id")).alias("matched")
+            pl.when(pl.col("answered_at").is_null())
+            .then(pl.lit("unknown"))
+            .when((pl.col("user") != "") & pl.col("is_member").is_null())
+            .then(pl.lit("foreign"))
+            .when(pl.col("answered_at") > pl.col("at") + SKEW_MS)
+            .then(pl.lit("future"))
+            .when(pl.col("at") - pl.col("answered_at") > pl.col("window"))
+            .then(pl.lit("late"))
+            .otherwise(pl.lit("id"))
+            .alias("matched")
         )
-    )  # fmt: skip
+    )
     for verdict in ("unknown", "foreign", "future", "late"):
         counts[verdict] = judged.filter(pl.col("matched") == verdict)["event"].n_unique()
     valid = judged.filter(pl.col("matched") == "id")

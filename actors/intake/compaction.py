@@ -232,7 +232,8 @@ class ChangeLogCompactor:
         waiting = self._waiting.get(app_id)
         if waiting is None:
             waiting = self._waiting[app_id] = await self._resume(app_id)
-        rows, requested_offsets = 0, await self._changes.requested_compactions(app_id)
+        rows = 0
+        requested_offsets = await self._changes.requested_compactions(app_id)
         while True:
             got = await self._read_changes(app_id, waiting)
             wrote = False
@@ -254,7 +255,8 @@ class ChangeLogCompactor:
         damaged = await asyncio.to_thread(self._segments.verify, app_id, _REBUILDABLE)
         stored_offsets = await self._changes.compacted_offsets(app_id)
         for noun in NOUNS:
-            covered, stored_offset = offsets.get(noun, "0"), stored_offsets.get(noun, "0")
+            covered = offsets.get(noun, "0")
+            stored_offset = stored_offsets.get(noun, "0")
             gap = position_from_offset(stored_offset) > position_from_offset(covered)
             if gap:
                 self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=stored_offset)

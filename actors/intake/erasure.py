@@ -85,7 +85,8 @@ class PersonEraser:
         Errors:
             Unavailable: the store, or something an order needs, is unreachable
         """
-        ended, away = 0, list[Unavailable]()
+        ended = 0
+        away = list[Unavailable]()
         for erasure, person in await self._stores.erasures.list_orders():
             try:
                 await self.erase(erasure, person)
@@ -214,9 +215,12 @@ class PersonEraser:
             }
             serves = sum(serving.get(snapshot.engine_id) == snapshot.version for snapshot in marked)
             by_name[SNAPSHOTS] = ErasedPlace(
-                place=SNAPSHOTS, found=len(marked), left=len(marked), until=_NEXT_TRAINING,
+                place=SNAPSHOTS,
+                found=len(marked),
+                left=len(marked),
+                until=_NEXT_TRAINING,
                 reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
-            )  # fmt: skip
+            )
         return tuple(by_name.values())
 
     async def _rewrite_log_file_place(self, erasure: Erasure) -> ErasedPlace:
@@ -233,7 +237,8 @@ class PersonEraser:
 
     async def _rewrite_log_file(self) -> bool:
         """Start a rewrite after any that runs already, and wait for it."""
-        store, begun = self._stores.erasures, False
+        store = self._stores.erasures
+        begun = False
         for _ in range(round(FILE_WAIT_S / _LOOK_S)):
             if not (await store.log_file()).is_rewriting:
                 if begun:
@@ -246,7 +251,8 @@ class PersonEraser:
         """Rewrite the append-only file after erasures, at most once an hour."""
         if not self._owns_redis:
             return
-        file, now_ms = await self._stores.erasures.log_file(), self._clock.now_ms()
+        file = await self._stores.erasures.log_file()
+        now_ms = self._clock.now_ms()
         if file.is_kept and file.requested_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
             await self._stores.erasures.rewrite_log_file(now_ms)
 

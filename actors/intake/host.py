@@ -82,12 +82,20 @@ class IntakeHost:
 
     async def _run_loop(self) -> None:
         async with self._connect() as stores:
-            embedder, owner = HashingEmbedder(), f"{os.getpid()} {new_request_id()}"
+            embedder = HashingEmbedder()
+            owner = f"{os.getpid()} {new_request_id()}"
             settings = Settings()
             self._loop = IntakeLoop(
-                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules,
-                files=PersonFiles(settings.data_dir), owns_redis=not settings.redis_is_external,
-            )  # fmt: skip
+                stores,
+                self._segments,
+                embedder,
+                self._clock,
+                self._meter(),
+                owner=owner,
+                rules=self._rules,
+                files=PersonFiles(settings.data_dir),
+                owns_redis=not settings.redis_is_external,
+            )
             self._events = asyncio.get_running_loop()
             if self._stopping.is_set():
                 return

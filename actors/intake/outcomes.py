@@ -145,11 +145,13 @@ class OutcomeAttributor:
         if not answers:
             return None
         stream = SegmentStream(self._artifacts, app_id)
-        offset, now_ms = stream.measure("interaction").offset, self._clock.now_ms()
+        offset = stream.measure("interaction").offset
+        now_ms = self._clock.now_ms()
         today = now_ms // DAY_MS
         days = stream.event_days(stored.get("offset", "0")) | set(stored.get("pending", ()))
         for name, rows in answers.items():
-            first, before = number_day(name), stored.get("answers", {}).get(name, 0)
+            first = number_day(name)
+            before = stored.get("answers", {}).get(name, 0)
             # fewer rows: an erasure, which has deleted their outcomes
             if rows > before or (rows < before and first >= today - 1):
                 is_new = not before or now_ms - first * DAY_MS < YOUNG_MS
@@ -192,7 +194,8 @@ class OutcomeAttributor:
         plan: _Plan,
         rest: Sequence[int],
     ) -> None:
-        begins_ms, name = day * DAY_MS, name_day(day)
+        begins_ms = day * DAY_MS
+        name = name_day(day)
         commit = self._served.commit(app_id)
         parts = [select_shown(self._empty_answers(), events, people, since_ms=0)]
         if events.height:
@@ -212,10 +215,13 @@ class OutcomeAttributor:
             app_id,
             {name: table},
             {
-                "offset": plan.offset, "answers": dict(plan.answers), "pending": list(rest), "late_at": plan.late_at,
+                "offset": plan.offset,
+                "answers": dict(plan.answers),
+                "pending": list(rest),
+                "late_at": plan.late_at,
                 "counts": {**kept, name: counts},
             },
-        )  # fmt: skip
+        )
         self._meter.count("kiosk_outcomes", rows.height)
         self._log.info("day_attributed", app=app_id, day=name, rows=rows.height, **counts)
 

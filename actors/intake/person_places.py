@@ -23,9 +23,13 @@ from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.records.logged_query import pseudonym
 from cluster.store.stores import Stores
 
-SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
-QUERIES, SERVED, OUTCOMES = "query log", "served answers", "outcomes"
-TRAININGS, SNAPSHOTS = "data of trainings", "model snapshots"
+SETTLED_PROFILE = "settled profile"
+SETTLED = "settled interactions"
+QUERIES = "query log"
+SERVED = "served answers"
+OUTCOMES = "outcomes"
+TRAININGS = "data of trainings"
+SNAPSHOTS = "model snapshots"
 LOG_FILE = "append-only file"
 PLACES = (
     SETTLED_PROFILE,
@@ -93,7 +97,8 @@ class PersonPlaces:
         return places
 
     def _read_artifacts(self, person: Person, marks: Sequence[str]) -> dict[str, list[Any]]:
-        app_id, segments = person.app_id, self._segments
+        app_id = person.app_id
+        segments = self._segments
         profiles = segments.rows_of(app_id, "user", [person.user_id]) if person.user_id else []
         return {
             SETTLED_PROFILE: [orjson.loads(row) for row in profiles],

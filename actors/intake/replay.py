@@ -155,9 +155,15 @@ class QuarantineReplayer:
         """Hand a batch to the intake and wait for its end; return the conflicting types when the intake refuses it."""
         task_id = new_task_id()
         took = await self._stores.intake.accept(
-            self._app_id, noun, op, payload, task_id=task_id, total=total, now_ms=self._clock.now_ms(),
+            self._app_id,
+            noun,
+            op,
+            payload,
+            task_id=task_id,
+            total=total,
+            now_ms=self._clock.now_ms(),
             attribute_types=attribute_types,
-        )  # fmt: skip
+        )
         if took.conflicts:
             return dict(took.conflicts)
         return await self._wait_for_task(noun, task_id)

@@ -186,11 +186,13 @@ class Analyzers:
     def detect_language(self, text: str) -> str:
         """Guess the language with most stop words in a text; `en` among equals."""
         words = _SPLIT.findall(text.lower())
-        best, most = "en", sum(word in STOP_WORDS["en"] for word in words)
+        best = "en"
+        most = sum(word in STOP_WORDS["en"] for word in words)
         for language, stop in STOP_WORDS.items():
             count = sum(word in stop for word in words)
             if count > most:
-                best, most = language, count
+                best = language
+                most = count
         return best
 
     def query_terms(self, text: str, languages: Sequence[str]) -> list[tuple[int, ...]]:

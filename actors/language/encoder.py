@@ -21,7 +21,9 @@ from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault, Invalid, NotFound
 
 KIND = "encoder"
-MANIFEST, MODEL, TOKENIZER = "manifest.json", "model.onnx", "tokenizer.json"
+MANIFEST = "manifest.json"
+MODEL = "model.onnx"
+TOKENIZER = "tokenizer.json"
 SHARE = 0.5
 "Weight of its vectors beside BM25."
 

@@ -41,7 +41,8 @@ _LONGEST_CUT_WORD = 24
 _REMEMBERED_WORDS = 20_000
 _REMEMBERED_IN_BULK = 150_000
 _GRAM_SIZES = (3, 4)
-_WORD_SEED, _GRAM_SEED = 31, 37
+_WORD_SEED = 31
+_GRAM_SEED = 37
 
 
 class LatentEmbedder:
@@ -79,7 +80,8 @@ class LatentEmbedder:
         counted = [Counter(tokenize(text)) for text in texts]
         with self._lock:  # a host's readers and its writer share one embedder
             self._add_words(counted)
-            places, vectors = self._places, self._vectors
+            places = self._places
+            vectors = self._vectors
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, counts in enumerate(counted):
             if counts:
@@ -105,7 +107,8 @@ class LatentEmbedder:
         if len(self._places) + len(fresh) > self._remember:
             self._places, self._vectors = {}, np.zeros((0, self.dimensions), np.float32)
             fresh = {word for counts in counted for word in counts}
-        words, first_new = sorted(fresh), len(self._places)
+        words = sorted(fresh)
+        first_new = len(self._places)
         end = first_new + len(words)
         if end > len(self._vectors):
             larger = np.zeros((max(end, 2 * first_new, 256), self.dimensions), np.float32)
@@ -183,7 +186,8 @@ def _compute_idf(
     text_words: Any, word_features: Any, most: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
     """Return the inverse document frequency of every feature, and the features to keep: frequent and not unique."""
-    present, holds = text_words.copy(), word_features.copy()
+    present = text_words.copy()
+    holds = word_features.copy()
     present.data[:] = 1
     holds.data[:] = 1
     counts = np.zeros(word_features.shape[1], np.int64)

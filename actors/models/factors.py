@@ -80,7 +80,8 @@ class FactorModel:
     @classmethod
     def load(cls, parts: ModelState) -> FactorModel:
         """Return the model of a saved state."""
-        solving, fading = SolverConfig(**parts.facts["solving"]), TimeDecay(**parts.facts["fading"])
+        solving = SolverConfig(**parts.facts["solving"])
+        fading = TimeDecay(**parts.facts["fading"])
         return cls(parts.array("items"), parts.array("gram"), solving, fading)
 
 

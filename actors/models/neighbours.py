@@ -99,7 +99,8 @@ class NeighbourModel:
         """
         items, weights = past.apply_time_decay(self.fading)
         starts = self.weights.indptr
-        first, last = starts[items], starts[items + 1]
+        first = starts[items]
+        last = starts[items + 1]
         bounds = list(zip(first.tolist(), last.tolist(), strict=True))
         if not bounds:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)

@@ -113,7 +113,8 @@ class SessionModel:
         back = np.fromiter(places.values(), np.int64, len(places))[owner]
         newest, at = self._select_newest(sessions)
         inside = at >= 0
-        at, back = at[inside], back[inside]
+        at = at[inside]
+        back = back[inside]
         likeness = np.bincount(at, 1.0 - back / len(items), len(newest))
         nearest_shared = np.full(len(newest), self.looking.steps)
         np.minimum.at(nearest_shared, at, back)

@@ -85,10 +85,13 @@ class StandardizedScores:
             return unseen
         if sp.issparse(self.values):
             part = slice(self.values.indptr[row], self.values.indptr[row + 1])
-            items, values, lowest = self.values.indices[part], self.values.data[part], 0.0
+            items = self.values.indices[part]
+            values = self.values.data[part]
+            lowest = 0.0
         else:
             values = self.values[row]
-            items, lowest = np.arange(len(values)), float(values.min(initial=np.inf))
+            items = np.arange(len(values))
+            lowest = float(values.min(initial=np.inf))
         kept = np.flatnonzero((values > lowest) & ~seen[items])
         if len(kept) > depth:
             kept = kept[np.argpartition(values[kept], len(kept) - depth)[len(kept) - depth :]]

@@ -155,9 +155,12 @@ class TransformerModel:
         Cost:
             100 events, 64 dimensions, 2 blocks: 0.6 ms on one core
         """
-        arrays, config = self.arrays, self.config
+        arrays = self.arrays
+        config = self.config
         # the pause before the first event that counts is known to be cut off, as in the training
-        items, weights, at_s = items[-config.events :], weights[-config.events :], at_s[-config.events :]
+        items = items[-config.events :]
+        weights = weights[-config.events :]
+        at_s = at_s[-config.events :]
         steps = np.asarray(self.items)[items]
         steps = steps + arrays["weights"][bucket_weights(weights)]
         steps += arrays["gaps"][bucket_gaps(at_s, self.clock)]
@@ -184,7 +187,9 @@ class TransformerModel:
             returns: int [k], items, and float32 [k]; callers do not change them
         """
         newest = slice(0, self.config.events)
-        items, weights, at_s = past.items[newest], past.weights[newest], past.at_s[newest]
+        items = past.items[newest]
+        weights = past.weights[newest]
+        at_s = past.at_s[newest]
         digest = blake2b(items.tobytes(), digest_size=16)
         digest.update(bucket_weights(weights).tobytes())
         # not the times themselves: products of a query are events of the present moment
@@ -212,7 +217,8 @@ class TransformerModel:
                 trained = np.flatnonzero(part.items[begin:end] >= 0) + begin
                 if len(trained):
                     filled[at] = True
-                    weights, at_s = part.weights[trained].astype(np.float64), part.at_s[trained]
+                    weights = part.weights[trained].astype(np.float64)
+                    at_s = part.at_s[trained]
                     vectors[at] = self.compute_user_vector(part.items[trained], weights, at_s)
             scores = vectors @ np.asarray(self.items).T
             empty = (np.zeros(0, np.int32), np.zeros(0, np.float32))
@@ -253,11 +259,14 @@ class TransformerModel:
         Shapes:
             returns: float32 arrays, as in the class
         """
-        config, width = self.config, self.items.shape[-1]
+        config = self.config
+        width = self.items.shape[-1]
         wide = self.arrays["0.narrow"].shape[0] if config.blocks else 0
         shapes: dict[str, tuple[int, ...]] = {
-            "weights": (WEIGHTS, width), "gaps": (GAPS, width), "norm": (width,),
-        }  # fmt: skip
+            "weights": (WEIGHTS, width),
+            "gaps": (GAPS, width),
+            "norm": (width,),
+        }
         for block in range(config.blocks):
             shapes |= {
                 f"{block}.norm": (width,),
@@ -278,7 +287,8 @@ class TransformerModel:
             self.arrays[f"{block}.{name}"] for name in BLOCK_ARRAYS
         )
         count, width = steps.shape
-        heads, size = self.config.heads, width // self.config.heads
+        heads = self.config.heads
+        size = width // self.config.heads
         inside = _normalize(steps, norm)
         ends = slice(-1, None) if is_last else slice(None)
         queries = (inside[ends] @ attend[:, :width]).reshape(-1, heads, size).transpose(1, 0, 2)
@@ -316,8 +326,11 @@ class TransformerModel:
 def array_names(blocks: int) -> list[str]:
     """Return the names of the arrays of a transformer besides its item vectors."""
     return [
-        "weights", "gaps", "norm", *(f"{block}.{name}" for block in range(blocks) for name in BLOCK_ARRAYS)
-    ]  # fmt: skip
+        "weights",
+        "gaps",
+        "norm",
+        *(f"{block}.{name}" for block in range(blocks) for name in BLOCK_ARRAYS),
+    ]
 
 
 def _normalize(steps: Any, gain: Vector) -> Any:

@@ -97,7 +97,8 @@ def _build_tables(arrays: TreeArrays) -> Sequence[_FeatureTable]:
         thresholds, number = np.unique(arrays.thresholds[conditions], return_inverse=True)
         bits = np.full((len(thresholds) + 2, len(arrays)), _ALL)
         for condition, place in zip(conditions.tolist(), number.tolist(), strict=True):
-            tree, right = tree_of[condition], ~arrays.left_leaves[condition]
+            tree = tree_of[condition]
+            right = ~arrays.left_leaves[condition]
             # A value with at most `place` thresholds below it is not above this one.
             bits[place + 1 : -1, tree] &= right
             if not arrays.missing_left[condition]:

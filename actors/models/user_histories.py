@@ -229,7 +229,8 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
     """
     shape = (len(histories), histories.n_items)
     existing = histories.items >= 0
-    owner, item = histories.owners()[existing], histories.items[existing]
+    owner = histories.owners()[existing]
+    item = histories.items[existing]
     if not len(item):
         return sp.csr_matrix(shape, dtype=np.float32)
     at_s = histories.at_s[existing]

@@ -52,11 +52,14 @@ class UserHistory:
         Cost:
             12 us for 50 events
         """
-        codes, when = np.asarray(items, np.int64), np.asarray(at_s, np.float64)
+        codes = np.asarray(items, np.int64)
+        when = np.asarray(at_s, np.float64)
         amounts = np.asarray(weights, np.float64)
         existing = codes >= 0
         if not existing.all():
-            codes, when, amounts = codes[existing], when[existing], amounts[existing]
+            codes = codes[existing]
+            when = when[existing]
+            amounts = amounts[existing]
         distinct: set[int] = set()
         before: list[int] = []
         for item in codes.tolist():

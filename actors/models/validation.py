@@ -138,8 +138,11 @@ def _validate_content(content: ContentWeights, count: int) -> None:
 
 
 def _validate_reranker(reranker: Reranker, count: int) -> None:
-    trees, products = reranker.trees.arrays, reranker.products
-    conditions, leaves, columns = len(trees.features), len(trees.leaves), len(reranker.parts) + OTHER_COLUMNS
+    trees = reranker.trees.arrays
+    products = reranker.products
+    conditions = len(trees.features)
+    leaves = len(trees.leaves)
+    columns = len(reranker.parts) + OTHER_COLUMNS
     _validate_lists("reranker", trees.starts, trees.features, len(trees), columns)
     _validate_lists("reranker leaves", trees.leaf_starts, np.zeros(leaves, np.int64), len(trees), 1)
     # A tree has one leaf more than conditions, and each condition names leaves of its left subtree.

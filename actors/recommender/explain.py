@@ -84,7 +84,8 @@ def explain_products(
     rows = request.catalog.rows_of([product["product_id"] for product in products])
     parts = _explain_scores(rows, request, user)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    before, start = page.shown_count, page.start
+    before = page.shown_count
+    start = page.start
     moves = _list_moves(rows, [row for row in pool if row not in page.shown_rows], steps, before)
     for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
         product["_explain"] = {
@@ -104,7 +105,8 @@ def explain_similarity(
 
     `components` are consumed. Their sum orders the products; `score_parts` are about the user.
     """
-    state, priors = request.engine_state, request.item_priors
+    state = request.engine_state
+    priors = request.item_priors
     rows = np.asarray(request.catalog.rows_of([product["product_id"] for product in products]), np.int64)
     slot_map = get_slot_map(state, priors)
     for product in products:
@@ -152,7 +154,8 @@ def _name_weights(request: QueryContext, user: UserSignals) -> dict[str, str]:
 
 def _list_ignored(request: QueryContext, user: UserSignals, result: RecommendationResult) -> dict[str, Any]:
     """Return the ignored parameters: keys of `user_cohort` without a cohort, and fields that no product has."""
-    query, ignored = request.query, {}
+    query = request.query
+    ignored = {}
     reasons = dict(request.engine_state.list_unknown_cohort_keys(query.cohort))
     if user.cohort is None:
         why = (
@@ -237,7 +240,8 @@ def _explain_missing(
     groups: Mapping[int, Any],
     returned: Set[str],
 ) -> list[dict[str, Any]]:
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     anchors = find_anchor_rows(query, catalog) if query.kind == "product_to_products" else []
     hidden = set(catalog.add_variants(anchors) if query.dedupe else anchors)
     consumed = set(list_consumed_rows(request, user))
@@ -256,8 +260,11 @@ def _explain_missing(
 
 def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[str, Any]]:
     """Return every reason why a product is missing; without a reason, its rank."""
-    request, ranks, consumed = ranked.request, ranked.ranks, ranked.consumed
-    query, catalog = request.query, request.catalog
+    request = ranked.request
+    ranks = ranked.ranks
+    consumed = ranked.consumed
+    query = request.query
+    catalog = request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
         return [{"reason": "unknown", "told": "never uploaded, or deleted"}]
     if row >= len(request.item_priors):
@@ -293,7 +300,8 @@ def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[s
 
 def _list_failed_filters(request: QueryContext, row: int) -> list[dict[str, Any]]:
     """Return the parameters, clauses and rules that exclude a product."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     failed: list[dict[str, Any]] = []
     if query.type is not None and not catalog.type_mask(query.type)[row]:
         failed.append({"reason": "filtered", "by": "type", "clause": query.type})

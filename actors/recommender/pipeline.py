@@ -96,7 +96,10 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     Source:
         docs/concepts/scoring.md, equations 1 (score), 23 (candidates) and 28 (exploration); section Learned re-ranker
     """
-    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    query = request.query
+    state = request.engine_state
+    catalog = request.catalog
+    priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
     consumed = list_consumed_rows(request, user)
@@ -132,13 +135,17 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     Source:
         docs/concepts/scoring.md, equations 17 (cohort) and 24
     """
-    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    query = request.query
+    state = request.engine_state
+    catalog = request.catalog
+    priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
     consumed = list_consumed_rows(request, user)
     user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
-    has_profile, cohort = user.profile.has_signal, user.cohort
+    has_profile = user.profile.has_signal
+    cohort = user.cohort
     trend = PriorScores(priors.trend) if cohort is None else cohort.trend
     depth = page.depth + request.pool_size
     depth = -(-depth // _STRETCH) * _STRETCH if has_profile else depth
@@ -154,7 +161,8 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
             np.maximum(personal, -_MOST_PERSONAL), _MOST_PERSONAL
         )
         order = np.lexsort((-keys, np.arange(len(candidates)) // _STRETCH))
-        candidates, personal = [candidates[at] for at in order.tolist()], personal[order]
+        candidates = [candidates[at] for at in order.tolist()]
+        personal = personal[order]
     return _render_page(request, user, page, candidates, scores.prior.scores[candidates] + personal, level)
 
 
@@ -182,7 +190,10 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     Source:
         docs/concepts/scoring.md, equation 25
     """
-    query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
+    query = request.query
+    state = request.engine_state
+    catalog = request.catalog
+    priors = request.item_priors
     named = interactions_from_anchors(anchors, request.now_ms)
     similar_to = profile_from_weights(dict.fromkeys(anchors, 1.0), state.index, named)
     if not similar_to.has_signal:
@@ -206,7 +217,8 @@ def _score_anchors(
     request: QueryContext, user: UserSignals, anchors: Sequence[int], similar_to: UserProfile
 ) -> tuple[list[ScoreComponent], str]:
     """List the components of products that go with the anchors, and the fallback level that they give."""
-    state, priors = request.engine_state, request.item_priors
+    state = request.engine_state
+    priors = request.item_priors
     if request.query.buy_together:
         baskets = score_bought_together(similar_to, state, priors)
         if baskets:
@@ -219,7 +231,9 @@ def _score_anchors(
 
 def user_to_history(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_history` with the products of the user's interactions, newest first."""
-    query, catalog, priors = request.query, request.catalog, request.item_priors
+    query = request.query
+    catalog = request.catalog
+    priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
     scores = compute_user_scores(user, request.engine_state, priors)
@@ -263,7 +277,9 @@ def _rank_groups(
     Source:
         docs/concepts/scoring.md, equation 26
     """
-    query, state, priors = request.query, request.engine_state, request.item_priors
+    query = request.query
+    state = request.engine_state
+    priors = request.item_priors
     user = build_user_signals(request)
     recent = list_consumed_rows(request, user)
     user = select_list_weights(request, user, recent)
@@ -296,7 +312,9 @@ def _rank_groups(
 
 def _get_filtered_groups(request: QueryContext, groups: Groups[V]) -> FilteredGroups:
     """Find the rows of every group that pass type and filters, which are those that totals count."""
-    query, catalog, priors = request.query, request.catalog, request.item_priors
+    query = request.query
+    catalog = request.catalog
+    priors = request.item_priors
     count = len(priors)
 
     def allowed() -> Mask:
@@ -337,7 +355,8 @@ def _render_group(
     scores: Scores,
 ) -> RecommendedGroup:
     """Re-rank the products of one group and render their records."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     steps: list[RerankStep] | None = [] if query.explain else None
     seed = dithering_seed(query, request.now_ms)
     items = rerank(rows, query, catalog, start=0, rows=query.group_rows, seed=seed, steps=steps)
@@ -369,7 +388,8 @@ def _render_page(
     Source:
         docs/concepts/scoring.md, equations 14 (shown score) and 29 (dithering)
     """
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     steps: list[RerankStep] | None = [] if query.explain else None
     items = rerank(
         candidates,

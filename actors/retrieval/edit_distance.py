@@ -62,17 +62,25 @@ class EditPattern:
         Cost:
             2,800 places, 12 characters, 2 edits: 0.25 ms
         """
-        count, length, steps = len(places), self.length, self.length + most
+        count = len(places)
+        length = self.length
+        steps = self.length + most
         windows = text[places + np.arange(steps + 1)[:, None]]
         # a text ends where the next one begins
         windows[np.logical_or.accumulate(windows == 0, axis=0)] = 0
         matches = self._table[windows[:steps]]
-        first, last = self._bits(1), self._bits(length - 1)
+        first = self._bits(1)
+        last = self._bits(length - 1)
         down: Any = np.zeros(count, self._bits)
-        diagonal, before = down.copy(), down.copy()
-        up, rise, fall, spare = ~down, down.copy(), down.copy(), down.copy()
+        diagonal = down.copy()
+        before = down.copy()
+        up = ~down
+        rise = down.copy()
+        fall = down.copy()
+        spare = down.copy()
         score = np.full(count, length, np.int8)
-        best, cut = score.copy(), np.zeros(count, np.int8)
+        best = score.copy()
+        cut = np.zeros(count, np.int8)
         ends_word = np.zeros(count, np.bool_)
         for step in range(steps):
             match = matches[step]

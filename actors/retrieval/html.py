@@ -59,14 +59,17 @@ def parse_page(html: str) -> Any:
     """
     html = _without_templates(html.replace("\x00", " "))
     ends = _ends(html)
-    root, read, step = None, 0, _TAGS_AT_ONCE
+    root = None
+    read = 0
+    step = _TAGS_AT_ONCE
     while read < len(ends) and step >= _FEWEST_AT_ONCE:
         begin = ends[read - 1] if read else 0
         until = min(read + step, max(read + 1, bisect_right(ends, begin + _LENGTH_AT_ONCE)))
         is_last = until == len(ends)
         tree = LexborHTMLParser(html[: ends[until - 1]] + ("" if is_last else _ENDING)).root
         if _is_bounded(tree):
-            root, read = tree, until
+            root = tree
+            read = until
         else:
             step = (until - read) // 4
     if root is None or read < len(ends):
@@ -142,20 +145,24 @@ def _is_bounded(root: Any) -> bool:
     Cost:
         0.4 microseconds a node
     """
-    node, depth, count = root, 0, 0
+    node = root
+    depth = 0
+    count = 0
     while node is not None:
         count += 1
         if len(node.attributes) > MOST_ATTRIBUTES:
             return False
         child = node.child
         if child is not None:
-            node, depth = child, depth + 1
+            node = child
+            depth = depth + 1
             # beside the elements there are the root, the body and a text
             if depth > DEEPEST + 2 or count > MOST_NODES:
                 return False
             continue
         while depth and node.next is None:
-            node, depth = node.parent, depth - 1
+            node = node.parent
+            depth = depth - 1
         node = node.next if depth else None
     return count <= MOST_NODES
 
@@ -169,7 +176,8 @@ def _without_templates(html: str) -> str:
             depth = max(depth - 1, 0)
             if not depth and begun:
                 kept.append("<template></template")
-                at, begun = match.end(), 0
+                at = match.end()
+                begun = 0
             continue
         if not depth:
             kept.append(html[at : match.start()])

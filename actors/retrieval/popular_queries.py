@@ -127,7 +127,8 @@ class PopularQueries:
         for number in range(self._swept, self._swept + turn):
             self._count(number % count, now_ms)
         if turn:
-            self._swept, self._swept_ms = (self._swept + turn) % count, now_ms
+            self._swept = (self._swept + turn) % count
+            self._swept_ms = now_ms
         return self._user_counts[:count], self._weights[:count]
 
     def _count(self, number: int, now_ms: int) -> None:

@@ -49,7 +49,8 @@ def blend_hits(
         order = np.argsort(nearest)
         places = np.minimum(np.searchsorted(nearest[order], rows), len(nearest) - 1)
         is_near = nearest[order][places] == rows
-        low, high = float(cosines.min()), float(cosines.max())
+        low = float(cosines.min())
+        high = float(cosines.max())
         scaled = (cosines - low) / (high - low) if high > low else np.ones_like(cosines)
         similarity[is_near] = scaled[order][places[is_near]]
     weight = share if len(hits.rows) else 1.0
@@ -70,7 +71,8 @@ def _scaled(scores: Scores) -> Scores:
     """Scale the best to 0..1, and the others to a little below 0."""
     if not len(scores):
         return scores
-    high, low = float(scores[0]), float(scores[min(BEST, len(scores)) - 1])
+    high = float(scores[0])
+    low = float(scores[min(BEST, len(scores)) - 1])
     scaled = (scores - low) / (high - low) if high > low else np.ones_like(scores)
     behind = scores < low
     scaled[behind] = _LEFT * (scores[behind] / low - 1)

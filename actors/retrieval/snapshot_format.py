@@ -145,7 +145,8 @@ def _meaning(parts: ModelState, products: int) -> SavedProductVectors | None:
 
 
 def _names(parts: ModelState) -> Vocabulary:
-    blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
+    blob = np.asarray(parts.array("products.blob"))
+    ends = np.asarray(parts.array("products.ends"))
     fits = blob.dtype == np.uint8 and len(ends) and ends[0] == 0 and ends[-1] == len(blob)
     if not fits or not (np.diff(ends) >= 0).all():
         raise Fault("snapshot is damaged: the search index: names do not fit", path=SEARCH)

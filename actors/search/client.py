@@ -100,7 +100,8 @@ class QuestionBankClient:
         Errors:
             Unavailable: the store does not answer, and the bank is not cached
         """
-        listed, text = {fold_text(question) for question in beside}, fold_typed(typed)
+        listed = {fold_text(question) for question in beside}
+        text = fold_typed(typed)
         questions = [question.question for question in await self.complete(app_id, typed, rows)]
         return [_completion(question, text) for question in questions if fold_text(question) not in listed]
 

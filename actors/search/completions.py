@@ -55,7 +55,8 @@ def _merge_pages(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]
 
 def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
     """Complete by each field, from the first completion on."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     mask = filter_rows(query, catalog)
     offered = catalog.offered
     rows: Mask = offered if mask is None else mask & offered
@@ -81,7 +82,9 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
 
 def _queries(request: QueryContext, name: str, typed: str, rows: int) -> list[CompletionHit]:
     """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log."""
-    overlay, least, now_ms = request.engine_state.overlay, request.query.min_users, request.now_ms
+    overlay = request.engine_state.overlay
+    least = request.query.min_users
+    now_ms = request.now_ms
     hits = overlay.popular_queries.look_up(typed, rows, least, now_ms)
     if name != "suggested_queries" or not len(overlay.logged_queries.popular):
         return hits
@@ -148,7 +151,8 @@ def _build_list(
     with_product: bool,
 ) -> list[dict[str, Any]]:
     """Boost, cut to the page, mark and project."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     if query.dedupe and with_product:
         preferred = _one_per_group(preferred, request)
     rows = list(dict.fromkeys(row for _, row, _ in preferred))

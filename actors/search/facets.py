@@ -62,7 +62,8 @@ def count_facets(
     if not facets:
         return {}
     units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
-    count, effort = len(catalog), StepBudget()
+    count = len(catalog)
+    effort = StepBudget()
     catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
     chosen_mask = _mask(rows[chosen.filter_rows(rows)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
@@ -115,7 +116,9 @@ def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> Row
     """List the values of marked rows; columns have only the words of a text field, so its whole texts are read."""
     if not is_text(field):
         return catalog.columns.pairs(field, mask)
-    groups, rows, nothing = catalog.group_by_attribute(field), np.flatnonzero(mask), RowValuePairs.none()
+    groups = catalog.group_by_attribute(field)
+    rows = np.flatnonzero(mask)
+    nothing = RowValuePairs.none()
     texts = _Texts(groups, letters)
     places, codes = groups.codes_of_rows(rows)
     kept = codes < texts.judged

@@ -45,7 +45,8 @@ class _Answer:
 
 def answer_question(request: QueryContext) -> RecommendationResult:
     """Answer `question_answering`."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     question = query.question or AnswerQuery("", "", 0.0, 0.0)
     text_query = TextQuery(question.text, query.language, partial=True, correct=question.correct)
     hits = request.engine_state.texts.find(text_query, filter_products(request), request.now_ms)
@@ -68,7 +69,8 @@ def answer_question(request: QueryContext) -> RecommendationResult:
 
 def _score_pages(request: QueryContext, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
     """Score the paragraphs of the best pages; the best of each page, most probable first."""
-    catalog, pages = request.catalog, request.engine_state.pages
+    catalog = request.catalog
+    pages = request.engine_state.pages
     records = ((int(row), catalog.record(int(row))) for row in hits.rows[:_MOST_RECORDS])
     readable = ((row, record) for row, record in records if not access_of(record))
     read = [(row, pages.get(row, record)) for row, record in islice(readable, MOST_PAGES)]
@@ -95,7 +97,8 @@ def _rerank_answers(
     request: QueryContext, question: AnswerQuery, best: Sequence[_Answer]
 ) -> list[RankedItem]:
     """Boost answers that are probable enough; the others follow in their order."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     ready = [answer.row for answer in best if answer.probability >= question.min_boosted_probability]
     rest = [answer.row for answer in best if answer.probability < question.min_boosted_probability]
     plain = replace(query, boosts=(), boost_circles=())

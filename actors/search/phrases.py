@@ -61,7 +61,8 @@ class PhraseMatcher:
         if len(words) < 2:
             matched[ranked] = True
             return matched
-        phrase_text, before = f" {' '.join(words)} ", self.letters
+        phrase_text = f" {' '.join(words)} "
+        before = self.letters
         for row in ranked[: self._looks].tolist():
             if self.letters - before > self._letters:
                 break

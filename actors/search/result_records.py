@@ -103,7 +103,8 @@ def build_spelling_result(
 
 
 def _apply_suggestions(text: str, wrong: Sequence[Correction]) -> str:
-    pieces, at = [], 0
+    pieces = []
+    at = 0
     for correction in wrong:
         pieces += [text[at : correction.start], correction.suggestions[0]]
         at = correction.end
@@ -111,7 +112,8 @@ def _apply_suggestions(text: str, wrong: Sequence[Correction]) -> str:
 
 
 def _highlight(text: str, wrong: Sequence[Correction], *, suggested: bool) -> str:
-    pieces, at = [], 0
+    pieces = []
+    at = 0
     for correction in wrong:
         word = correction.suggestions[0] if suggested else text[correction.start : correction.end]
         pieces += [escape(text[at : correction.start]), f"<mark>{escape(word)}</mark>"]

@@ -66,7 +66,8 @@ def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Ma
     Shapes:
         returns: bool [n], fresh
     """
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     mask: Mask = catalog.present.copy()
     filtered = filter_rows(query, catalog)
     if filtered is not None:
@@ -107,14 +108,20 @@ def build_text_query(
     if search.meaning is None:
         return TextQuery(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
     return TextQuery(
-        text, search.prefer_language, partial=partial, correct=correct, fields=fields,
-        meaning=_MEANING, least_meaning=search.meaning,
-    )  # fmt: skip
+        text,
+        search.prefer_language,
+        partial=partial,
+        correct=correct,
+        fields=fields,
+        meaning=_MEANING,
+        least_meaning=search.meaning,
+    )
 
 
 def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
     """Find by words; products that match in part are added or listed apart."""
-    texts, now_ms = request.engine_state.texts, request.now_ms
+    texts = request.engine_state.texts
+    now_ms = request.now_ms
     limit = search.partial_threshold
     if search.partial and limit is None and not search.separated:
         return _hits(

@@ -100,7 +100,8 @@ def search(request: QueryContext) -> RecommendationResult:
 
 def get_products(request: QueryContext) -> RecommendationResult:
     """Answer `mget`: the named products, in that order; missing ones have `_found` false."""
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     projection = Projection.of(query.fields)
     records: list[dict[str, Any]] = []
     for product_id in query.anchors:
@@ -138,7 +139,8 @@ class _Ranking:
         scores: UserScores,
     ) -> _Ranking:
         """Score and order hits."""
-        query, catalog = request.query, request.catalog
+        query = request.query
+        catalog = request.catalog
         personal = _personal_scores(scores, hits.rows)
         most = _PERSONAL_WEIGHT if user.profile.has_signal else _PRIOR_WEIGHT
         weight = most * search_query.personalization / MOST_PERSONAL
@@ -166,7 +168,8 @@ class _Ranking:
 
     def rows(self, places: int) -> list[int]:
         """List enough of the best rows for so many places; with `dedupe` one for each product."""
-        query, catalog = self.request.query, self.request.catalog
+        query = self.request.query
+        catalog = self.request.catalog
 
         def best(count: int) -> Rows:
             best_hits: Rows = self.hits.rows[best_rows(self.final, count)]
@@ -245,7 +248,8 @@ def _page(request: QueryContext, search_query: SearchQuery, ranking: _Ranking) -
     """Re-rank the page; with anchors the whole list, because a product may move from anywhere in it."""
     query = _keep_order(request.query) if search_query.order else request.query
     entries = active_anchorings(search_query.anchorings, request.now_ms)
-    start, end = query.start, query.start + query.rows
+    start = query.start
+    end = query.start + query.rows
     seed = dithering_seed(query, request.now_ms)
     if not entries:
         rows = ranking.rows(end)

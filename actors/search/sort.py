@@ -62,7 +62,8 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
     if not len(level):
         return level
     order = np.lexsort((values, level))
-    ordered, before = values[order], level[order]
+    ordered = values[order]
+    before = level[order]
     with np.errstate(all="ignore"):
         # a gap beyond all bounds is simply large
         gap = np.abs(np.diff(ordered))

@@ -34,9 +34,14 @@ from cluster.records.experiment import Experiment
 from cluster.records.served_answer import DITHERED, EXPLORED, RANKED
 
 REPLAYED_ENDPOINTS: Final = (
-    "user_to_products", "user_to_trending", "user_to_categories", "user_to_attributes", "user_to_history",
-    "product_to_products", "search",
-)  # fmt: skip
+    "user_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
+    "product_to_products",
+    "search",
+)
 "Endpoints whose lists one state of an app determines. Completions depend on the searches of other users as well."
 _SIGNALS_MS: Final = 200
 "How old signals of the whole app may be, as in a replica."
@@ -146,7 +151,8 @@ class AnswerReplayer:
         for treatment in row["experiments"]:
             if treatment["experiment"] not in app.experiments:
                 raise Invalid(f"experiment {treatment['experiment']} was deleted")
-        reached, state = app.state.offsets, PastState.parse(row["state"])
+        reached = app.state.offsets
+        state = PastState.parse(row["state"])
         for noun, position in (("product", state.products), ("interaction", state.interactions)):
             if position > order_position(reached.get(noun, "0")):
                 raise Invalid(
@@ -155,7 +161,8 @@ class AnswerReplayer:
 
     def _build_queries(self, row: Mapping[str, Any]) -> tuple[list[bytes], list[UserQuery]]:
         """Return the recent list, and the query with the rules of that time, then with those of a moment before."""
-        app, at_ms = self._app, int(row["at"])
+        app = self._app
+        at_ms = int(row["at"])
         # A user who never did anything has no history, and the log has no id.
         user_key = app.people.get(row["user"], f"a:{row['user']}") if row["user"] else ""
         query, names_visitor = decode_request(app.app_id, user_key, row)
@@ -224,8 +231,10 @@ class AnswerReplayer:
         self, row: Mapping[str, Any], needed: Sequence[tuple[str, str, str]], change: ReplayChange | None
     ) -> StateReplay:
         """Return the app as it was when a list was ranked: first its signals and priors, then what came after them."""
-        state, now_ms = PastState.parse(row["state"]), int(row["at"])
-        replayed, reached = self._replay, self._reached
+        state = PastState.parse(row["state"])
+        now_ms = int(row["at"])
+        replayed = self._replay
+        reached = self._reached
         is_bound = all(self._bound.get(name) == version for _, version, name in needed)
         if replayed is None or reached is None or not state.follows(reached, is_bound=is_bound):
             replayed = self._replay = self._load(state)
@@ -246,7 +255,9 @@ class AnswerReplayer:
         app = self._app
         begins = state.loaded_products + 1
         products = list_products_by_version(app.versions, app.state.products.embedder, begins)
-        self._signals, self._bound, self._reached = (-1, -1), {}, None
+        self._signals = (-1, -1)
+        self._bound = {}
+        self._reached = None
         return StateReplay(
             app.state,
             app.users,

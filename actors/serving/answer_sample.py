@@ -122,11 +122,15 @@ def build_queries(
     """
     users = [
         UserQuery(
-            "user_to_products", app_id, "", rows=ROWS,
-            user_id=key[2:] if key.startswith("u:") else "", anonymous_id=key[2:] if key.startswith("a:") else "",
+            "user_to_products",
+            app_id,
+            "",
+            rows=ROWS,
+            user_id=key[2:] if key.startswith("u:") else "",
+            anonymous_id=key[2:] if key.startswith("a:") else "",
         )
         for key in user_keys
-    ]  # fmt: skip
+    ]
     products = [
         UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(product_id,))
         for product_id in titles
@@ -172,10 +176,16 @@ async def compute_answers(
     clock = StillClock(now_ms)
     bounded = replace(stores, changes=cast(ChangeLog, BoundedChangeLog(stores.changes, until)))
     follower = AppFollower(
-        queries[0].app_id, f"compare-{new_request_id()}", bounded, SegmentStore(artifacts), clock, SilentMeter(),
-        HashingEmbedder, SnapshotLoader(SnapshotStore(artifacts)),
+        queries[0].app_id,
+        f"compare-{new_request_id()}",
+        bounded,
+        SegmentStore(artifacts),
+        clock,
+        SilentMeter(),
+        HashingEmbedder,
+        SnapshotLoader(SnapshotStore(artifacts)),
         indexes_texts=any(query.kind == "search" for query in queries),
-    )  # fmt: skip
+    )
     try:
         await follower.start()
         answers = []

@@ -84,7 +84,8 @@ class CompletionBuilds:
             task.exception()  # a request that waits gets it; nobody may wait any more
 
     async def _build(self, recommender: Recommender, key: FieldKey) -> None:
-        completions, catalog = recommender.completions, recommender.overlay.catalog
+        completions = recommender.completions
+        catalog = recommender.overlay.catalog
         async with self._lock:
             try:
                 if await self._run_short(partial(completions.bind_saved, key, catalog)):

@@ -76,13 +76,23 @@ def decode_request(app_id: str, user_key: str, row: Mapping[str, Any]) -> tuple[
     try:
         fields = orjson.loads(text) if text else {}
         names_visitor = bool(fields.pop(VISITOR, False))
-        query = ENGINE_MESSAGES.from_plain({"type": "UserQuery", "fields": {
-            **_DEFAULTS, "engine_id": row["engine_id"], **fields, "app_id": app_id,
-            "kind": cast(QueryKind, row["endpoint"]), "start": row["start"], "rows": row["rows"],
-            "service_id": row["service_id"],
-            **({"user_id": user_key[2:]} if user_key.startswith("u:") else {}),
-            **({"anonymous_id": user_key[2:]} if user_key.startswith("a:") else {}),
-        }})  # fmt: skip
+        query = ENGINE_MESSAGES.from_plain(
+            {
+                "type": "UserQuery",
+                "fields": {
+                    **_DEFAULTS,
+                    "engine_id": row["engine_id"],
+                    **fields,
+                    "app_id": app_id,
+                    "kind": cast(QueryKind, row["endpoint"]),
+                    "start": row["start"],
+                    "rows": row["rows"],
+                    "service_id": row["service_id"],
+                    **({"user_id": user_key[2:]} if user_key.startswith("u:") else {}),
+                    **({"anonymous_id": user_key[2:]} if user_key.startswith("a:") else {}),
+                },
+            }
+        )
     except (NewerRelease, orjson.JSONDecodeError, TypeError) as error:
         raise Invalid("another release wrote the request of this answer") from error
     return cast(UserQuery, query), names_visitor

@@ -122,7 +122,8 @@ def load_past_app(
     Cost:
         that of a load of the app, once more for the versions of products
     """
-    segments, stream = SegmentStore(artifacts), SegmentStream(artifacts, app_id)
+    segments = SegmentStore(artifacts)
+    stream = SegmentStream(artifacts, app_id)
     state = segments.load(app_id)
     users = segments.records(app_id, "user")
     links = list_links(stream.interactions(stream.measure("interaction").offset))

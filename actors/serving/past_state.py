@@ -46,9 +46,13 @@ class PastState:
     def order(self) -> tuple[int, ...]:
         """Return the key that sorts states so that each one follows those before, where that is possible."""
         return (
-            self.loaded_products, self.loaded_interactions, self.products, self.interactions,
-            self.signal_products, self.signal_interactions,
-        )  # fmt: skip
+            self.loaded_products,
+            self.loaded_interactions,
+            self.products,
+            self.interactions,
+            self.signal_products,
+            self.signal_interactions,
+        )
 
     @property
     def load(self) -> tuple[int, int]:

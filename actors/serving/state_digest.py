@@ -51,7 +51,8 @@ def digest_lists(recommender: Recommender, app_id: str, now_ms: int) -> str:
         return ""
     queries = [_query("user_to_products", app_id), _query("user_to_trending", app_id)]
     for row in leaders:
-        product_id, title = state.catalog.product_ids[row], state.catalog.record(row).get("title")
+        product_id = state.catalog.product_ids[row]
+        title = state.catalog.record(row).get("title")
         queries.append(_query("product_to_products", app_id, anchors=(product_id,)))
         if title:
             queries.append(_query("search", app_id, search=SearchQuery(text=str(title)[:_ROWS])))

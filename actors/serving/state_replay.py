@@ -168,8 +168,12 @@ class PastHistories:
         frame = pl.DataFrame(pl.from_arrow(interactions)).with_columns(written=_WRITTEN_MS)
         frame = frame.filter(~pl.col("type").is_in(list(EXPOSURE)), pl.col("product_ids").list.len() > 0)
         self._events = frame.sort("reader", maintain_order=True).select(
-            "type", "product_ids", pl.min_horizontal("at_ms", "written"), pl.col("value").fill_null(0.0), "written"
-        )  # fmt: skip
+            "type",
+            "product_ids",
+            pl.min_horizontal("at_ms", "written"),
+            pl.col("value").fill_null(0.0),
+            "written",
+        )
         self._written = self._events["written"].to_numpy()
         sizes = frame.group_by("reader").len().sort("reader")
         ends = sizes["len"].cum_sum().to_list()
@@ -254,10 +258,16 @@ def list_first_times(records: Iterable[Any], interactions: Any) -> dict[str, int
     """
     first_ms: dict[str, int] = {}
     for table in records:
-        day = pl.coalesce(
-            *(pl.col("json").cast(pl.String).str.json_path_match(f"$.{name}")
-              for name in ("published_at", "created_at"))
-        ).str.slice(0, 10).str.to_date(strict=False)  # fmt: skip
+        day = (
+            pl.coalesce(
+                *(
+                    pl.col("json").cast(pl.String).str.json_path_match(f"$.{name}")
+                    for name in ("published_at", "created_at")
+                )
+            )
+            .str.slice(0, 10)
+            .str.to_date(strict=False)
+        )
         frame = pl.DataFrame(pl.from_arrow(table)).select(
             "id", pl.min_horizontal(_WRITTEN_MS, day.cast(pl.Datetime("ms")).dt.epoch("ms"))
         )
@@ -277,7 +287,8 @@ def list_products_by_sign(
 
     `first_ms` has the time of the first sign of each product (`list_first_times`).
     """
-    tables, later = [], list[tuple[int, CompactedProduct | str]]()
+    tables = []
+    later = list[tuple[int, CompactedProduct | str]]()
     for table in products.tables:
         part = CompactedProducts(products.embedder, (table,))
         times = np.array([first_ms.get(product_id_of(product), 0) for product in part], np.int64)

@@ -15,13 +15,16 @@ _DAY_MS = 86_400_000
 
 def apply_treatments(query: UserQuery, treatments: Sequence[ExperimentTreatment], now_ms: int) -> UserQuery:
     """Apply the variants of a user to a query; of two that set engine or snapshot, the older experiment wins."""
-    engine_id, snapshot, rules = query.engine_id, "", list(query.rule_names)
+    engine_id = query.engine_id
+    snapshot = ""
+    rules = list(query.rule_names)
     interleaved: Experiment | None = None
     for treatment in treatments:
         variant = treatment.variant
         if engine_id == query.engine_id and not snapshot and interleaved is None:
             interleaved = treatment.interleaved if can_interleave(query) else None
-            engine_id, snapshot = variant.engine_id or engine_id, variant.snapshot
+            engine_id = variant.engine_id or engine_id
+            snapshot = variant.snapshot
         if variant.boost_rule and variant.boost_rule not in rules:
             rules.append(variant.boost_rule)
     treated = replace(query, engine_id=engine_id, snapshot=snapshot, rule_names=tuple(rules))

@@ -68,7 +68,8 @@ class TrialAnswers:
         now_s = self._clock.monotonic_s()
         if now_s - self._failures_s >= _FAILURES_S:
             self._failures_s = now_s
-            failures, self._failures = self._failures, Counter()
+            failures = self._failures
+            self._failures = Counter()
             try:
                 for (app_id, trial_id, failed), count in failures.items():
                     await self._stores.engine_watch.add_failures(app_id, trial_id, failed, count)

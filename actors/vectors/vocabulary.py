@@ -56,7 +56,8 @@ class Vocabulary:
         Cost:
             20 us among 100,000, without a table
         """
-        first, last = 0, len(self._names)
+        first = 0
+        last = len(self._names)
         while first < last:
             middle = (first + last) // 2
             if self._names[middle].as_py() < name:

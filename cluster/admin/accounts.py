@@ -55,9 +55,13 @@ class AccountAdmin:
             )
         kept = await asyncio.to_thread(hash_password, password or new_password())
         return Account(
-            username=username.lower(), user_id=new_user_id(), password=kept, role=role, created_at=now_ms,
+            username=username.lower(),
+            user_id=new_user_id(),
+            password=kept,
+            role=role,
+            created_at=now_ms,
             has_temporary_password=is_temporary,
-        )  # fmt: skip
+        )
 
     async def all(self) -> list[Account]:
         """Return the accounts by name."""
@@ -118,9 +122,14 @@ class AccountAdmin:
         await self.find(username)
         password = password or new_password()
         kept = await asyncio.to_thread(hash_password, password)
-        account = await self.update(username, lambda account: {
-            "password": kept, "epoch": account.epoch + 1, "has_temporary_password": is_temporary,
-        })  # fmt: skip
+        account = await self.update(
+            username,
+            lambda account: {
+                "password": kept,
+                "epoch": account.epoch + 1,
+                "has_temporary_password": is_temporary,
+            },
+        )
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
 
@@ -219,9 +228,13 @@ class AccountAdmin:
         return await self.update(
             username,
             lambda account: {
-                "totp": "", "totp_step": 0, "wrong_codes": 0, "wrong_code_at": 0, "epoch": account.epoch + 1
+                "totp": "",
+                "totp_step": 0,
+                "wrong_codes": 0,
+                "wrong_code_at": 0,
+                "epoch": account.epoch + 1,
             },
-        )  # fmt: skip
+        )
 
     async def update(self, username: str, change: Callable[[Account], Mapping[str, Any]]) -> Account:
         """Replace fields of an account and return it; of concurrent changes none is lost.

@@ -47,10 +47,14 @@ async def begin_audit(audit: AuditLog, settings: Settings, clock: Clock) -> Vaul
         if not await audit.has_proof():
             await audit.append(
                 AuditRow(
-                    at=clock.now_ms(), user_id="", username="operator", way="command line",
-                    operation=FIRST_PROVEN, outcome="done",
+                    at=clock.now_ms(),
+                    user_id="",
+                    username="operator",
+                    way="command line",
+                    operation=FIRST_PROVEN,
+                    outcome="done",
                 )
-            )  # fmt: skip
+            )
         proof.renew()
     except (HouseError, Fault) as error:
         _log.warning("audit_not_proven", reason=error.message)

@@ -123,8 +123,13 @@ class PublisherKeys:
 
 def _jwk(key: PublisherKey) -> dict[str, str]:
     return {
-        "kty": "OKP", "crv": "Ed25519", "x": key.public_key, "kid": key.key_id, "use": "sig", "alg": "EdDSA",
-    }  # fmt: skip
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": key.public_key,
+        "kid": key.key_id,
+        "use": "sig",
+        "alg": "EdDSA",
+    }
 
 
 def _thumbprint(public: str) -> str:

@@ -57,9 +57,13 @@ class ResealResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the counts for JSON."""
         return {
-            "api_keys": self.api_keys, "second_factors": self.second_factors, "manifests": self.manifests,
-            "newer": self.newer, "skipped": list(self.skipped), "complete": self.is_complete,
-        }  # fmt: skip
+            "api_keys": self.api_keys,
+            "second_factors": self.second_factors,
+            "manifests": self.manifests,
+            "newer": self.newer,
+            "skipped": list(self.skipped),
+            "complete": self.is_complete,
+        }
 
 
 class MasterKeyReseal:
@@ -73,7 +77,10 @@ class MasterKeyReseal:
         vault: Vault,
         progress: Progress = ignore_progress,
     ) -> None:
-        self._access, self._accounts, self._artifacts, self._vault = access, accounts, artifacts, vault
+        self._access = access
+        self._accounts = accounts
+        self._artifacts = artifacts
+        self._vault = vault
         self._factors = SecondFactors(accounts, vault)
         self._progress = progress
         self._signer = Signer(derive_manifest_keys(vault))
@@ -101,15 +108,20 @@ class MasterKeyReseal:
         api_keys, newer, skipped = await self._reseal_keys(dry_run)
         second_factors, closed = await self._reseal_factors(dry_run)
         manifests = await asyncio.to_thread(
-            resign_manifests, self._artifacts, self._signer, dry_run=dry_run,
+            resign_manifests,
+            self._artifacts,
+            self._signer,
+            dry_run=dry_run,
             report=lambda done: self._progress("manifests", done),
-        )  # fmt: skip
+        )
         return ResealResult(
             api_keys, second_factors, len(manifests.signed), newer, (*skipped, *closed, *manifests.damaged)
         )
 
     async def _reseal_keys(self, dry_run: bool) -> tuple[int, int, list[str]]:
-        book, done, skipped = await self._access.read_all(), 0, []
+        book = await self._access.read_all()
+        done = 0
+        skipped = []
         for number, before in enumerate(book.keys.values()):
             self._progress("API keys", number + 1)
             try:
@@ -124,7 +136,8 @@ class MasterKeyReseal:
         return done, len(book.unreadable_keys), skipped
 
     async def _reseal_factors(self, dry_run: bool) -> tuple[int, list[str]]:
-        done, skipped = 0, []
+        done = 0
+        skipped = []
         for number, account in enumerate(await self._accounts.all()):
             self._progress("accounts", number + 1)
             try:

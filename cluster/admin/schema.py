@@ -106,7 +106,9 @@ async def ensure_schema(
         Conflict: a migration has to wait until older releases have ended
         Unavailable: another process migrates for too long, or Redis is away
     """
-    schema, owner, newest = stores.schema, uuid.uuid4().hex, newest_schema(migrations)
+    schema = stores.schema
+    owner = uuid.uuid4().hex
+    newest = newest_schema(migrations)
     for _ in range(int(WAIT_S / _POLL_S)):
         stored = await schema.read()
         check_readable(stored, newest)

@@ -57,7 +57,9 @@ class UpgradeReport:
         return {
             "release": installed_version(),
             "schema": {
-                "stored": self.stored.number, "oldest": self.stored.oldest, "written_by": self.stored.release,
+                "stored": self.stored.number,
+                "oldest": self.stored.oldest,
+                "written_by": self.stored.release,
                 "known": self.newest,
             },
             "running": [
@@ -66,13 +68,15 @@ class UpgradeReport:
             ],
             "pending": [{"number": step.number, "name": step.name} for step in self.pending],
             "records": {
-                "read": self.records.read.total(), "extended": dict(+self.records.extended),
-                "unreadable": dict(self.records.unreadable), "broken": dict(self.records.broken),
+                "read": self.records.read.total(),
+                "extended": dict(+self.records.extended),
+                "unreadable": dict(self.records.unreadable),
+                "broken": dict(self.records.broken),
             },
             "manifests": self.formats,
             "problems": self.problems,
             "together": not self.problems,
-        }  # fmt: skip
+        }
 
 
 async def check_upgrade(

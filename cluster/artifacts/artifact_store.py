@@ -264,7 +264,8 @@ class ArtifactStore:
         """
 
         def attempt() -> tuple[int, str]:
-            digest, length = hashlib.sha256(), 0
+            digest = hashlib.sha256()
+            length = 0
             with (
                 self._files.open_input_stream(self._full_path(path), compression=None) as stream,
                 target.open("wb") as out,

@@ -55,16 +55,28 @@ class CallLogStore(DailyLog[ArchiveCall]):
     dictionaries = ("client_name", "tool")
     encodings = {  # noqa: RUF012
         "use_dictionary": [
-            "event", "tool", "client", "client_name", "host", "signature", "agent", "skill_used", "question",
-            "articles.list.element", "outcome", "refusal",
-        ],
-    }  # fmt: skip
+            "event",
+            "tool",
+            "client",
+            "client_name",
+            "host",
+            "signature",
+            "agent",
+            "skill_used",
+            "question",
+            "articles.list.element",
+            "outcome",
+            "refusal",
+        ]
+    }
 
     def table_from_rows(self, rows: Iterable[ArchiveCall]) -> Any:
         # A replica writes a batch again if the reply to the first time got lost.
         ordered = sorted(rows, key=lambda row: row.at)
-        distinct = {_identify(row.event, row.call_id, row.at, row.articles) or number: row
-                    for number, row in enumerate(ordered)}  # fmt: skip
+        distinct = {
+            _identify(row.event, row.call_id, row.at, row.articles) or number: row
+            for number, row in enumerate(ordered)
+        }
         return table_from_calls(list(distinct.values()))
 
     def count_compacted(self, meter: Meter, rows: int) -> None:
@@ -74,7 +86,8 @@ class CallLogStore(DailyLog[ArchiveCall]):
         """Leave out rows that are stored already. `table` is sorted by time."""
         if not table.num_rows:
             return table
-        first_ms, last_ms = table["at"][0].as_py(), table["at"][-1].as_py()
+        first_ms = table["at"][0].as_py()
+        last_ms = table["at"][-1].as_py()
         stored = set(_identities(self.read(app_id, first_ms, last_ms, _IDENTITY)))
         is_new = [identity is None or identity not in stored for identity in _identities(table)]
         return table.filter(pa.array(is_new, pa.bool_()))

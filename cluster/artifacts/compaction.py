@@ -115,6 +115,7 @@ def split_tables(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:
         size += table.nbytes
         if size >= piece_bytes:
             yield pa.concat_tables(waiting)
-            waiting, size = [], 0
+            waiting = []
+            size = 0
     if waiting:
         yield pa.concat_tables(waiting)

@@ -196,7 +196,8 @@ class DayFiles:
             return 0
         manifest = self._manifest(app_id)
         now_ms = self._clock.now_ms()
-        gone, kept = 0, []
+        gone = 0
+        kept = []
         names = pa.array(list(users), pa.string())
         for entry in manifest.files:
             mask = self._find_users(app_id, entry, names)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import FileEntry, Manifest
 
-_BEGINS, _ENDS = "manifest-", ".json"
+_BEGINS = "manifest-"
+_ENDS = ".json"
 _DIGITS = 12
 ORPHAN_AGE_MS = 3_600_000
 "Minimum age of a file outside all manifests for its removal: a younger one may belong to a coming manifest."

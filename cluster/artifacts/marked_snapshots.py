@@ -35,7 +35,9 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, seen: int = 0) -> l
     log = SegmentStore(store).erasures(app_id)
     if not log.count:
         return []
-    snapshots, above, marked = SnapshotStore(store), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
+    snapshots = SnapshotStore(store)
+    above = f"{FOLDER}/{app_id}"
+    marked = list[MarkedSnapshot]()
     for entry in store.entries(above):
         engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
         version, _, name = rest.partition("/")

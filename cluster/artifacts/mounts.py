@@ -37,16 +37,19 @@ def file_system_kind(folder: Path, mounts: str | None = None) -> str:
         except OSError:
             return ""
     place = os.path.realpath(folder)
-    longest, kind = -1, ""
+    longest = -1
+    kind = ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
-        fields, kinds = before.split(" "), after.split(" ")
+        fields = before.split(" ")
+        kinds = after.split(" ")
         if len(fields) < 5:
             continue
         point = _decode(fields[4])
         inside = place == point or place.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= longest:  # of two mounts at one point the later one is seen
-            longest, kind = len(point), kinds[0]
+            longest = len(point)
+            kind = kinds[0]
     return kind
 
 

@@ -69,7 +69,8 @@ class ReplacedProducts(DayFiles):
         """
         self.drop_before(app_id, self._clock.now_ms() - KEEP_MS)
         manifest = self.commit(app_id)
-        kept, left = list[FileEntry](), MOST_BYTES
+        kept = list[FileEntry]()
+        left = MOST_BYTES
         for entry in sorted(manifest.files, key=lambda file: -file.facts["last"]):
             left -= entry.size
             if left < 0:
@@ -101,9 +102,11 @@ def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
     Errors:
         Fault: the segments are damaged, or keep changing
     """
-    files, replaced = SegmentFiles(artifacts, SystemClock()), ReplacedProducts(artifacts)
+    files = SegmentFiles(artifacts, SystemClock())
+    replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
-        former, tables = replaced.read(app_id, 0), [VERSIONS.empty_table()]
+        former = replaced.read(app_id, 0)
+        tables = [VERSIONS.empty_table()]
         try:
             for entry in files.manifest(app_id).files:
                 if entry.facts["noun"] == "product":

@@ -12,7 +12,8 @@ TRAINING_FOLDERS = (RUNS, SWEEPS)
 
 def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
     """Return the files of an app's runs: run -> paths."""
-    above, folders = f"{folder}/{app_id}", dict[str, list[str]]()
+    above = f"{folder}/{app_id}"
+    folders = dict[str, list[str]]()
     for entry in store.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
         folders.setdefault(run_id, []).append(entry.path)

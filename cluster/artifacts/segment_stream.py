@@ -163,7 +163,8 @@ class SegmentStream:
 def _between(table: Any, after: str, until: str) -> Any:
     """Return the rows after one offset and up to another."""
     encoded = table["offset"].combine_chunks().dictionary_encode()
-    low, high = position_from_offset(after), position_from_offset(until)
+    low = position_from_offset(after)
+    high = position_from_offset(until)
     inside = [low < position_from_offset(offset) <= high for offset in encoded.dictionary.to_pylist()]
     if all(inside):
         return table

@@ -78,8 +78,10 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     added = ("sides", "state", "request")
     dictionaries = ("user", "products.list.element")
     encodings = {  # noqa: RUF012
-        "use_dictionary": _list_repeating(), "compression_level": 6, "dictionary_pagesize_limit": MOST_DICTIONARY_BYTES
-    }  # fmt: skip
+        "use_dictionary": _list_repeating(),
+        "compression_level": 6,
+        "dictionary_pagesize_limit": MOST_DICTIONARY_BYTES,
+    }
 
     def table_from_rows(self, rows: Iterable[ServedAnswer]) -> Any:
         # A replica writes a batch again if the reply to the first time got lost.

@@ -53,7 +53,9 @@ def resign_manifests(
 def _sign(
     store: ArtifactStore, signer: Signer, signatures: tuple[Signature, ...], dry_run: bool, report: Report
 ) -> SigningResult:
-    done, valid, damaged = [], 0, []
+    done = []
+    valid = 0
+    damaged = []
     for number, path in enumerate(entry.path for entry in store.entries("") if is_manifest(entry.path)):
         report(number + 1)
         try:

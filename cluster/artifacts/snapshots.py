@@ -135,7 +135,8 @@ class SnapshotStore:
         place = _place(app_id, engine_id, version)
         if self.has(app_id, engine_id, version):
             return version
-        total, done = sum(entry.size for entry in manifest.files) or 1, 0
+        total = sum(entry.size for entry in manifest.files) or 1
+        done = 0
         for entry in manifest.files:
             path = folder / entry.name
             if path.stat().st_size != entry.size or sha256_of_file(path) != entry.sha256:

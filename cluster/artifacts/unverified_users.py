@@ -29,7 +29,8 @@ def limit_users_per_address(table: Any) -> Any:
         return table
     admitted: defaultdict[str, set[str]] = defaultdict(set)
     dropped = []
-    user_keys, origins = table["reader"].take(strange).to_pylist(), addresses.take(strange).to_pylist()
+    user_keys = table["reader"].take(strange).to_pylist()
+    origins = addresses.take(strange).to_pylist()
     for row, user_key, origin in zip(strange.to_pylist(), user_keys, origins, strict=True):
         admitted_users = admitted[origin]
         if user_key not in admitted_users and len(admitted_users) >= MOST_USERS:

@@ -16,7 +16,8 @@ from cluster.store.client.replies import split_pairs, text_of
 
 def find_audit_position(parts: Iterable[KeyPart]) -> AuditPosition:
     """Return the newest row of the audit log among the keys of a backup."""
-    name, newest = keys.audit_row().encode(), AuditPosition()
+    name = keys.audit_row().encode()
+    newest = AuditPosition()
     for part in parts:
         if part.key == name and part.items:
             row_id, fields = part.items[-1]
@@ -38,7 +39,12 @@ async def record_restore(audit: AuditLog, facts: BackupFacts, now_ms: int) -> No
         raise Fault("the restored audit log lacks the newest row that the backup's manifest names")
     await audit.append(
         AuditRow(
-            at=now_ms, user_id="", username="operator", way="command line", operation=RESTORE, outcome="done",
+            at=now_ms,
+            user_id="",
+            username="operator",
+            way="command line",
+            operation=RESTORE,
+            outcome="done",
             arguments={"backup": facts.backup_id, "rows": len(chains), "last_chain": facts.audit.chain},
         )
-    )  # fmt: skip
+    )

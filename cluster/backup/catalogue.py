@@ -93,10 +93,16 @@ class Backup:
         """Return the fields that a list shows, for JSON."""
         facts = self.facts
         return {
-            "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "release": facts.release,
-            "schema": facts.schema, "keys": facts.keys, "artifacts": len(facts.artifacts), "bytes": self.size,
-            "fingerprint": facts.fingerprint, "audit_chain": facts.audit.chain,
-        }  # fmt: skip
+            "backup": facts.backup_id,
+            "as_of": iso_ms(facts.cut_ms),
+            "release": facts.release,
+            "schema": facts.schema,
+            "keys": facts.keys,
+            "artifacts": len(facts.artifacts),
+            "bytes": self.size,
+            "fingerprint": facts.fingerprint,
+            "audit_chain": facts.audit.chain,
+        }
 
 
 def new_backup_id(now_ms: int, mark: str) -> str:

@@ -79,7 +79,9 @@ class BackupJob:
         answers: int = 1000,
         clock: Clock | None = None,
     ) -> None:
-        self._stores, self._source, self._target = stores, source, target
+        self._stores = stores
+        self._source = source
+        self._target = target
         self._fingerprints = fingerprints
         self._pace = pace or Pace()
         self._answers = answers
@@ -119,9 +121,15 @@ class BackupJob:
         await self._begin_apps(cuts)
         self._orders_at_start = set(await self._stores.server.execute_slow("HKEYS", keys.erasure_order()))
         facts = BackupFacts(
-            new_backup_id(started_ms, mark), installed_version(), stored.number,
-            stored.oldest, self._fingerprints[0], started_ms, 0, apps=cuts,
-        )  # fmt: skip
+            new_backup_id(started_ms, mark),
+            installed_version(),
+            stored.number,
+            stored.oldest,
+            self._fingerprints[0],
+            started_ms,
+            0,
+            apps=cuts,
+        )
         try:
             facts.bulk = await self._read_bulk(chunks, cuts)
             await self._cut(facts, chunks)
@@ -212,7 +220,8 @@ class BackupJob:
         return total
 
     async def _bucket(self, names: list[bytes], chunks: ChunkWriter) -> AsyncIterator[str]:
-        parts, size = list[KeyPart](), 0
+        parts = list[KeyPart]()
+        size = 0
         for first in range(0, len(names), PAGE):
             page = names[first : first + PAGE]
             records = [name for name in page if _is_record(name)]
@@ -226,7 +235,8 @@ class BackupJob:
                 size += _size_of(part.items)
                 if size > CHUNK_BYTES:
                     yield await asyncio.to_thread(chunks.write_parts, parts)
-                    parts, size = [], 0
+                    parts = []
+                    size = 0
             await self._pace.step("keys", self._keys)
         if parts:
             yield await asyncio.to_thread(chunks.write_parts, parts)
@@ -264,7 +274,8 @@ class BackupJob:
         return segments, [entry.path for entry in self._source.entries(SNAPSHOTS) if is_manifest(entry.path)]
 
     async def _read_control(self, facts: BackupFacts) -> tuple[list[KeyPart], list[KeyPart]]:
-        parts, answers = list[KeyPart](), list[KeyPart]()
+        parts = list[KeyPart]()
+        answers = list[KeyPart]()
         names = [name for name in control_keys(None) if name != keys.audit_begun()]
         for _, group in groupby(sorted(names, key=_tag_of), key=_tag_of):
             parts += (await self._key_loader.read_cut(list(group)))[0]
@@ -318,14 +329,17 @@ class BackupJob:
             item for part in control if part.key == keys.erasure_order().encode() for item in part.items[::2]
         }
         orders = {text_of(item) for item in self._orders_at_start | at_cut}
-        ask, receipts = self._stores.server.execute_slow, list[KeyPart]()
+        ask = self._stores.server.execute_slow
+        receipts = list[KeyPart]()
         for app_id in facts.apps:
-            key, ids = keys.erasure(app_id), keys.erasure_ids(app_id)
+            key = keys.erasure(app_id)
+            ids = keys.erasure_ids(app_id)
             prefix = order_field(app_id, "")
             names = {order.removeprefix(prefix) for order in orders if order.startswith(prefix)}
             names |= {text_of(name) for name in await ask("ZRANGEBYSCORE", ids, facts.started_ms, "+inf")}
             for name in sorted(names):
-                body, score = await ask("HGET", key, name), await ask("ZSCORE", ids, name)
+                body = await ask("HGET", key, name)
+                score = await ask("ZSCORE", ids, name)
                 if body is None or score is None:
                     continue
                 is_ordered = order_field(app_id, name).encode() in at_cut
@@ -353,7 +367,10 @@ class BackupJob:
         """Write a change log; chunks end at entries chosen by their id, so the next backup produces the
         same chunks.
         """
-        key, items, size, done = keys.change(app_id, noun), list[Any](), 0, 0
+        key = keys.change(app_id, noun)
+        items = list[Any]()
+        size = 0
+        done = 0
         if position_from_offset(until) == (0, 0):
             return
         async for page in self._key_loader.read_log(key, until):
@@ -364,7 +381,8 @@ class BackupJob:
                     yield await asyncio.to_thread(
                         chunks.write_parts, [KeyPart(key.encode(), "stream", items)]
                     )
-                    items, size = [], 0
+                    items = []
+                    size = 0
             done += len(page)
             await self._pace.step(f"changes of {noun}s", done)
         if items:
@@ -385,7 +403,9 @@ def _buckets(folder: Path, count: int) -> Iterator[list[bytes]]:
 
 
 def _read_names(path: Path) -> set[bytes]:
-    data, at, names = path.read_bytes(), 0, set[bytes]()
+    data = path.read_bytes()
+    at = 0
+    names = set[bytes]()
     while at < len(data):
         length = int(data[at : at + 8], 16)
         names.add(data[at + 8 : at + 8 + length])

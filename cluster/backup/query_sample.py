@@ -77,7 +77,7 @@ async def find_change_since(
 ) -> tuple[ArtifactStore, str]:
     """Return the artifact store with which an app of the installation has the state of the backup, its own or the
     restored one; and why the app can't be compared, empty if it can.
-    """  # fmt: skip
+    """
     path = await asyncio.to_thread(newest_manifest, artifacts, f"{app_id}/segments")
     copied = {copy.path: copy.sha256 for copy in backup.facts.artifacts}
     cut = backup.facts.apps[app_id]
@@ -106,7 +106,8 @@ async def find_active_users(
     These are all users that the log names since the backup began. Of the others in `user_keys`, these are the users
     with interactions of a visitor: the log names the visitor alone, who may be linked to another user since.
     """
-    active, visits = set[str](), set[_Visit]()
+    active = set[str]()
+    visits = set[_Visit]()
     after: dict[Noun, str] = {"interaction": cut.start["interaction"]}
     while entries := await source.changes.read(app_id, after, count=_READ, block_ms=0):
         for entry in entries:
@@ -154,7 +155,9 @@ async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str])
 
 
 async def _users_with_recent_list(key_loader: KeyLoader, app_id: str, most: int) -> list[str]:
-    prefix, user_keys, pages = keys.recent(app_id, "").encode(), list[str](), 0
+    prefix = keys.recent(app_id, "").encode()
+    user_keys = list[str]()
+    pages = 0
     async for page in key_loader.scan():
         user_keys += [name_of(name[len(prefix) :]) for name in page if name.startswith(prefix)]
         pages += 1

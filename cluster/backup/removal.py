@@ -77,7 +77,8 @@ def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int
     ids = list_backup_ids(target)
     if not ids:
         raise NotFound("there is no complete backup")
-    kept, removed = ids[-keep:], ids[:-keep]
+    kept = ids[-keep:]
+    removed = ids[:-keep]
     needed = {
         entry.name
         for backup_id in kept

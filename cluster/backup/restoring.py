@@ -94,7 +94,8 @@ def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
         raise NotFound(
             f"no backup is as old as {iso_ms(at_ms)}; the oldest is of {iso_ms(backups[0].facts.cut_ms)}"
         )
-    start, after = before[-1], [backup for backup in backups if backup.facts.cut_ms > at_ms]
+    start = before[-1]
+    after = [backup for backup in backups if backup.facts.cut_ms > at_ms]
     if start.facts.cut_ms == at_ms:
         return RestorePlan(start)
     if not after:
@@ -121,7 +122,8 @@ async def prepare_restore(
     Errors:
         Conflict: it has data, or a process of it runs
     """
-    server, durable = stores.server, 0
+    server = stores.server
+    durable = 0
     async for names in _scan(server):
         page = [key for key in names if is_kiosk_key(key)]
         kinds = [key_class(name_of(key)) for key in page]
@@ -158,7 +160,10 @@ class RestoreJob:
         now_ms: int,
         progress: Progress = ignore_progress,
     ) -> None:
-        self._plan, self._target, self._stores, self._into = plan, target, stores, into
+        self._plan = plan
+        self._target = target
+        self._stores = stores
+        self._into = into
         self._writer = KeyWriter(stores.server, now_ms)
         self._progress = progress
         self._keys = self._changes = 0
@@ -209,8 +214,10 @@ class RestoreJob:
 
     async def _log(self, app_id: str, noun: str, facts: BackupFacts) -> None:
         """Write a change log, and apply its changes since the start of the backup to the records."""
-        cut, key = facts.apps[app_id], keys.change(app_id, noun)
-        newest, since = cut.end[noun], position_from_offset(cut.start[noun])
+        cut = facts.apps[app_id]
+        key = keys.change(app_id, noun)
+        newest = cut.end[noun]
+        since = position_from_offset(cut.start[noun])
         erased: dict[Person, None] = {}
         async for entries in self._entries(app_id, noun):
             commands: list[tuple[Any, ...]] = []
@@ -231,7 +238,8 @@ class RestoreJob:
 
     async def _entries(self, app_id: str, noun: str) -> AsyncIterator[list[Any]]:
         """Yield the entries of a change log, some at a time."""
-        plan, done = self._plan, 0
+        plan = self._plan
+        done = 0
         end = position_from_offset(plan.backup.facts.apps[app_id].end[noun])
         for backup in (plan.backup, plan.later):
             if backup is None or app_id not in backup.facts.apps:
@@ -285,7 +293,8 @@ def _erased_persons(app_id: str, flat: Sequence[bytes]) -> list[Person]:
 
 def _record_commands(app_id: str, noun: str, flat: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
     """Yield what a change of users or products did to the keys of its records."""
-    types, ids = keys.product_type(app_id), keys.record_ids(app_id, noun)
+    types = keys.product_type(app_id)
+    ids = keys.record_ids(app_id, noun)
     for record in _records_of(noun, flat):
         if isinstance(record, str):
             yield ("DEL", keys.record(app_id, noun, record))

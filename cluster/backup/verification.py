@@ -53,7 +53,8 @@ async def compare_records(
     target: ArtifactStore, backup: Backup, stores: OpenStores, most: int
 ) -> ComparedRecords:
     """Compare records of a restored installation byte by byte with those written down at the cut."""
-    compared, different = 0, []
+    compared = 0
+    different = []
     for digest in backup.facts.answers:
         for part in read_parts(target, backup.chunks[digest])[: most - compared]:
             value = await stores.server.execute_slow("GET", part.key)
@@ -101,7 +102,9 @@ async def verify_sample(
     Errors:
         HouseError: the scratch Redis refuses a part
     """
-    rng, facts, begun = secrets.SystemRandom(), backup.facts, time.monotonic()
+    rng = secrets.SystemRandom()
+    facts = backup.facts
+    begun = time.monotonic()
     result = SampleVerification(len(backup.chunks))
     logs = [digest for cut in facts.apps.values() for chunks in cut.changes.values() for digest in chunks]
     control = list(dict.fromkeys(facts.control))
@@ -135,9 +138,11 @@ async def _compare_chunk(
     result: SampleVerification, parts: list[KeyPart], scratch: OpenStores, clock: Clock
 ) -> None:
     """Write the parts of one chunk, read their keys, and remove them again."""
-    server, soon_ms = scratch.server, clock.now_ms() + _SOON_MS
+    server = scratch.server
+    soon_ms = clock.now_ms() + _SOON_MS
     parts = [part for part in parts if not part.expires_ms or part.expires_ms > soon_ms]
-    writer, key_loader = KeyWriter(server, clock.now_ms()), KeyLoader(server, clock)
+    writer = KeyWriter(server, clock.now_ms())
+    key_loader = KeyLoader(server, clock)
     await writer.write(parts)
     await writer.finish()
     names = list(dict.fromkeys(part.key for part in parts))

@@ -49,7 +49,8 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
     head = _COUNT.match(data, start)
     if head is None or not 0 < int(head[1]) <= _MOST_WORDS:
         return None
-    at, name = head.end(), b""
+    at = head.end()
+    name = b""
     for number in range(int(head[1])):
         length = _LENGTH.match(data, at)
         if length is None:
@@ -93,23 +94,29 @@ def _copy(data: mmap.mmap, out: BinaryIO) -> RepairResult:
 
 def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:
     """Yield the file's pieces (start, end, is it intact, commands): single commands and whole transactions."""
-    at, size = 0, len(data)
+    at = 0
+    size = len(data)
     while at < size:
         command = command_at(data, at)
         if command is None or command[0] == b"EXEC":
             # An end without a beginning: the beginning was in the gap before it.
-            end, whole, count = _after_gap(data, at), False, 0
+            end = _after_gap(data, at)
+            whole = False
+            count = 0
         elif command[0] == b"MULTI":
             end, whole, count = _transaction(data, command[1])
         else:
-            end, whole, count = command[1], True, 1
+            end = command[1]
+            whole = True
+            count = 1
         yield at, end, whole, count
         at = end
 
 
 def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
     """Return the end of a transaction, whether it is intact, and its number of commands."""
-    count, size = 1, len(data)
+    count = 1
+    size = len(data)
     while at < size:
         command = command_at(data, at)
         if command is None:
@@ -117,7 +124,8 @@ def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
         name, after = command
         if name == b"MULTI":
             return at, False, count
-        at, count = after, count + 1
+        at = after
+        count = count + 1
         if name == b"EXEC":
             return at, True, count
     return size, False, count

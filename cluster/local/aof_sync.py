@@ -49,7 +49,8 @@ class AofSync:
         Errors:
             OSError: the disk refuses
         """
-        synced, count = self._versions, 0
+        synced = self._versions
+        count = 0
         self._versions = {}
         for path in [*self._folder.glob("appendonly.aof"), *self._folder.glob("appendonlydir/*.aof")]:
             try:

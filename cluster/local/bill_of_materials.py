@@ -78,8 +78,12 @@ def build_bill(timestamp: str, serial: str) -> dict[str, Any]:
 def _package(name: str, each: Distribution, lock: Mapping[tuple[str, str], list[str]]) -> dict[str, Any]:
     purl = f"pkg:pypi/{name}@{each.version}"
     component: dict[str, Any] = {
-        "type": "library", "bom-ref": name, "name": name, "version": each.version, "purl": purl,
-    }  # fmt: skip
+        "type": "library",
+        "bom-ref": name,
+        "name": name,
+        "version": each.version,
+        "purl": purl,
+    }
     if licences := _licences(each):
         component["licenses"] = licences
     if hashes := lock.get((name, each.version)):
@@ -144,10 +148,14 @@ def _programs() -> Iterable[dict[str, Any]]:
 def _program(name: str, version: str, licence: str, path: str, kind: str) -> dict[str, Any]:
     content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     component: dict[str, Any] = {
-        "type": "application", "bom-ref": f"program:{name}", "name": name, "version": version,
-        "purl": f"pkg:generic/{name}@{version}", "hashes": [{"alg": "SHA-256", "content": content}],
+        "type": "application",
+        "bom-ref": f"program:{name}",
+        "name": name,
+        "version": version,
+        "purl": f"pkg:generic/{name}@{version}",
+        "hashes": [{"alg": "SHA-256", "content": content}],
         "properties": [{"name": "kiosk:origin", "value": kind}],
-    }  # fmt: skip
+    }
     if licence:
         component["licenses"] = [{"expression": licence}]
     return component

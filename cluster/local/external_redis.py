@@ -54,8 +54,6 @@ async def _ping(address: Address) -> None:
 
 def _naming_variable(settings: Settings) -> str:
     """Return the variable that the operator set: the first process replaces KIOSK_REDIS_URL by a file."""
-    path, secrets_dir = (
-        settings.redis_url_file,
-        InstallationPaths.from_data_dir(settings.data_dir).secrets_dir,
-    )
+    path = settings.redis_url_file
+    secrets_dir = InstallationPaths.from_data_dir(settings.data_dir).secrets_dir
     return "KIOSK_REDIS_URL" if path is None or path.parent == secrets_dir else "KIOSK_REDIS_URL_FILE"

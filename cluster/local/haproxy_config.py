@@ -253,9 +253,18 @@ def _added(section: str, options: HAProxyOptions, rooms: list[str]) -> list[str]
 
 def _default_lines(options: HAProxyOptions) -> list[str]:
     errors = {
-        400: MALFORMED, 401: NO_KEY, 403: NO_UPGRADE, 404: "not found", 408: TIMEOUT, 413: MALFORMED, 429: TOO_MANY,
-        500: FAULT, 502: BUSY, 503: BUSY, 504: TIMEOUT,
-    }  # fmt: skip
+        400: MALFORMED,
+        401: NO_KEY,
+        403: NO_UPGRADE,
+        404: "not found",
+        408: TIMEOUT,
+        413: MALFORMED,
+        429: TOO_MANY,
+        500: FAULT,
+        502: BUSY,
+        503: BUSY,
+        504: TIMEOUT,
+    }
     return [
         # Also the pause before a connection is tried again; Serve supports only whole seconds.
         f"timeout connect {options.connect_ms}ms",
@@ -272,7 +281,8 @@ def _default_lines(options: HAProxyOptions) -> list[str]:
 
 def _connection_lines(options: HAProxyOptions) -> list[str]:
     """Bound the connections of one address, more strictly when HAProxy is 60 % and 80 % full."""
-    most, all_of_them = options.address_connections, options.max_connections
+    most = options.address_connections
+    all_of_them = options.max_connections
     if not most:
         return []
     return [

@@ -64,7 +64,9 @@ def start_watch(saved: Path, folder: Path, proxy_actor: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Watch until the raylet ends."""
-    saved, folder, raylet = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
+    saved = Path(arguments[0])
+    folder = Path(arguments[1])
+    raylet = int(arguments[2])
     with (folder / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +99,8 @@ class HAProxyWatch:
         now_s = time.monotonic()
         if self._stand_in is not None:
             if self._stand_in.poll() is not None:
-                self._stand_in, self._rest_until_s = None, now_s + REST_S
+                self._stand_in = None
+                self._rest_until_s = now_s + REST_S
             elif now_s > self._until_s:
                 self._given_up = self._stand_in.pid
                 self.end_stand_in()

@@ -43,7 +43,8 @@ class ProcessWatch:
 
     def reset(self) -> None:
         """Forget all processes: the whole of Ray starts again, which counts by itself."""
-        self._alive, self._ended = {}, []
+        self._alive = {}
+        self._ended = []
 
 
 def list_roles(processes: Iterable[psutil.Process]) -> dict[int, str]:

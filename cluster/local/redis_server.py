@@ -268,10 +268,8 @@ class RedisServer:
         folder = self._paths.redis_dir
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         for path in [*folder.glob(AOF_NAME), *folder.glob("appendonlydir/*.aof")]:
-            scratch, aside = (
-                path.with_name(path.name + ".mending"),
-                path.with_name(f"{path.name}.damaged-{stamp}"),
-            )
+            scratch = path.with_name(path.name + ".mending")
+            aside = path.with_name(f"{path.name}.damaged-{stamp}")
             mended = repair(path, scratch)
             if not mended.gaps:
                 scratch.unlink()

@@ -100,7 +100,8 @@ class Supervisor:
         self._api = ApiWatch(self._settings.host, self._settings.port)
         self._connections = 0
         self._redis_rest_s = 0.0
-        self._watch, self._watch_at_s = ProcessWatch(), 0.0
+        self._watch = ProcessWatch()
+        self._watch_at_s = 0.0
         self._begun = time.monotonic()
         self.state = InstallationState(
             phase="starting",
@@ -236,7 +237,8 @@ class Supervisor:
         """
         self._ensure_redis()
         if self._again is not None and not self._head.is_busy and time.monotonic() >= self._wait_until:
-            with_ray, self._again = self._again, None
+            with_ray = self._again
+            self._again = None
             self._bring_up(with_ray)
         self._read_head_messages()
         if not self._head.is_busy and self._again is None:
@@ -279,7 +281,8 @@ class Supervisor:
 
     def _read_head_messages(self) -> None:
         for line in self._head.read_messages():
-            step, message = str(line["step"]), str(line.get("message", ""))
+            step = str(line["step"])
+            message = str(line.get("message", ""))
             if step == "ready":
                 self._head_ready()
             elif step == "failed":

@@ -39,7 +39,8 @@ def redis_memory_mb(setting: int, total: int | None = None) -> int:
 
 def used_memory_share(memory: Mapping[str, str]) -> float:
     """Return the share of its bound that Redis uses, by `INFO memory`; without a bound, of its machine's memory."""
-    used, most = memory.get("used_memory", "0"), memory.get("maxmemory", "0")
+    used = memory.get("used_memory", "0")
+    most = memory.get("maxmemory", "0")
     if most == "0":
         # A Redis of others: its machine kills it where it would have refused writes.
         most = memory.get("total_system_memory", "0")

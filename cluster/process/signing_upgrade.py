@@ -62,7 +62,9 @@ async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False)
     Errors:
         Unavailable: the store is unreachable
     """
-    done, valid, refused = [], 0, []
+    done = []
+    valid = 0
+    refused = []
     for key in (await access.read_all()).keys.values():
         name = f"{key.key_id} ({key.kind} key of {key.app_id})"
         try:

@@ -46,9 +46,14 @@ IN_BROWSER: Final = "browser:"
 "Before the id of a secret key in the record of exposed keys: a web page sent it."
 
 CONFIDENTIAL_FIELDS: Final = (
-    "margin", "custom_attributes.cost", "custom_attributes.cost_price", "custom_attributes.margin",
-    "custom_attributes.purchase_price", "custom_attributes.supplier", "custom_attributes.wholesale_price",
-)  # fmt: skip
+    "margin",
+    "custom_attributes.cost",
+    "custom_attributes.cost_price",
+    "custom_attributes.margin",
+    "custom_attributes.purchase_price",
+    "custom_attributes.supplier",
+    "custom_attributes.wholesale_price",
+)
 "Product fields that a new app shows only to its servers."
 
 

@@ -159,7 +159,9 @@ SHORTEST = 10
 LONGEST = 256
 "Characters."
 
-_LOG2_N, _R, _P = 15, 8, 3
+_LOG2_N = 15
+_R = 8
+_P = 3
 _MOST_MEMORY = 80 << 20
 _NOBODY = "scrypt$15$8$3$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
 "Hash that is checked if the account does not exist, so that the response time reveals nothing."

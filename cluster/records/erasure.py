@@ -93,7 +93,8 @@ class ErasedReaders:
 
     def update(self, other: ErasedReaders) -> None:
         """Take the hashes of a later look."""
-        self._salt, self._subjects = other._salt, other._subjects
+        self._salt = other._salt
+        self._subjects = other._subjects
 
     def has_any_of(self, record: Mapping[str, Any]) -> bool:
         """Return whether a user or an interaction belongs to one of them."""

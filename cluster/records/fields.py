@@ -168,9 +168,7 @@ Moment = Annotated[int, PlainValidator(_moment_ms), WithJsonSchema({"type": "str
 "Milliseconds since 1970, read from text."
 
 _TEXT_SCHEMA: dict[str, Any] = {"type": "string", "maxLength": MAX_TEXT}
-_SCALARS: list[dict[str, Any]] = [
-    {"type": "boolean"}, {"type": "number"}, _TEXT_SCHEMA, {"type": "null"},
-]  # fmt: skip
+_SCALARS: list[dict[str, Any]] = [{"type": "boolean"}, {"type": "number"}, _TEXT_SCHEMA, {"type": "null"}]
 _FLAT = {"type": "object", "additionalProperties": {"anyOf": _SCALARS}}
 _LISTS: list[dict[str, Any]] = [
     {"type": "array", "items": item} for item in ({"type": "number"}, _TEXT_SCHEMA, _FLAT)

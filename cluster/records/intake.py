@@ -64,7 +64,14 @@ class QuarantineEntry:
     def to_dict(self) -> dict[str, Any]:
         """Describe it as JSON, without the payload."""
         return {
-            "id": self.entry_id, "source": self.source, "app_id": self.app_id, "kind": self.kind, "noun": self.noun,
-            "name": self.name, "reason": self.reason, "at": self.at, "bytes": len(self.payload),
+            "id": self.entry_id,
+            "source": self.source,
+            "app_id": self.app_id,
+            "kind": self.kind,
+            "noun": self.noun,
+            "name": self.name,
+            "reason": self.reason,
+            "at": self.at,
+            "bytes": len(self.payload),
             "is_damaged": self.is_damaged,
-        }  # fmt: skip
+        }

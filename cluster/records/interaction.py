@@ -118,10 +118,23 @@ class ProductAction(_WithProducts):
     """An action on products without a measure."""
 
     type: Literal[
-        "remove_from_cart", "refund", "subscribe", "unsubscribe", "add_to_collection", "remove_from_collection",
-        "like", "dislike", "share", "bookmark", "complete", "impression", "viewable_impression", "click", "submit",
+        "remove_from_cart",
+        "refund",
+        "subscribe",
+        "unsubscribe",
+        "add_to_collection",
+        "remove_from_collection",
+        "like",
+        "dislike",
+        "share",
+        "bookmark",
+        "complete",
+        "impression",
+        "viewable_impression",
+        "click",
+        "submit",
         "product_image_view",
-    ]  # fmt: skip
+    ]
 
 
 class ProductVisit(_WithProducts):
@@ -225,9 +238,21 @@ Interaction: TypeAlias = Annotated[
 ]
 
 INTERACTION_MODELS: Final = (
-    ProductAction, ProductVisit, CartAddition, Checkout, Rating, CustomAction, Search, Feedback, HomeVisit,
-    CategoryVisit, Context, Campaign, Page, SearchTerms,
-)  # fmt: skip
+    ProductAction,
+    ProductVisit,
+    CartAddition,
+    Checkout,
+    Rating,
+    CustomAction,
+    Search,
+    Feedback,
+    HomeVisit,
+    CategoryVisit,
+    Context,
+    Campaign,
+    Page,
+    SearchTerms,
+)
 "Everything an interaction may consist of."
 
 INTERACTION_TYPES: Final = (

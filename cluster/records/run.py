@@ -174,7 +174,8 @@ def update_leased_run(
 
 def _append_log(run: Run, now_ms: int, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the log of a run with a line for a new stage or activity."""
-    stage, message = str(changes.get("stage", run.stage)), str(changes.get("message", run.message))
+    stage = str(changes.get("stage", run.stage))
+    message = str(changes.get("message", run.message))
     if (stage, message) == (run.stage, run.message) or not (stage if stage != run.stage else message):
         return run.log
     return _with_line(run, now_ms, f"{stage}{': ' if stage and message else ''}{message}")
@@ -248,7 +249,8 @@ def period_of(when: str) -> tuple[int, int]:
     text = when.strip().lower()
     if text == "nightly":
         text = "daily 03:00"
-    every, daily = _EVERY.fullmatch(text), _DAILY.fullmatch(text)
+    every = _EVERY.fullmatch(text)
+    daily = _DAILY.fullmatch(text)
     if every and (period := int(every[1]) * _UNITS[every[2]]) >= SHORTEST_MS:
         return period, 0
     if daily and int(daily[1]) < 24 and int(daily[2]) < 60:

@@ -29,9 +29,14 @@ SECOND_SIDE: Final = 2
 "Codes in `sides`: both sides would have placed the product there, or the named one did."
 
 LIST_ENDPOINTS: Final = (
-    "user_to_products", "user_to_trending", "user_to_categories", "user_to_attributes", "user_to_history",
-    "product_to_products", "search",
-)  # fmt: skip
+    "user_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
+    "product_to_products",
+    "search",
+)
 "Endpoints whose answers are lists of products; reports of outcomes count these answers."
 
 Device = Literal["phone", "desktop", "tablet", "other"]

@@ -68,7 +68,8 @@ def _read(text: str) -> tuple[datetime, str]:
 
 def _offset(text: str) -> timedelta:
     digits = text[1:].replace(":", "")
-    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    hours = int(digits[:2])
+    minutes = int(digits[2:] or 0)
     if hours > 23 or minutes > 59:
         raise ValueError("not an offset")
     size = timedelta(hours=hours, minutes=minutes)

@@ -91,7 +91,8 @@ def plan_standbys(
     counts = dict(nodes)
     steps = []
     for role in roles:
-        first, second = places.get(role), places.get(role + STANDBY)
+        first = places.get(role)
+        second = places.get(role + STANDBY)
         if first is None or len(counts) < 2 or (second is not None and second != first):
             continue
         node = min(

@@ -160,10 +160,8 @@ def _replicas() -> str:
     states = (
         [deployment.replica_states for deployment in application.deployments.values()] if application else []
     )
-    ready, total = (
-        sum(state.get("RUNNING", 0) for state in states),
-        sum(sum(state.values()) for state in states),
-    )
+    ready = sum(state.get("RUNNING", 0) for state in states)
+    total = sum(sum(state.values()) for state in states)
     return f"starting the API replicas ({ready} of {total} ready)" if total else ""
 
 
@@ -298,7 +296,8 @@ def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
     """
     import ray
 
-    until, is_reported = time.monotonic() + ENGINES_S, False
+    until = time.monotonic() + ENGINES_S
+    is_reported = False
     while time.monotonic() < until:
         waiting = ray.get(operator.health.remote())["waiting"]
         if waiting == []:

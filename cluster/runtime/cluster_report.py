@@ -80,7 +80,8 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         Unavailable: Redis does not answer
     """
     server = stores.server
-    overview, schema = LeaseReader(server), SchemaStore(server)
+    overview = LeaseReader(server)
+    schema = SchemaStore(server)
     apps = sorted((await stores.access.read_all()).apps)
     engines: list[EngineOverview] = []
     logs: list[LogState] = []
@@ -114,10 +115,16 @@ async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]
             EngineOverview(app_id, engine.engine_id, placement, "", 0, 0, "", 0)
             if status is None
             else EngineOverview(
-                app_id, engine.engine_id, placement, status.state, status.replicas, status.target,
-                status.message, status.at,
+                app_id,
+                engine.engine_id,
+                placement,
+                status.state,
+                status.replicas,
+                status.target,
+                status.message,
+                status.at,
             )
-        )  # fmt: skip
+        )
     return overviews
 
 

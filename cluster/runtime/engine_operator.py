@@ -119,7 +119,8 @@ class EngineOperator:
     async def _reconcile(self, stores: OpenStores) -> None:
         self._working = await stores.leases.hold(LEASE, self._name, LEASE_MS)
         if not self._working:
-            self._waiting, self._noted = [], None
+            self._waiting = []
+            self._noted = None
             self._gauges.clear()
             return
         await self._keep_engines(stores)
@@ -184,7 +185,8 @@ class EngineOperator:
 
     async def _execute(self, step: Step, stores: OpenStores) -> None:
         if isinstance(step, RouteEngine):
-            now_ms, placement = self._clock.now_ms(), step.placement
+            now_ms = self._clock.now_ms()
+            placement = step.placement
 
             def moved(engine: Engine) -> Engine:
                 if engine.moving_to != placement:
@@ -203,7 +205,8 @@ class EngineOperator:
             await self._deploy(step)
 
     async def _deploy(self, step: DeployEngine) -> None:
-        name, now_s = step.engine.application, self._clock.monotonic_s()
+        name = step.engine.application
+        now_s = self._clock.monotonic_s()
         if now_s - self._tried_s.get(name, float("-inf")) < RETRY_S:
             return
         self._tried_s[name] = now_s

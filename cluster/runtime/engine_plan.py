@@ -128,9 +128,14 @@ def engine_status(engine: Engine, application: EngineApplication | None, now_ms:
     """Return the status of an engine's deployment; None when it has none and needs none."""
     if application is None and engine.target_placement == "door":
         return None
-    state, replicas, target, message = "starting", 0, 0, ""
+    state = "starting"
+    replicas = 0
+    target = 0
+    message = ""
     if application is not None:
-        replicas, target, message = application.replicas, application.target, application.message
+        replicas = application.replicas
+        target = application.target
+        message = application.message
         if application.ending or engine.target_placement == "door":
             state = "ending"
         elif application.failed:

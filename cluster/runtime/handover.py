@@ -58,7 +58,8 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     folder.mkdir(exist_ok=True, mode=0o700)
     secrets = find_secrets(environment)
     for name in SECRET_VARIABLES:
-        path, text = folder / _FILES[name], environment.pop(name, "")
+        path = folder / _FILES[name]
+        text = environment.pop(name, "")
         if name in secrets:
             write_private(path, text + "\n")
             environment[f"{name}_FILE"] = str(path)

@@ -81,7 +81,8 @@ class RayMeter:
     def flush(self) -> None:
         """Export the values since the last export, and all gauges."""
         with self._lock:
-            numbers, self._numbers = self._numbers, Numbers()
+            numbers = self._numbers
+            self._numbers = Numbers()
             numbers.gauges = dict(self._gauges)
         try:
             self._export(numbers)

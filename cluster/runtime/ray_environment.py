@@ -71,7 +71,8 @@ def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], r
     environment[MARK] = paths.mark
     environment |= python_path(inherited, root)
     # So that `python` in a job's entrypoint is the one with Kiosk's packages, activated or not.
-    bin_dir, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
+    bin_dir = os.path.dirname(sys.executable)
+    path = inherited.get("PATH", os.defpath)
     environment["PATH"] = path if path.split(os.pathsep)[0] == bin_dir else os.pathsep.join([bin_dir, path])
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
@@ -203,4 +204,4 @@ def ray_start_arguments(
         "--no-monitor",
         "--include-log-monitor=false",
         "--disable-usage-stats",
-    ]  # fmt: skip
+    ]

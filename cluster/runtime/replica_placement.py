@@ -48,7 +48,8 @@ class ReplicaMover:
         `find_room` returns the nodes with room for one more replica and is called only before a move.
         """
         if self._seen != node_by_replica:
-            self._seen, self._since_s = dict(node_by_replica), now_s
+            self._seen = dict(node_by_replica)
+            self._since_s = now_s
         counts = Counter(dict.fromkeys(nodes, 0))
         counts.update(node for node in node_by_replica.values() if node in counts)
         most = max(counts.values(), default=0)

@@ -50,7 +50,8 @@ class StandbyKeeper:
         return steps
 
     def _execute(self, step: StandbyStep) -> None:
-        actor, role = self._actors[step.role], step.role + STANDBY
+        actor = self._actors[step.role]
+        role = step.role + STANDBY
         if step.kind == "move":
             roster.sweep(role)
         roster.find_or_create(

@@ -39,7 +39,8 @@ async def check_new_records(records: RecordStore, app: App, noun: Noun, record_i
     users, products = await asyncio.gather(
         records.count(app.app_id, "user"), records.count(app.app_id, "product")
     )
-    stored, named = users + products, list(dict.fromkeys(record_ids))
+    stored = users + products
+    named = list(dict.fromkeys(record_ids))
     if stored + len(named) <= most:
         return
     new = (await records.get_many(app.app_id, noun, named)).count(None)

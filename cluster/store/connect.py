@@ -163,7 +163,8 @@ def open_stores(
         Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s, is_serving=is_serving
     )
     quarantine = Quarantine(server, clock, meter)
-    interactions, changes = InteractionStore(server, clock), ChangeLog(server, quarantine)
+    interactions = InteractionStore(server, clock)
+    changes = ChangeLog(server, quarantine)
     return OpenStores(
         access=AccessStore(server, quarantine),
         records=RecordStore(server, quarantine),

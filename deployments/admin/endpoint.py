@@ -178,7 +178,8 @@ def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
 
 async def _read(request: Request) -> bytes:
     scope = request.scope
-    announced, encoding = _header(scope, b"content-length"), _header(scope, b"content-encoding")
+    announced = _header(scope, b"content-length")
+    encoding = _header(scope, b"content-encoding")
     try:
         return await read_body(
             FORM.bound(request.receive), announced=announced, encoding=encoding, most_bytes=MOST_BYTES
@@ -198,7 +199,8 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
     encoding = _header(request.scope, b"content-encoding")
     if encoding and encoding.strip().lower() not in (b"", b"identity"):
         raise Malformed("Content-Encoding is not supported; send the file as it is.")
-    receive, more = FILE.bound(request.receive), True
+    receive = FILE.bound(request.receive)
+    more = True
     while more:
         try:
             message = await receive()
@@ -212,9 +214,13 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
 
 async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> int:
     headers = [
-        reply.content_type, (b"content-length", b"%d" % len(reply.body)), (REQUEST_ID, request_id.encode()),
-        NOSNIFF, NO_STORE, *reply.headers,
-    ]  # fmt: skip
+        reply.content_type,
+        (b"content-length", b"%d" % len(reply.body)),
+        (REQUEST_ID, request_id.encode()),
+        NOSNIFF,
+        NO_STORE,
+        *reply.headers,
+    ]
     if reply.status == 204:
         headers = headers[2:]
     return await send_reply(reply, headers, request.method, send)
@@ -223,9 +229,12 @@ async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> i
 async def _send_download(download: Download, request: Request, request_id: str, send: Any) -> int:
     disposition = f'attachment; filename="{download.filename}"'
     headers = [
-        (b"content-type", download.media_type.encode()), (b"content-disposition", disposition.encode()),
-        (REQUEST_ID, request_id.encode()), NOSNIFF, NO_STORE,
-    ]  # fmt: skip
+        (b"content-type", download.media_type.encode()),
+        (b"content-disposition", disposition.encode()),
+        (REQUEST_ID, request_id.encode()),
+        NOSNIFF,
+        NO_STORE,
+    ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if request.method != "HEAD":
         async for chunk in download.chunks:

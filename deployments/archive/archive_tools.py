@@ -62,7 +62,8 @@ class OffsetSigner:
 
     def sign(self, app_id: str, user_id: str, product_id: str, position: int) -> int:
         """Return the offset of a passage; `position` is below `MOST_POSITIONS`. Cost: 4 microseconds."""
-        names, key = _names(app_id, user_id, product_id), self.keys[0]
+        names = _names(app_id, user_id, product_id)
+        key = self.keys[0]
         tag = _digest(key, b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
         sealed = position ^ _mask(key, names, tag)
         return int.from_bytes(tag, "big") << _POSITION_BITS | sealed

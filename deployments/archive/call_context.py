@@ -123,7 +123,8 @@ class CallContexts:
 
     def remember(self, call: CallOfTool, context: CallContext, articles: Iterable[str]) -> None:
         """Remember the results of a question with marks or variants, for the reads that follow."""
-        now_s, person = self._clock.monotonic_s(), call.person
+        now_s = self._clock.monotonic_s()
+        person = call.person
         for product_id in articles:
             key = person.user_id, person.client_id, product_id
             self._results[key] = now_s, context

@@ -114,7 +114,8 @@ def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRo
         return json.dumps(build_catalog(origin, configs.list_titles())), CATALOG_TYPE
 
     def show_guide(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
-        config, terms = configs.find(_named(place)), configs.find_terms(_named(place))
+        config = configs.find(_named(place))
+        terms = configs.find_terms(_named(place))
         if config is None or terms is None:
             return None
         licence_file = terms.describe("").get("license_url", "")
@@ -130,10 +131,8 @@ def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRo
         return () if terms is None else terms.list_headers()
 
     named = mcp_path("{archive}")
-    card, guide = (
-        ConfigPage(show_new_card, addresses, CROSS_ORIGIN, list_links),
-        ConfigPage(show_guide, addresses, list_links=list_links),
-    )
+    card = ConfigPage(show_new_card, addresses, CROSS_ORIGIN, list_links)
+    guide = ConfigPage(show_guide, addresses, list_links=list_links)
     licence = ConfigPage(show_licence, addresses, CROSS_ORIGIN)
     files = (LICENCE_FILE, licence_path("{licence}"))
     return [
@@ -278,7 +277,9 @@ stays good for the user who got it, also after a new sign-in.
 
 def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...], licence_file: str = "") -> str:
     """Return the page for clients that requested it at `origin`; `licence_file` has terms for machines."""
-    archive_id, tools, rules = config.archive_id, config.tools, config.citation
+    archive_id = config.archive_id
+    tools = config.tools
+    rules = config.citation
     mcp = resource_of(origin, archive_id)
     notices = "".join(f"- {notice}\n" for notice in list_notices(tools))
     return _TEXT.format(

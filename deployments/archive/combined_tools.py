@@ -65,7 +65,8 @@ class CombinedTools:
         Errors:
             Unavailable: the archive itself does not answer
         """
-        question, more = arguments["question"], arguments.get("context", "")
+        question = arguments["question"]
+        more = arguments.get("context", "")
         passages, coverage, absent = await self._retrieve(person, question, more, context)
         results = [
             {

@@ -139,7 +139,8 @@ class McpEndpoint:
     async def _reply(
         self, archive: McpArchive, headers: _Headers, receive: Receive, server_origin: str, request_id: str
     ) -> Reply:
-        token, archive_id = headers.token(), archive.archive_id
+        token = headers.token()
+        archive_id = archive.archive_id
         if token is None:
             return transport.unauthorized_reply(server_origin, archive_id)
         try:

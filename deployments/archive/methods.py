@@ -68,9 +68,12 @@ class McpMethods:
         self._contexts = contexts
         self._citations = citations
         runs: dict[str, _Run] = {
-            ASK: research.ask, GET: research.article, SEARCH: research.search, FETCH: research.fetch,
+            ASK: research.ask,
+            GET: research.article,
+            SEARCH: research.search,
+            FETCH: research.fetch,
             CHECK: citations.check,
-        }  # fmt: skip
+        }
         self._tools: dict[str, tuple[Tool, _Run]] = {tool.name: (tool, runs[tool.name]) for tool in tools}
         self._initialized = dumps(
             {
@@ -108,7 +111,8 @@ class McpMethods:
 
     def record_refused(self, call: RpcCall, person: ArchiveCaller, why: str, begun_s: float) -> None:
         """Record a call of a tool that was refused before it was parsed."""
-        name, arguments = call.params.get("name"), call.params.get("arguments")
+        name = call.params.get("name")
+        arguments = call.params.get("arguments")
         if call.method == "tools/call" and isinstance(name, str) and name in self._tools:
             given = arguments if isinstance(arguments, dict) else {}
             self._usage.record(PendingToolCall.from_arguments(name, person, given, begun_s).refuse(why))

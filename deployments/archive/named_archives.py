@@ -86,7 +86,8 @@ class NamedArchives:
 
     async def _reopen(self, archive_id: str) -> McpArchive | None:
         """Follow a change of the settings; rules and log of an open archive go on."""
-        settings, opened = self._apps.find_archive(archive_id), self._opened.get(archive_id)
+        settings = self._apps.find_archive(archive_id)
+        opened = self._opened.get(archive_id)
         if settings is None:
             if opened is not None:
                 del self._opened[archive_id]

@@ -241,13 +241,22 @@ class _Console:
         app_id = request.path_params.get("app_id", "")
         path = request.url.path
         layout = build_layout(
-            self.navigation, principal, self.services.app_ids(), path, app_id,
+            self.navigation,
+            principal,
+            self.services.app_ids(),
+            path,
+            app_id,
             self.sessions.last_app(request, secure=self.services.is_secure(request)),
-        )  # fmt: skip
+        )
         console_request = ConsoleRequest(
-            request, self.services, self.sessions, self.renderer, principal=principal, session=session,
+            request,
+            self.services,
+            self.sessions,
+            self.renderer,
+            principal=principal,
+            session=session,
             layout={**layout, "signed_in": session is not None},
-        )  # fmt: skip
+        )
         bound_to = self._bound_to(console_request)
         console_request.csrf = self.services.signing.form_proof(bound_to) if bound_to else ""
         return console_request

@@ -70,17 +70,29 @@ class Renderer:
     def __init__(self, assets: Assets, texts: ConsoleTexts, title: str, version: str) -> None:
         self._texts = texts
         self._environment = _KeyedEnvironment(
-            loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=format_value,
-        )  # fmt: skip
+            loader=FileSystemLoader(FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            finalize=format_value,
+        )
         self._environment.globals.update(
-            t=texts, asset=assets.url, installation=title, version=version, htmx_config=HTMX,
+            t=texts,
+            asset=assets.url,
+            installation=title,
+            version=version,
+            htmx_config=HTMX,
             language=texts.language,
-        )  # fmt: skip
+        )
         self._environment.filters.update(
-            number=format_number, moment=format_moment, duration=format_duration, size=format_size,
+            number=format_number,
+            moment=format_moment,
+            duration=format_duration,
+            size=format_size,
             percent=format_percent,
-        )  # fmt: skip
+        )
         self._macros = self._environment.get_template("macros.html")
 
     def render(

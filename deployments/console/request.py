@@ -104,10 +104,9 @@ class ConsoleRequest:
         What differs between people may only be the token of forms. `read` returns the values of the template; a value
         `headers` holds headers of the response.
         """
-        principal, app_id = self.principal, self.app_id
-        rights = (
-            principal.role_in(app_id) if app_id else principal.app_ids, principal.may("viewer", ""),
-        )  # fmt: skip
+        principal = self.principal
+        app_id = self.app_id
+        rights = (principal.role_in(app_id) if app_id else principal.app_ids, principal.may("viewer", ""))
         services = self.services
 
         async def render() -> Response:

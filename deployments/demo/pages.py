@@ -29,9 +29,12 @@ _TEMPLATES = Path(__file__).with_name("templates")
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def render_demo(path: str, key: str) -> Response:

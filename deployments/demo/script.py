@@ -66,7 +66,8 @@ def build_script_routes() -> list[BaseRoute]:
     """Return the routes of the script; customers' pages load it, whether or not this installation has a console."""
     versions = released_versions()
     newest = {version.partition(".")[0]: version for version in sorted(versions, key=_order)}
-    changing, fixed = "public, max-age=300", "public, max-age=31536000, immutable"
+    changing = "public, max-age=300"
+    fixed = "public, max-age=31536000, immutable"
     return [
         _route("/kiosk.js", script_version(), changing),
         *(_route(f"/kiosk-{major}.js", version, changing) for major, version in newest.items()),

@@ -91,7 +91,8 @@ class BatchWriter(ABC, Generic[Entry]):
 
     async def write(self) -> None:
         """Write all waiting entries; keep those that the store refuses."""
-        waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
+        waiting = self._waiting
+        self._waiting = deque(maxlen=MOST_WAITING)
         batches = deque(self.split(tuple(waiting)))
         try:
             while batches:

@@ -56,25 +56,46 @@ def build_administration_routes(
     The console shares the sign-in with the archive. `environment` returns the variables of
     processes that import uploaded files.
     """
-    config, uploads = archive.config, UploadSlots()
+    config = archive.config
+    uploads = UploadSlots()
     admin = open_admin(
-        stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
+        stores,
+        vault,
+        clock,
+        artifacts,
+        api=LocalApi(handler, keyring.secret_of),
+        recommender=recommender,
         config=AdminConfig(
-            config.app_id, data_dir=data_dir, public_url=config.public_url,
-            edge_url=config.edge_url, disk_limit=disk_limit,
+            config.app_id,
+            data_dir=data_dir,
+            public_url=config.public_url,
+            edge_url=config.edge_url,
+            disk_limit=disk_limit,
         ),
-        launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
+        launch_import=ImportProcesses(environment).start,
+        preview=PreviewProcesses(environment).preview,
         why_full=why_full,
-    )  # fmt: skip
+    )
     console = open_console(
-        admin, stores.accounts, archive.oauth.sign_in, clock, archive.oauth.addresses,
-        app_ids=lambda: keyring.app_ids, display_name_of=keyring.display_name_of, uploads=uploads,
-        client_addresses=config.client_addresses, version=config.version,
-    )  # fmt: skip
+        admin,
+        stores.accounts,
+        archive.oauth.sign_in,
+        clock,
+        archive.oauth.addresses,
+        app_ids=lambda: keyring.app_ids,
+        display_name_of=keyring.display_name_of,
+        uploads=uploads,
+        client_addresses=config.client_addresses,
+        version=config.version,
+    )
     http = AdminEndpointServices(
-        admin, Authenticator(stores, clock, find_session_principal(console)), clock, log,
-        config.client_addresses, uploads,
-    )  # fmt: skip
+        admin,
+        Authenticator(stores, clock, find_session_principal(console)),
+        clock,
+        log,
+        config.client_addresses,
+        uploads,
+    )
     demos = build_demo_routes(DemoServices(keyring))
     return [*build_admin_routes(http), *build_console_routes(console), *demos]
 

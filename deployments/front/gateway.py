@@ -103,10 +103,13 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the Starlette application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
-        settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
+        settings = Settings()
+        clock = SystemClock()
+        meter = LiveMeter(RayMeter())
         if (address := settings.redis_address) is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop, self._meter = asyncio.get_running_loop(), meter
+        self.loop = asyncio.get_running_loop()
+        self._meter = meter
         open_tracing(settings.trace_url, "api")
         self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
         self._identity = await IdentityWatch.open(stores, settings, has_key=True)
@@ -118,7 +121,8 @@ class Gateway:
         self._keyring.on_change(self._limits.prune)
         self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        segments, models = SegmentStore(artifact_store, clock), SnapshotLoader(SnapshotStore(artifact_store))
+        segments = SegmentStore(artifact_store, clock)
+        models = SnapshotLoader(SnapshotStore(artifact_store))
         self._budget = budget = MemoryBudget(self._budget_mb << 20, meter, clock)
         self._host = host = EngineHost(stores, segments, clock, meter, budget, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
@@ -148,17 +152,26 @@ class Gateway:
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
-            build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
-            replays=stores.idempotency, log=self._log,
-            addresses=config.client_addresses, observer=observer,
+            build_endpoints(self._open_services(settings, artifact_store, clock)),
+            gate,
+            clock=clock,
+            replays=stores.idempotency,
+            log=self._log,
+            addresses=config.client_addresses,
+            observer=observer,
             is_behind_haproxy=is_behind_haproxy(os.environ),
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
-        )  # fmt: skip
+        )
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         parts: tuple[Any, ...] = (
-            self._keyring, host, self._archive_host, self._archive, self._query_log, self._served_log,
+            self._keyring,
+            host,
+            self._archive_host,
+            self._archive,
+            self._query_log,
+            self._served_log,
             self._question_client,
-        )  # fmt: skip
+        )
         for part in parts:
             await part.start()
         await self._keyring.wait_until_read(KEYS_S)
@@ -168,21 +181,39 @@ class Gateway:
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
         guardrails = GuardrailWatcher(
-            stores, artifact_store, self._experiments.treatments, clock,
-            owner=self._replica, list_apps=lambda: self._keyring.app_ids,
-        )  # fmt: skip
+            stores,
+            artifact_store,
+            self._experiments.treatments,
+            clock,
+            owner=self._replica,
+            list_apps=lambda: self._keyring.app_ids,
+        )
         self._guardrails_task = self.loop.create_task(guardrails.run())
         routes = [*build_archive_routes(self._archive, observer), *build_script_routes()]
         if settings.console:
             routes += build_administration_routes(
-                stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
-                settings.data_dir, settings.disk_limit,
-                _build_environment, self._log, self._memory.refusal_reason,
-            )  # fmt: skip
+                stores,
+                vault,
+                clock,
+                artifact_store,
+                self._archive,
+                self._keyring,
+                self.handler,
+                self._engine_router,
+                settings.data_dir,
+                settings.disk_limit,
+                _build_environment,
+                self._log,
+                self._memory.refusal_reason,
+            )
         return build_application(
-            self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
+            self.handler,
+            version=installed_version(),
+            close=self.close,
+            more=routes,
+            pages=settings.console,
             describe_more=describe_routes(config.tools, settings.console),
-        )  # fmt: skip
+        )
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
@@ -192,17 +223,33 @@ class Gateway:
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
-        history, keys = LocalHistoryClient(self._stores, clock, open_answering(self._stores)), self._keyring
+        history = LocalHistoryClient(self._stores, clock, open_answering(self._stores))
+        keys = self._keyring
         self._question_client = open_question_client(
-            self._stores, self._archive_client, clock, self._meter, begun=record_in_history(history), llm=settings.llm,
-            app_ids=lambda: keys.app_ids, answered=self._record_answer, tokens_of=keys.tokens_of,
+            self._stores,
+            self._archive_client,
+            clock,
+            self._meter,
+            begun=record_in_history(history),
+            llm=settings.llm,
+            app_ids=lambda: keys.app_ids,
+            answered=self._record_answer,
+            tokens_of=keys.tokens_of,
             affiliation_of=keys.affiliation_of,
-        )  # fmt: skip
+        )
         ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
         return ApiServices(
-            self._stores, self._engine_router, clock, self._experiments, self._query_log, self._served_log, ask=ask,
-            history=history, artifact_store=artifact_store, find_unknown_products=self._host.find_unknown_products,
-        )  # fmt: skip
+            self._stores,
+            self._engine_router,
+            clock,
+            self._experiments,
+            self._query_log,
+            self._served_log,
+            ask=ask,
+            history=history,
+            artifact_store=artifact_store,
+            find_unknown_products=self._host.find_unknown_products,
+        )
 
     def _record_answer(self, question: Question, answer: Answer, model_tokens: int) -> None:
         """Record the answer of a question in the log of answers and that of archive calls, and for its experiments."""
@@ -230,10 +277,20 @@ class Gateway:
         with contextlib.suppress(HouseError):
             await ReplicaMemoryStore(self._stores.server).delete(self._replica)
         parts: tuple[Any, ...] = (
-            self._experiments, self._question_client, self._query_log, self._served_log, self._archive,
-            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
-            self._identity, self._stores,
-        )  # fmt: skip
+            self._experiments,
+            self._question_client,
+            self._query_log,
+            self._served_log,
+            self._archive,
+            self._archive_host,
+            self._keyring,
+            self._limits,
+            self._engine_router,
+            self._connections,
+            self._host,
+            self._identity,
+            self._stores,
+        )
         for part in parts:
             await part.close()
         await asyncio.to_thread(PROCESS.close)
@@ -273,17 +330,26 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     """Return the archive's configuration from the settings."""
     addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
     return ArchiveConfig(
-        app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
-        connectors=settings.archive_connectors, has_teasers=settings.archive_teasers,
+        app_id=settings.archive_app,
+        title=settings.archive_title,
+        subjects=settings.archive_subjects,
+        connectors=settings.archive_connectors,
+        has_teasers=settings.archive_teasers,
         client_documents=settings.archive_client_documents,
         pinned_clients=read_pinned_documents(settings.archive_pinned_clients),
         signed_agents=settings.archive_signed_agents,
-        version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,
-        port=settings.port, plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
+        version=installed_version(),
+        public_url=settings.public_url,
+        edge_url=settings.edge_url,
+        host=settings.host,
+        port=settings.port,
+        plain_sign_in=settings.plain_sign_in,
+        client_addresses=addresses,
         origins=tuple(filter(None, map(str.strip, settings.archive_origins.split(",")))),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
-        has_passwords=settings.password_sign_in, provider=settings.oidc and ProviderConfig(*settings.oidc),
-    )  # fmt: skip
+        has_passwords=settings.password_sign_in,
+        provider=settings.oidc and ProviderConfig(*settings.oidc),
+    )
 
 
 def _build_environment() -> dict[str, str]:

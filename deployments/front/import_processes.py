@@ -42,9 +42,11 @@ class ImportProcesses:
 
     def _open(self, app_id: str, import_id: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*self._command, app_id, import_id], env=dict(self._environment()), stdin=subprocess.DEVNULL,
+            [*self._command, app_id, import_id],
+            env=dict(self._environment()),
+            stdin=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
 
 def _wait(process: subprocess.Popen[bytes], app_id: str, import_id: str) -> None:

@@ -79,10 +79,15 @@ class PreviewProcesses:
         environment = {name: given[name] for name in _PASSED_ON if name in given} | _FEW_THREADS
         try:
             done = subprocess.run(
-                self._command, input=task.model_dump_json().encode(), stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=environment, timeout=self._within_s, check=False,
+                self._command,
+                input=task.model_dump_json().encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                timeout=self._within_s,
+                check=False,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             raise Invalid(_TOO_MUCH) from None
         except OSError as error:

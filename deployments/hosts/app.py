@@ -171,7 +171,9 @@ class RecommenderReplica:
         if isinstance(answer, Refusal):
             # an engine can become dedicated before its first product
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
-        self._host, self._stores, self._opened = host, stores, opened
+        self._host = host
+        self._stores = stores
+        self._opened = opened
         if self._sweep_task is None:
             self._sweep_task = asyncio.get_running_loop().create_task(sweep_copies_forever(artifact_store))
         await _close(*before)
@@ -208,7 +210,8 @@ class RecommenderReplica:
 
     async def close(self) -> None:
         """Close the channel server, the host and the stores."""
-        host, stores = self._host, self._stores
+        host = self._host
+        stores = self._stores
         self._host = self._stores = None
         if self._identity is not None:
             await self._identity.close()

@@ -64,14 +64,16 @@ class _FrameProtocol(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        buffer, at = self._buffer, 0
+        buffer = self._buffer
+        at = 0
         buffer += data
         while len(buffer) - at >= _HEAD.size:
             length, number = _HEAD.unpack_from(buffer, at)
             if length > _MOST_BYTES:
                 self.drop()
                 return
-            first, last = at + _HEAD.size, at + _HEAD.size + length
+            first = at + _HEAD.size
+            last = at + _HEAD.size + length
             if len(buffer) < last:
                 break
             self.frame(number, bytes(buffer[first:last]))

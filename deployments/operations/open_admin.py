@@ -45,8 +45,17 @@ def open_admin(
     Rows of its audit log go to the stores, which the caller protected with proofs.
     """
     services = AdminServices(
-        stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import, recommender=recommender, preview=preview, why_full=why_full,
-        training_owner=training_owner, training_code=training_code,
-    )  # fmt: skip
+        stores,
+        vault,
+        clock,
+        artifacts,
+        config=config or AdminConfig(),
+        api=api or NoApi(),
+        launch_import=launch_import,
+        recommender=recommender,
+        preview=preview,
+        why_full=why_full,
+        training_owner=training_owner,
+        training_code=training_code,
+    )
     return Administration(services, operations, stores.audit, clock, AdminServices.for_principal)

@@ -66,7 +66,8 @@ class ClaimedTiers:
 
     async def _take_turn(self, account: Account) -> bool:
         """Return whether this request may ask: of concurrent ones only one, as providers replace refresh tokens."""
-        now_ms, is_turn = self._clock.now_ms(), False
+        now_ms = self._clock.now_ms()
+        is_turn = False
 
         def take(stored: Account) -> Account:
             nonlocal is_turn

@@ -119,9 +119,12 @@ class IdentityProvider:
         flow = SignInFlow(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
         async with self._client(callback) as client:
             address, _ = client.create_authorization_url(
-                _address(metadata, "authorization_endpoint"), state=flow.state, nonce=flow.nonce,
-                code_challenge=create_s256_code_challenge(flow.verifier), code_challenge_method="S256",
-            )  # fmt: skip
+                _address(metadata, "authorization_endpoint"),
+                state=flow.state,
+                nonce=flow.nonce,
+                code_challenge=create_s256_code_challenge(flow.verifier),
+                code_challenge_method="S256",
+            )
         return str(address), flow
 
     async def finish(self, callback: str, flow: SignInFlow, code: str) -> Identity | None:
@@ -177,11 +180,13 @@ class IdentityProvider:
         return None if identity is None or identity.subject != subject else identity
 
     def _identify(self, claims: dict[str, Any], token: Mapping[str, Any]) -> Identity | None:
-        subject, email = claims.get("sub"), claims.get("email")
+        subject = claims.get("sub")
+        email = claims.get("email")
         if not isinstance(subject, str) or not 0 < len(subject) <= 255:
             return None
         verified = claims.get("email_verified") is True and isinstance(email, str)
-        name, refresh = self.config.tiers_claim, token.get("refresh_token")
+        name = self.config.tiers_claim
+        refresh = token.get("refresh_token")
         return Identity(
             f"{self.config.issuer} {subject}",
             str(email).lower() if verified else "",
@@ -206,7 +211,8 @@ class IdentityProvider:
         audiences = audience if isinstance(audience, list) else [audience]
         is_ours = self.config.client_id in audiences and claims.get("iss") == self.config.issuer
         authorized = claims.get("azp", self.config.client_id if len(audiences) == 1 else None)
-        expires, issued = claims.get("exp"), claims.get("iat")
+        expires = claims.get("exp")
+        issued = claims.get("iat")
         if not isinstance(expires, int | float) or not isinstance(issued, int | float):
             return None
         holds = issued - LEEWAY_S <= now_s < expires + LEEWAY_S
@@ -222,7 +228,8 @@ class IdentityProvider:
                 try:
                     self._metadata, self._keys = await self._fetch_all()
                 except Unavailable as error:
-                    self._failed_at, self._failure = self._clock.monotonic_s(), error.message
+                    self._failed_at = self._clock.monotonic_s()
+                    self._failure = error.message
                     raise
                 self._read_at = now_s
             return self._metadata, self._keys
@@ -238,10 +245,14 @@ class IdentityProvider:
 
     def _client(self, callback: str) -> Any:
         return AsyncOAuth2Client(
-            self.config.client_id, self.config.client_secret,
-            scope=TIERS_SCOPE if self.config.tiers_claim else SCOPE, redirect_uri=callback or None,
-            timeout=TIMEOUT_S, follow_redirects=False, trust_env=False,
-        )  # fmt: skip
+            self.config.client_id,
+            self.config.client_secret,
+            scope=TIERS_SCOPE if self.config.tiers_claim else SCOPE,
+            redirect_uri=callback or None,
+            timeout=TIMEOUT_S,
+            follow_redirects=False,
+            trust_env=False,
+        )
 
 
 def _address(metadata: dict[str, Any], name: str) -> str:

@@ -133,15 +133,22 @@ class Invitations:
     ) -> AuditRow:
         return AuditRow.model_validate(
             {
-                "at": self._clock.now_ms(), "user_id": account.user_id, "username": account.username,
-                "way": "console", "address": address, "operation": "invitations.accept", "outcome": outcome,
+                "at": self._clock.now_ms(),
+                "user_id": account.user_id,
+                "username": account.username,
+                "way": "console",
+                "address": address,
+                "operation": "invitations.accept",
+                "outcome": outcome,
                 "reason": reason,
                 "arguments": {
-                    "invitation_id": invitation.invitation_id, "inviter": invitation.inviter,
-                    "role": invitation.role, "roles": dict(invitation.roles),
+                    "invitation_id": invitation.invitation_id,
+                    "inviter": invitation.inviter,
+                    "role": invitation.role,
+                    "roles": dict(invitation.roles),
                 },
             }
-        )  # fmt: skip
+        )
 
 
 def _add_roles(account: Account, invitation: Invitation) -> dict[str, object]:

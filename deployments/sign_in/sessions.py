@@ -37,7 +37,12 @@ LONGEST_NOTICE = 500
 _APP = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SignInWay = Literal["password", "password and code", "identity provider"]
 "How an account proved itself."
-SESSION, BROWSER, DEVICE, NOTICE, FLOW, APP = "session", "browser", "device", "notice", "flow", "app"
+SESSION = "session"
+BROWSER = "browser"
+DEVICE = "device"
+NOTICE = "notice"
+FLOW = "flow"
+APP = "app"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,7 @@ class BrowserSessions:
         mark = await self._accounts.session_mark(account.user_id)
         session = Session(self._signing.random(), account, now_s, now_s, mark, way)
         self._write(response, session, secure=secure)
-        device = {
-            "username": account.username, "device": self._signing.random(), "till": now_s + DEVICE_S,
-        }  # fmt: skip
+        device = {"username": account.username, "device": self._signing.random(), "till": now_s + DEVICE_S}
         _set(response, DEVICE, self._signing.devices.seal(device), DEVICE_S, secure=secure)
         return session
 
@@ -169,10 +172,15 @@ class BrowserSessions:
     def _write(self, response: Response, session: Session, *, secure: bool) -> None:
         account = session.account
         value = {
-            "id": session.session_id, "username": account.username, "user_id": account.user_id,
-            "epoch": account.epoch, "mark": session.mark,
-            "since": session.since_s, "seen": session.seen_s, "way": session.way,
-        }  # fmt: skip
+            "id": session.session_id,
+            "username": account.username,
+            "user_id": account.user_id,
+            "epoch": account.epoch,
+            "mark": session.mark,
+            "since": session.since_s,
+            "seen": session.seen_s,
+            "way": session.way,
+        }
         _set(response, SESSION, self._signing.sessions.seal(value), LONGEST_S, secure=secure)
 
     def _now_s(self) -> int:
@@ -190,6 +198,11 @@ def _read(request: Request, name: str, *, secure: bool) -> str:
 
 def _set(response: Response, name: str, value: str, life_s: int | None, *, secure: bool) -> None:
     response.set_cookie(
-        cookie_name(name, secure=secure), value, max_age=life_s, path="/", secure=secure,
-        httponly=True, samesite="lax",
-    )  # fmt: skip
+        cookie_name(name, secure=secure),
+        value,
+        max_age=life_s,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )

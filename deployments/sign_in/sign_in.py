@@ -192,10 +192,13 @@ class SignIn:
         """Return proof that the password was right in this browser, for a few minutes."""
         return self.signing.steps.seal(
             {
-                "username": account.username, "id": account.user_id, "epoch": account.epoch,
-                "browser": self._browser_hash(browser), "till": self._clock.now_ms() // 1000 + STEP_S,
+                "username": account.username,
+                "id": account.user_id,
+                "epoch": account.epoch,
+                "browser": self._browser_hash(browser),
+                "till": self._clock.now_ms() // 1000 + STEP_S,
             }
-        )  # fmt: skip
+        )
 
     async def _account_of_step(self, browser: Browser, sealed: str) -> Account | None:
         step: Any = self.signing.steps.open(sealed)

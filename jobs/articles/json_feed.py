@@ -29,7 +29,8 @@ def parse_json_feed(data: bytes) -> dict[str, Any]:
 def list_json_articles(feed: dict[str, Any]) -> list[SourceArticle]:
     """Return the items of a document; what is no item is left out."""
     items = feed.get("items")
-    language, authors = _text(feed, "language")[:2].lower(), _list_authors(feed)
+    language = _text(feed, "language")[:2].lower()
+    authors = _list_authors(feed)
     return [
         _article_from_item(item, language, authors)
         for item in (items if isinstance(items, list) else ())
@@ -40,7 +41,9 @@ def list_json_articles(feed: dict[str, Any]) -> list[SourceArticle]:
 def _article_from_item(item: dict[str, Any], language: str, authors: tuple[str, ...]) -> SourceArticle:
     number = item.get("id")
     name = str(number) if isinstance(number, int) else _text(item, "id")
-    html, text, url = _text(item, "content_html"), _text(item, "content_text"), _text(item, "url")
+    html = _text(item, "content_html")
+    text = _text(item, "content_text")
+    url = _text(item, "url")
     tags = item.get("tags")
     words = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     images = (_text(item, "banner_image"), _text(item, "image"))

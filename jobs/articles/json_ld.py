@@ -76,7 +76,8 @@ def _find_articles(page: str) -> Iterator[dict[str, Any]]:
 
 def _walk(tree: Any) -> Iterator[dict[str, Any]]:
     """Yield the articles of a tree: at its root, in its lists, in its graph, and as main entity of a page."""
-    waiting, count = [tree], 0
+    waiting = [tree]
+    count = 0
     while waiting and count < _MOST_NODES:
         node = waiting.pop(0)
         count += 1
@@ -90,7 +91,8 @@ def _walk(tree: Any) -> Iterator[dict[str, Any]]:
 
 def _article_from_node(node: dict[str, Any], address: str) -> SourceArticle:
     corrected, note = _find_correction(node)
-    sections, words = _list_texts(node.get("articleSection")), _list_texts(node.get("keywords"))
+    sections = _list_texts(node.get("articleSection"))
+    words = _list_texts(node.get("keywords"))
     tags = [part.strip() for word in words for part in word.split(",")]
     body = _text(node.get("articleBody"))
     is_html = "<p" in body.lower()

@@ -71,7 +71,9 @@ class WikiInfo:
 
 def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
     """Yield the pages of a stream; `wiki` is filled before the first page."""
-    rest, begun, skipping = b"", False, False
+    rest = b""
+    begun = False
+    skipping = False
     while block := stream.read(_BLOCK):
         rest += block
         while True:
@@ -80,7 +82,8 @@ def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
                 if end < 0:
                     rest = rest[-16:]
                     break
-                rest, skipping = rest[end + 7 :], False
+                rest = rest[end + 7 :]
+                skipping = False
             start = rest.find(b"<page>")
             if not begun and (start >= 0 or len(rest) > _HEAD):
                 wiki.read_header(rest[: start if start >= 0 else _HEAD])

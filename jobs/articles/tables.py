@@ -55,7 +55,8 @@ def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
     no column has it, and no text.
     """
     values = {field: _first_value(row, names) for field, names in _NAMES.items()}
-    url, title = _parse_text(values["url"]), _parse_prose(values["title"])
+    url = _parse_text(values["url"])
+    title = _parse_prose(values["title"])
     sections = row.get("sections")
     parts = _parse_sections(sections) if isinstance(sections, list) else ()
     dateline = ""

@@ -37,9 +37,15 @@ def read_posts(stream: Any) -> Iterator[SourceArticle]:
     export = WordPressExport()
     try:
         events = etree.iterparse(
-            stream, events=("end",), tag=("item", "language", "{*}author"), resolve_entities=False, no_network=True,
-            load_dtd=False, huge_tree=False, recover=True,
-        )  # fmt: skip
+            stream,
+            events=("end",),
+            tag=("item", "language", "{*}author"),
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            recover=True,
+        )
         for _, node in events:
             if node.tag != "item":
                 export.read_header(node)
@@ -74,7 +80,8 @@ class WordPressExport:
         tags: list[str] = []
         for node in item.iterfind("category"):
             (topics if node.get("domain") == "category" else tags).append(element_text(node))
-        link, login = element_text(item.find("link")), element_text(item.find(_CREATOR))
+        link = element_text(item.find("link"))
+        login = element_text(item.find(_CREATOR))
         author = self._names.get(login) or login
         published = _parse_gmt(_wp_text(item, "post_date_gmt"))
         return SourceArticle(

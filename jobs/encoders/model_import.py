@@ -37,7 +37,8 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
     """
     read = _open_source(source)
     config = _parse_config(read("config.json"))
-    weights, tokenizer = read("model.safetensors"), read("tokenizer.json")
+    weights = read("model.safetensors")
+    tokenizer = read("tokenizer.json")
     digest = hashlib.sha256(weights + tokenizer).hexdigest()[:12]
     width = config["hidden_size"]
     version = f"{name}-{width}-{digest}"

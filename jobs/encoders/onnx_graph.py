@@ -152,10 +152,8 @@ def _add_padding_mask(graph: _Graph) -> str:
 
 def _add_gelu(graph: _Graph, value: str) -> str:
     root = graph.constant("root", np.array(math.sqrt(2), np.float32))
-    unit, half = (
-        graph.constant("one", np.array(1, np.float32)),
-        graph.constant("half", np.array(0.5, np.float32)),
-    )
+    unit = graph.constant("one", np.array(1, np.float32))
+    half = graph.constant("half", np.array(0.5, np.float32))
     error = graph.node("Add", graph.node("Erf", graph.node("Div", value, root)), unit)
     return graph.node("Mul", graph.node("Mul", value, half), error)
 

@@ -20,8 +20,12 @@ Subject = Literal["users", "products", "interactions", "queries", "served", "out
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
 NOUN_OF: Final[Mapping[str, Noun]] = {"users": "user", "products": "product", "interactions": "interaction"}
 
-_TEXT, _NUMBER, _FLAG = pa.string(), pa.float64(), pa.bool_()
-_TEXTS, _NUMBERS, _PATHS = pa.list_(_TEXT), pa.list_(_NUMBER), pa.list_(pa.list_(_TEXT))
+_TEXT = pa.string()
+_NUMBER = pa.float64()
+_FLAG = pa.bool_()
+_TEXTS = pa.list_(_TEXT)
+_NUMBERS = pa.list_(_NUMBER)
+_PATHS = pa.list_(pa.list_(_TEXT))
 _TIME: Final = pa.timestamp("ms", "UTC")
 _ORIGIN: Final = b',"_origin":"'
 """`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only,

@@ -56,7 +56,8 @@ def export_frame(
         Invalid: the subject does not exist, or `since` is no date or time
         Unavailable: no installation runs in the data directory, or its store does not answer
     """
-    chosen, since_ms = check_subject(subject), ms_from_time(since)
+    chosen = check_subject(subject)
+    since_ms = ms_from_time(since)
 
     async def read(stores: OpenStores, artifacts: ArtifactStore) -> pl.DataFrame:
         await check_app(stores, app_id)

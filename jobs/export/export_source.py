@@ -259,7 +259,8 @@ async def open_source(
     if subject == "outcomes":
         outcomes = OutcomeStore(artifacts)
         return DaySource(app_id, outcomes, await asyncio.to_thread(outcomes.commit, app_id), since_ms)
-    noun, stream = NOUN_OF[subject], SegmentStream(artifacts, app_id)
+    noun = NOUN_OF[subject]
+    stream = SegmentStream(artifacts, app_id)
     until = await stores.changes.last(app_id, noun)
     for attempt in range(_TRIES):
         settled = await asyncio.to_thread(stream.measure, noun)

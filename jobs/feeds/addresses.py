@@ -20,7 +20,8 @@ def canonical_address(address: str, place: str = "") -> str:
     """
     try:
         parts = urlsplit(urljoin(place, address.strip()))
-        host, port = (parts.hostname or "").lower(), parts.port
+        host = (parts.hostname or "").lower()
+        port = parts.port
         host = host if host.isascii() else host.encode("idna").decode("ascii")
     except ValueError:  # of the parser, or of IDNA
         return ""

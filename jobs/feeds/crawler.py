@@ -128,7 +128,8 @@ class Crawler:
             CrawlError: a redirect, the robots' rules or the host do not allow it, or the host fails
             CrawlPause: the pause before the request would end after the deadline
         """
-        first, is_moved = address, True
+        first = address
+        is_moved = True
         for _ in range(MOST_HOPS + 1):
             host = self._host(address)
             async with host.lock:
@@ -229,7 +230,8 @@ class Crawler:
         return response
 
     def _rest(self, host: _Host, reason: str, wait_s: float) -> None:
-        host.reason, host.failures = reason, 0
+        host.reason = reason
+        host.failures = 0
         host.rests_until_s = self._clock.monotonic_s() + wait_s
 
 
@@ -247,7 +249,8 @@ def read_retry_after(text: str, now_ms: int) -> float:
 
 def read_validators(headers: Mapping[str, str]) -> tuple[str, str]:
     """Return the ETag and the date of modification of a response, empty where no request can carry them."""
-    etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
+    etag = headers.get("etag", "")
+    modified = headers.get("last-modified", "")
     return etag[:500] if etag.isascii() else "", modified[:100] if modified.isascii() else ""
 
 

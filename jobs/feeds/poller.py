@@ -207,4 +207,4 @@ def end_poll(feed: Feed, state: FeedState, result: PollResult, now_ms: int, jitt
             "validators": dict(list(validators.items())[-MOST_VALIDATORS:]),
             **{name: getattr(result, name) for name in ("entries", "added", "updated", "removed", "refused")},
         }
-    )  # fmt: skip
+    )

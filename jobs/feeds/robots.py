@@ -52,7 +52,8 @@ def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
     count = 0
     for line in text.splitlines():
         name, separator, value = line.partition("#")[0].partition(":")
-        name, value = name.strip().lower(), value.strip()
+        name = name.strip().lower()
+        value = value.strip()
         if not separator:
             continue
         if name == "user-agent":

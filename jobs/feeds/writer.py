@@ -83,15 +83,21 @@ class ArticleWriter:
         Errors:
                 NotFound, ReadOnly, Conflict, Unavailable: as of `put`
         """
-        app, task_id = await self._app(), new_task_id()
+        app = await self._app()
+        task_id = new_task_id()
         writer = RecordWriter(self._stores, app, "product", self._clock, self._retry)
         payload = orjson.dumps(list(product_ids))
         await self._retry.call(
             lambda: self._stores.intake.accept(
-                self._app_id, "product", "remove", payload, task_id=task_id, total=len(product_ids),
+                self._app_id,
+                "product",
+                "remove",
+                payload,
+                task_id=task_id,
+                total=len(product_ids),
                 now_ms=self._clock.now_ms(),
             )
-        )  # fmt: skip
+        )
         task = await self._wait(writer, SubmittedChunk(task_id, len(product_ids), ()))
         if task.status == "failed":
             raise Conflict("the removal of articles could not be applied")

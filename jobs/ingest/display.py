@@ -122,11 +122,17 @@ def show_preview(order: IngestOrder, preview: IngestPreview, *, as_json: bool) -
     """Print the result of a dry run on standard output."""
     if as_json:
         fields = {
-            "app_id": order.app_id, "noun": order.noun, "address": order.address, "dry_run": True,
-            "rows": preview.rows, "accepted": preview.accepted, "refused": preview.refused,
-            "reasons": _reasons_json(preview.reasons), "warnings": list(preview.warnings),
+            "app_id": order.app_id,
+            "noun": order.noun,
+            "address": order.address,
+            "dry_run": True,
+            "rows": preview.rows,
+            "accepted": preview.accepted,
+            "refused": preview.refused,
+            "reasons": _reasons_json(preview.reasons),
+            "warnings": list(preview.warnings),
             "samples": list(preview.samples),
-        }  # fmt: skip
+        }
         sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
         return
     console = Console()
@@ -150,12 +156,16 @@ def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
     """
     files = PlainFiles(order.format, order.layout)
     proposal = propose_for_file(files.find(order.address)[0], files, order.noun)
-    columns, rules, encoding = proposal.columns, proposal.rules, proposal.encoding
+    columns = proposal.columns
+    rules = proposal.rules
+    encoding = proposal.encoding
     if as_json:
         fields = {
-            "noun": order.noun, "mapping": list(rules), "encoding": encoding,
+            "noun": order.noun,
+            "mapping": list(rules),
+            "encoding": encoding,
             "columns": [column.to_dict() for column in columns],
-        }  # fmt: skip
+        }
         sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
         return
     lines = ["# Proposed rules. Check them, then name this file with --map-file."]

@@ -180,7 +180,8 @@ async def ingest(
         baskets = _join_rows(source, mapping, order, progress.chunk_bytes)
         rows_of = source if baskets is None else baskets
         work = _IngestTask(order, run, progress, sources, rows_of, mapping, clock, watch or (lambda _: None))
-        started_s, before = clock.monotonic_s(), progress.rows
+        started_s = clock.monotonic_s()
+        before = progress.rows
         if order.noun == "interaction":
             await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
         else:
@@ -426,9 +427,11 @@ class _IngestTask:
 
     def _read_checked_chunks(self) -> Iterator[_Chunk]:
         """Yield validated chunks after the recorded progress."""
-        start, skip = self._progress.file, self._progress.row
+        start = self._progress.file
+        skip = self._progress.row
         now_ms = self._progress.started_ms
-        plain, plain_columns = PlainInteractions(), PlainColumns()
+        plain = PlainInteractions()
+        plain_columns = PlainColumns()
         read_rows = self._progress.rows
         for file in range(start, len(self._sources)):
             source = self._sources[file]

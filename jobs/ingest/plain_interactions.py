@@ -71,8 +71,10 @@ class PlainInteractions:
     def _build_event(
         self, record: dict[str, Any], now_ms: int, unknown: set[str]
     ) -> tuple[int, tuple[str, str, bytes]]:
-        kind, ids = record["type"], record["product_ids"]
-        user_id, visitor_id = record.get("user_id", ""), record.get("anonymous_id", "")
+        kind = record["type"]
+        ids = record["product_ids"]
+        user_id = record.get("user_id", "")
+        visitor_id = record.get("anonymous_id", "")
         named = [name for name in (user_id, visitor_id) if name]
         if kind not in PLAIN_TYPES or type(ids) is not list or not 0 < len(ids) <= MOST_IDS:
             raise ValueError("not plain")
@@ -116,9 +118,15 @@ _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))
 _SECONDS_BELOW = 100_000_000_000
 
 # Created once: pyarrow looks for pandas each time it creates a scalar, which takes longer than the work.
-_NOTHING, _QUOTE, _CLOSE, _NEXT = pa.scalar(""), pa.scalar('"'), pa.scalar('"]'), pa.scalar('","')
-_FIRST, _ROW_END = pa.scalar('["'), pa.scalar("},")
-_TO_IDS, _TO_MOMENT, _EVENT_END = pa.scalar('",["'), pa.scalar('"],'), pa.scalar(",0.0]")
+_NOTHING = pa.scalar("")
+_QUOTE = pa.scalar('"')
+_CLOSE = pa.scalar('"]')
+_NEXT = pa.scalar('","')
+_FIRST = pa.scalar('["')
+_ROW_END = pa.scalar("},")
+_TO_IDS = pa.scalar('",["')
+_TO_MOMENT = pa.scalar('"],')
+_EVENT_END = pa.scalar(",0.0]")
 _NAMES = {
     name: pa.scalar(f',"{name}":["' if name == "product_ids" else f',"{name}":"') for name in sorted(_FIELDS)
 }

@@ -53,7 +53,9 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
     if mapping.order_rule is not None:
         files = baskets = BasketFiles(reading.FirstRows(files, order.limit or PREVIEWED_ROWS), mapping)
     left = order.limit or PREVIEWED_ROWS
-    counter, rows_read, refused = ReasonCounter(), 0, 0
+    counter = ReasonCounter()
+    rows_read = 0
+    refused = 0
     samples: list[dict[str, Any]] = []
     for source in sources:
         read: RowMapper = dict if baskets is not None else mapping.build_row_mapper(source.format)
@@ -71,7 +73,9 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
                 else check_records(order.noun, rows, first, read, now_ms)
             )
             counter.add(checked.refused)
-            rows_read, refused, left = rows_read + len(rows), refused + len(checked.refused), left - len(rows)
+            rows_read = rows_read + len(rows)
+            refused = refused + len(checked.refused)
+            left = left - len(rows)
     warnings += baskets.report.warnings() if baskets is not None else []
     return IngestPreview(
         rows_read, rows_read - refused, refused, counter.most_frequent(), tuple(warnings), tuple(samples)

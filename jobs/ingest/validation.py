@@ -206,7 +206,8 @@ def _split_by_size(good: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, by
     for number, text in good:
         if part and size + len(text) > CHUNK_BYTES:
             yield part
-            part, size = [], 0
+            part = []
+            size = 0
         part.append((number, text))
         size += len(text)
     yield part

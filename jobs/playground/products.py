@@ -31,7 +31,8 @@ _NOT_IN_SHOPS = frozenset(("e-book", "online", "weekend", "evening class", "on t
 
 def build_products(now_ms: int) -> list[dict[str, Any]]:
     """Return the records of the whole shop, in the order of the data."""
-    shops, translated = read_people().shops, read_translations()
+    shops = read_people().shops
+    translated = read_translations()
     return [
         record
         for line in read_product_lines()

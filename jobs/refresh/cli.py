@@ -134,9 +134,15 @@ def _train_in_process(
             if promote:
                 await check_promotable(stores, app_id)
             return await create_run(
-                stores, app_id, engine, recipe.model_dump(mode="json"),
-                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner,
-            )  # fmt: skip
+                stores,
+                app_id,
+                engine,
+                recipe.model_dump(mode="json"),
+                now_ms=SystemClock().now_ms(),
+                by=by,
+                promote=promote,
+                owner=owner,
+            )
 
     run = asyncio.run(order())
     return asyncio.run(_run_worker(installation, run.app_id, run.run_id, owner))

@@ -287,9 +287,16 @@ def train(
             if promote:
                 await check_promotable(stores, app_id)
             run = await create_run(
-                stores, app_id, engine_id, facts,
-                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner, code=code,
-            )  # fmt: skip
+                stores,
+                app_id,
+                engine_id,
+                facts,
+                now_ms=SystemClock().now_ms(),
+                by=by,
+                promote=promote,
+                owner=owner,
+                code=code,
+            )
             pool.start(RunAssignment(app_id, run.run_id, owner, code))
             while not run.has_ended:
                 await asyncio.sleep(WATCH_INTERVAL_S)

@@ -95,7 +95,9 @@ class ScoringWorker:
         use_idle_priority()
         drop_key_variables()
         ALLOWED.set_source(partial(allowed_learners, Settings()))
-        self._order, self._connect, self._open_artifacts = order, connect, open_artifacts
+        self._order = order
+        self._connect = connect
+        self._open_artifacts = open_artifacts
         self._scorer: UserScorer | None = None
         self._opening = asyncio.Lock()
 
@@ -210,7 +212,8 @@ async def recommend_in_process(
     """
     lower_priority()
     summary = ScoringSummary(order, began_ms=SystemClock().now_ms())
-    chunks, total = read_users(users), count_users(users)
+    chunks = read_users(users)
+    total = count_users(users)
     check_snapshot(artifacts, order)
     with _open_result_file(out, form, nested, keep_formulas) as file:
         async with _open_scorer(UserScorer(order, stores, artifacts)) as scorer:
@@ -238,7 +241,8 @@ def score_on_ray(
     """
     settings = Settings() if settings is None else settings
     order.build_query()
-    chunks, total = read_users(users), count_users(users)
+    chunks = read_users(users)
+    total = count_users(users)
     if not ray.is_initialized():
         connect_installation(settings)
     open_artifacts = artifact_store_opener(settings)
@@ -280,7 +284,8 @@ def _score_in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Ite
         while coming is not None and idle and given - taken < most_ahead:
             actor = idle.pop(0)
             under_way[actor.score.remote(coming)] = given, actor
-            given, coming = given + 1, next(chunks, None)
+            given = given + 1
+            coming = next(chunks, None)
         done, _ = ray.wait(list(under_way), num_returns=1)
         place, actor = under_way.pop(done[0])
         ready[place] = _wait_for_result(done[0])

@@ -184,7 +184,7 @@ async def test_an_archive_of_members_is_not_handed_on_by_one_that_is_open_to_all
     assert {result["archive"] for result in results} == {"Sports", "Wine"}
 
 
-async def test_reports_and_corrections_tell_included_articles_apart(
+async def test_reports_and_corrections_keep_included_articles_apart(
     both: Combination,
 ) -> None:
     results = (await both.result("ask_archive", question="red grapes Riga"))["results"]

@@ -216,7 +216,8 @@ def _select_sentences(
 
 def _repeats(scored: ScoredSentence, other: ScoredSentence) -> bool:
     """Return whether two sentences have nearly the same words."""
-    left, right = {word.stem for word in scored.words}, {word.stem for word in other.words}
+    left = {word.stem for word in scored.words}
+    right = {word.stem for word in other.words}
     return len(left & right) >= _REPEATS * min(len(left), len(right))
 
 

@@ -48,7 +48,8 @@ def has_evidence(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
     A question for a number, a date, a person or a place has no answer in a sentence without one. A date is no answer
     to `When did she die?` when the sentence tells of her birth.
     """
-    kind, features = question.answer_type, candidate.features
+    kind = question.answer_type
+    features = candidate.features
     if kind == "which":
         if features.relation < _RELATED:
             return False

@@ -107,7 +107,8 @@ def find_name_spans(sentence: str) -> list[CharSpan]:
     """Return the ranges of words that are written like names."""
     results: list[CharSpan] = []
     for match in _NAME.finditer(sentence):
-        start, end = match.start(), match.end()
+        start = match.start()
+        end = match.end()
         if end - start > 2 and match[0].endswith((".", "’", "'")):
             end -= 1
         between = sentence[results[-1][1] : start] if results else ""

@@ -205,7 +205,8 @@ def extract_topic(question: str) -> str:
     rest = OPENER.sub("", question, count=1).strip(" ?.!¿")
     named = _find_names(f"x {rest}")
     if named:
-        first, last = named[0][0] - 2, named[-1][1] - 2
+        first = named[0][0] - 2
+        last = named[-1][1] - 2
         before = NAME_LEAD.search(rest[:first])
         start = before.start() if before else first
         if len(named) > 1 and len(rest[first:last].split()) > 8:

@@ -106,7 +106,8 @@ def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[t
 
 def _step_before(cut: _TokenizedSentence, start: int, lists: PlainQuestionWords) -> tuple[int, str]:
     """Skip quotation marks and one article backwards; return the place before them and the article."""
-    at, article = start - 1, ""
+    at = start - 1
+    article = ""
     while at >= 0 and cut.words[at] in _QUOTES:
         at -= 1
     if at >= 0 and cut.small[at] in lists.articles:
@@ -144,7 +145,8 @@ def _score_copula(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) 
         at += 1
     if len(cut.words) - at < 2:
         return 0.0
-    first, second = cut.small[at], cut.words[at + 1]
+    first = cut.small[at]
+    second = cut.words[at + 1]
     if first in lists.indefinite:
         return 1.0
     if first in lists.definite:
@@ -248,7 +250,8 @@ def _score_agent(
 
 def _is_passive(cut: _TokenizedSentence, at: int, lists: PlainQuestionWords) -> bool:
     passive = lists.passive
-    verb, before = cut.small[at], cut.small[:at]
+    verb = cut.small[at]
+    before = cut.small[:at]
     if before[-1:] and before[-1] in passive.reflexive:
         return True
     if verb.endswith(passive.active_endings) and not any(mark in verb for mark in passive.participle_marks):

@@ -91,7 +91,8 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
         if token[0].isdecimal():
             if at > begin:
                 break
-            part, digits = _parse_digits(token), True
+            part = _parse_digits(token)
+            digits = True
         elif token in _WORDS:
             if at > begin and not (part % 100 == 0 or (20 <= part % 100 < 100 and _WORDS[token] < 10)):
                 break
@@ -103,7 +104,8 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
             if times == 100:
                 part = (part or 1) * 100
             else:
-                total, part = total + (part or 1) * times, 0.0
+                total = total + (part or 1) * times
+                part = 0.0
         elif token in _TIMES and len(token) > 3 and token not in _NEVER_ALONE:
             part = float(_TIMES[token])
         else:

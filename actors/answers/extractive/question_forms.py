@@ -73,7 +73,8 @@ def _match_template(
     """Match a template to all words from a place on; a slot takes as few words as it can."""
     if not template:
         return {} if at == len(words) else None
-    first, rest = template[0], template[1:]
+    first = template[0]
+    rest = template[1:]
     slot = first & _SLOTS
     if not slot:
         return _match_template(rest, words, at + 1) if at < len(words) and words[at] in first else None
@@ -101,7 +102,8 @@ def _build_definition(
     kind: str, lists: PlainQuestionWords, article: str, words: Sequence[str]
 ) -> QuestionForm | None:
     where = next((at for at, word in enumerate(words) if word.lower() in lists.place), len(words))
-    subject, rest = tuple(words[:where]), tuple(words[where + 1 :])
+    subject = tuple(words[:where])
+    rest = tuple(words[where + 1 :])
     small = [word.lower() for word in (*subject, *rest)]
     is_plain = (
         0 < len(subject) <= _MOST_SUBJECT

@@ -58,13 +58,15 @@ def score_support(sentence: str, passage: str) -> float:
     Cost:
         1 ms for a passage of 150 words
     """
-    claim, source = strip_invisible(sentence[:_MOST]), strip_invisible(passage[:_MOST])
+    claim = strip_invisible(sentence[:_MOST])
+    source = strip_invisible(passage[:_MOST])
     if not claim or not source:
         return 0.0
     if _normalize(claim) in _normalize(source):
         return 1.0
     wording = TextTokenizer(Analyzers().detect_language(claim + " " + source[:2_000]))
-    claim_tokens, other = wording.tokenize(claim), wording.tokenize(source)
+    claim_tokens = wording.tokenize(claim)
+    other = wording.tokenize(source)
     if not claim_tokens:
         return 0.0
     coverage = _coverage(wording, claim_tokens, other)
@@ -138,7 +140,8 @@ def _has_unknown_first_name(
     """Return whether a sentence begins with a name of two words, one of which is missing from the passage."""
     if len(claim_tokens) < 2 or claim[: claim_tokens[0].start].strip(" \"'“‘("):
         return False
-    first, second = claim_tokens[0], claim_tokens[1]
+    first = claim_tokens[0]
+    second = claim_tokens[1]
     if not (first.is_name and second.is_name and second.start - first.end == 1):
         return False
     return (
@@ -163,7 +166,8 @@ def _contradicts(claim: str, source: str, wording: TextTokenizer) -> bool:
         return True
     if any(stem in stated_there and stem not in denied_there for stem in denied):
         return True
-    words, there = set(re.findall(r"\w+", claim.lower())), set(re.findall(r"\w+", source.lower()))
+    words = set(re.findall(r"\w+", claim.lower()))
+    there = set(re.findall(r"\w+", source.lower()))
     for left, right in _OPPOSITES:
         for mine, theirs in ((left, right), (right, left)):
             if words & mine and not there & mine and there & theirs and not words & theirs:
@@ -213,5 +217,6 @@ def _swaps_names(claim: str, claim_tokens: Sequence[TextToken], source: str, wor
 
 def _is_between(claim_tokens: Sequence[TextToken], left: str, right: str, deeds: Sequence[str]) -> bool:
     order = [word.stem for word in claim_tokens]
-    first, last = order.index(left), len(order) - 1 - order[::-1].index(right)
+    first = order.index(left)
+    last = len(order) - 1 - order[::-1].index(right)
     return any(stem in order[first + 1 : last] for stem in deeds)

@@ -87,7 +87,8 @@ class Draft:
 
     def close(self) -> bool:
         """Process the rest at the end; an incomplete sentence is dropped."""
-        before, rest = len(self.kept), self._rest.strip()
+        before = len(self.kept)
+        rest = self._rest.strip()
         self._rest = ""
         if rest and (_CLOSED.search(rest) or NO_ANSWER in rest):
             self._take_sentences(rest)
@@ -140,10 +141,12 @@ def _ends_sentence(text: str) -> bool:
 def _find_nearest_sentence(plain: str, passage: str) -> tuple[int, int]:
     """Return the sentence of a passage that shares most words with another, for highlighting."""
     words = set(plain.lower().split())
-    best, place = 0, (0, min(len(passage), 200))
+    best = 0
+    place = (0, min(len(passage), 200))
     for sentence in split_sentences(passage):
         text = passage[sentence.start : sentence.end]
         shared = len(words & set(text.lower().split()))
         if shared > best:
-            best, place = shared, (sentence.start, sentence.end)
+            best = shared
+            place = (sentence.start, sentence.end)
     return place

@@ -46,7 +46,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         Errors:
             Internal: the name leads to an address that may not be spoken to
         """
-        host, port = request.url.host, request.url.port or (443 if request.url.scheme == "https" else 80)
+        host = request.url.host
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
         try:
             addresses = await self._look_up(host, port)
         except OSError as error:

@@ -52,7 +52,10 @@ class ModelBreaker:
         if self._until_s:
             self._log.info("model_returned")
             self._meter.gauge("kiosk_model_away", 0)
-        self._failures, self._open_s, self._until_s, self._is_tried = 0, OPEN_S, 0.0, False
+        self._failures = 0
+        self._open_s = OPEN_S
+        self._until_s = 0.0
+        self._is_tried = False
 
     def record_failure(self) -> None:
         """Record a failed call."""
@@ -64,7 +67,8 @@ class ModelBreaker:
         else:
             self._log.warning("model_went_away", failures=self._failures)
             self._meter.gauge("kiosk_model_away", 1)
-        self._until_s, self._is_tried = self._clock.monotonic_s() + self._open_s, False
+        self._until_s = self._clock.monotonic_s() + self._open_s
+        self._is_tried = False
 
     def record_cancelled(self) -> None:
         """Record a call that this process cancelled; it counts neither as success nor as failure."""

@@ -111,7 +111,8 @@ class ModelWriter:
         """
         if not self.breaker.can_call():
             raise LanguageModelError("given up on for now")
-        wrote, failure = False, ""
+        wrote = False
+        failure = ""
         facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self._terms.name}
         span = PROCESS.begin("llm", kind="client", attributes=facts)
         try:
@@ -156,7 +157,8 @@ class ModelWriter:
                 self._turns.release()
 
     async def _read_pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
-        terms, clock = self._terms, self._clock
+        terms = self._terms
+        clock = self._clock
         began_s = clock.monotonic_s()
         limit_s = began_s + terms.first_s
         async with aclosing(self._read_packets(messages, most_tokens)) as packets:
@@ -172,8 +174,11 @@ class ModelWriter:
 
     async def _read_packets(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         """Give the text of each packet; empty for packets without any."""
-        terms, events, read = self._terms, ChatStreamParser(), 0
-        url, body = terms.url.rstrip("/") + "/chat/completions", self._body(messages, most_tokens)
+        terms = self._terms
+        events = ChatStreamParser()
+        read = 0
+        url = terms.url.rstrip("/") + "/chat/completions"
+        body = self._body(messages, most_tokens)
         async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
             if reply.status_code != 200:
                 raise InvalidModelReply(f"status {reply.status_code}")

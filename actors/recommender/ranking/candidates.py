@@ -91,11 +91,15 @@ def list_consumed_rows(request: QueryContext, user: UserSignals) -> list[int]:
 
 
 def _consumption_times(request: QueryContext) -> ConsumptionTimes:
-    model, now_ms, pauses = request.engine_state.serving_model, request.now_ms, request.query.repeat_after_ms
+    model = request.engine_state.serving_model
+    now_ms = request.now_ms
+    pauses = request.query.repeat_after_ms
     if model is None or not model.allows_repeats:
-        default_ms, since_ms = EVER_MS, dict[str, int]()
+        default_ms = EVER_MS
+        since_ms = dict[str, int]()
     else:
-        default_ms, since_ms = now_ms - SESSION_GAP_MS, dict.fromkeys(model.consumed_kinds, EVER_MS)
+        default_ms = now_ms - SESSION_GAP_MS
+        since_ms = dict.fromkeys(model.consumed_kinds, EVER_MS)
     if not pauses:
         return ConsumptionTimes(default_ms, since_ms) if default_ms > EVER_MS else ALWAYS
     paused = {kind: now_ms - pause_ms for kind, pause_ms in pauses}
@@ -148,7 +152,8 @@ def select_candidates(
     Source:
         docs/concepts/scoring.md, equation 23
     """
-    query, catalog = request.query, request.catalog
+    query = request.query
+    catalog = request.catalog
     if not consumed:
         return select_distinct(ranking.select_best, query, catalog, depth), ""
     excluded = ranking.exclude(consumed)
@@ -164,7 +169,9 @@ def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: 
 
     A query with filters gets nothing.
     """
-    query, catalog, priors = request.query, request.catalog, request.item_priors
+    query = request.query
+    catalog = request.catalog
+    priors = request.item_priors
     if query.type is not None or query.filter is not None or query.circles or query.removed:
         return []
     places = required_depth(query, depth)

@@ -151,7 +151,9 @@ def build_user_signals(request: QueryContext) -> UserSignals:
     Source:
         docs/concepts/scoring.md, equations 2, 7 and 15
     """
-    query, state, priors = request.query, request.engine_state, request.item_priors
+    query = request.query
+    state = request.engine_state
+    priors = request.item_priors
     history = find_interaction_rows(request.recent_events, state.catalog)
     older = read_older_events(
         state.overlay.histories, query.user_id, history, len(request.recent_events), len(query.simulated)

@@ -138,7 +138,8 @@ class Ranking:
         if least == -np.inf:
             return None
         leading = now >= least
-        rows, scores = front.rows[leading], now[leading]
+        rows = front.rows[leading]
+        scores = now[leading]
         if front.next_score > -np.inf:
             # a row after the front needs at least this personal score to be among the best
             needed = least - front.next_score - _ROUNDING * (abs(least) + abs(front.next_score))
@@ -167,7 +168,8 @@ def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
     """Return the best distinct rows, best first; equal scores by row."""
     if len(rows) > 2 * count:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
-        rows, scores = rows[kept], scores[kept]
+        rows = rows[kept]
+        scores = scores[kept]
     rows = rows[np.lexsort((rows, -scores))]
     # a repeated row has the same score twice
     best: Rows = rows[np.append(True, rows[1:] != rows[:-1])][:count]

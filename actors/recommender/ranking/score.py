@@ -190,7 +190,9 @@ def score_user(
     Source:
         docs/concepts/scoring.md, equations 8 to 12
     """
-    model, overlay, blend = state.serving_model, state.overlay, state.weights
+    model = state.serving_model
+    overlay = state.overlay
+    blend = state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
     if model is not None:
@@ -217,7 +219,9 @@ def score_similar_items(
     Source:
         docs/concepts/scoring.md, equation 25
     """
-    model, overlay, blend = state.serving_model, state.overlay, state.weights
+    model = state.serving_model
+    overlay = state.overlay
+    blend = state.weights
     parts: list[ScoreComponent] = []
     unknown = 1.0
     if model is not None:
@@ -227,10 +231,8 @@ def score_similar_items(
             parts += _score_cold_start(model, past, priors, unseen=True)
         unknown = _uncovered_share(like, model.get_items(len(priors)))
     if like.vector is not None:
-        weight, quick = (
-            blend.content * max(unknown, _SIMILARITY_SHARE),
-            unknown < _MOSTLY and _has_enough_scores(parts),
-        )
+        weight = blend.content * max(unknown, _SIMILARITY_SHARE)
+        quick = unknown < _MOSTLY and _has_enough_scores(parts)
         parts.append(_score_similarity(like.vector, state, priors, weight, quick))
     parts.append(
         _score_cooccurrence("live:together", like, overlay.cooccurrence, state, priors, blend.together)
@@ -242,7 +244,8 @@ def score_related_items(
     anchors: Sequence[int], state: EngineState, priors: ItemPriors
 ) -> list[ScoreComponent]:
     """List the component of the `related_ids` of given products; nothing when they name no product."""
-    catalog, count = state.catalog, len(priors)
+    catalog = state.catalog
+    count = len(priors)
     named = {
         row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count
     }
@@ -260,7 +263,8 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
     Source:
         docs/concepts/scoring.md, equation 25
     """
-    model, overlay = state.serving_model, state.overlay
+    model = state.serving_model
+    overlay = state.overlay
     parts: list[ScoreComponent] = []
     if model is not None:
         baskets = model.basket_contributions(
@@ -272,10 +276,8 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
             _score_cooccurrence("live:baskets", like, overlay.baskets, state, priors, 1.0, damped=True)
         )
     if parts and like.vector is not None:
-        weight, quick = (
-            state.weights.content * _SIMILARITY_SHARE,
-            model is not None and _has_enough_scores(parts),
-        )
+        weight = state.weights.content * _SIMILARITY_SHARE
+        quick = model is not None and _has_enough_scores(parts)
         parts.append(_score_similarity(like.vector, state, priors, weight, quick))
     return parts
 
@@ -306,14 +308,16 @@ def _score_cooccurrence(
     Source:
         docs/concepts/scoring.md, equation 10; damping by frequency ** 0.25 keeps best sellers from filling baskets
     """
-    model, count = state.serving_model, len(priors)
+    model = state.serving_model
+    count = len(priors)
     liked = profile.rows[:_MOST_TOGETHER]
     if model is not None and not _has_news(model, pairs, liked):
         return SparseScores(name, liked[:0], np.zeros(0, np.float32))
     neighbours, shares = pairs.get_neighbours(liked)
     shares *= profile.weights[:_MOST_TOGETHER, None]
     valid = (shares > 0) & (neighbours < count)
-    rows, values = neighbours[valid], shares[valid].astype(np.float32)
+    rows = neighbours[valid]
+    values = shares[valid].astype(np.float32)
     if damped:
         values /= (priors.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
     scale = np.float32(weight * compute_sparse_scale(rows, values, count))
@@ -354,11 +358,9 @@ def _inherit_scores(
     rows: Rows, parts: Sequence[ScoreComponent], slot_map: SlotMap, priors: ItemPriors
 ) -> Scores:
     """Compute what some rows inherit of all components; 0 for rows that are no cold-start items."""
-    inherited, values, new = (
-        np.zeros(len(rows), np.float32),
-        sum_components(parts, slot_map).values,
-        priors.cold_start,
-    )
+    inherited = np.zeros(len(rows), np.float32)
+    values = sum_components(parts, slot_map).values
+    new = priors.cold_start
     if values is not None and len(new.rows):
         by_row = dict(zip(new.rows.tolist(), new.inherit_by_slot(values).tolist(), strict=True))
         inherited[:] = [by_row.get(row, 0.0) for row in rows.tolist()]

@@ -136,7 +136,8 @@ def list_recent_rows(
     rows = history.rows
     if within is not ALWAYS:
         each = zip(rows, history.at_ms, history.kinds, strict=True)
-        since_ms, default_ms = within.since_ms.get, within.default_ms
+        since_ms = within.since_ms.get
+        default_ms = within.default_ms
         rows = [row for row, at_ms, kind in each if at_ms > since_ms(kind, default_ms)]
     return list(dict.fromkeys(rows))[:most]
 
@@ -163,8 +164,10 @@ def build_user_profile(
     """
     weights: dict[int, float] = {}
     amounts: list[float] = []
-    met, plain = weights.get, EVENT_WEIGHTS.get
-    last, place = -1, 0
+    met = weights.get
+    plain = EVENT_WEIGHTS.get
+    last = -1
+    place = 0
     for kind, row, value, event in zip(
         history.kinds, history.rows, history.values, history.events, strict=True
     ):
@@ -172,7 +175,8 @@ def build_user_profile(
         amounts.append(weight)
         if event != last:
             # all products of one event are equally recent, however many lines a basket has
-            last, place = event, len(weights)
+            last = event
+            place = len(weights)
         if weight and place < MOST_ROWS:
             weights[row] = met(row, 0.0) + weight * _DECAY[place]
     steps = WeightedInteractions(history.rows, history.at_ms, amounts, history.kinds)
@@ -190,12 +194,14 @@ def build_user_profile(
 
 def _add_older_weights(weights: dict[int, float], older: UnpackedEvents) -> None:
     """Add the weights of older events to those of a history; events of one minute are equally recent."""
-    minute, place = -1, 0
+    minute = -1
+    place = 0
     for row, at_ms, weight in zip(
         older.rows.tolist(), older.at_ms.tolist(), older.weights.tolist(), strict=True
     ):
         if at_ms != minute:
-            minute, place = at_ms, len(weights)
+            minute = at_ms
+            place = len(weights)
             if place >= MOST_ROWS:
                 return
         if weight:

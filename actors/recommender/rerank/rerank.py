@@ -179,7 +179,8 @@ def _apply_boosts(
     """Raise, pin and bury the first `reach` rows. A raised row is not buried."""
     if not rules:
         return _BoostedList(order, {}, frozenset(), {})
-    head, tail = order[:reach], order[reach:]
+    head = order[:reach]
+    tail = order[reach:]
     by_rule: dict[int, str] = {}
     pinned = _pin_rows(head, rules, before, by_rule)
     taken = set(pinned.values())
@@ -289,7 +290,9 @@ def explore_page(
     draw of cold-start items decides about them. A page behind the first ranks is explored only with a `pagination_id`.
     Otherwise it could show what an earlier page showed.
     """
-    draw, query, catalog = request.exploration, request.query, request.catalog
+    draw = request.exploration
+    query = request.query
+    catalog = request.catalog
     if draw is None or page.start:
         return None
     masks = [mask for _, mask in _compile_boosts(query, catalog)]
@@ -321,7 +324,8 @@ def render_products(
     """
     boosting = bool(query.boosts or query.boost_circles)
     projection = Projection.of(query.fields) if query.fields else None
-    offered, ids = catalog.offered, catalog.product_ids
+    offered = catalog.offered
+    ids = catalog.product_ids
     results: list[dict[str, Any]] = []
     for item in placed:
         if not offered[item.row]:
@@ -368,7 +372,8 @@ def describe_placements(
     origin = RANKED
     propensities: tuple[float | None, ...] = (1.0,) * count
     if query.dithering > 1:
-        origin, propensities = DITHERED, (None,) * count
+        origin = DITHERED
+        propensities = (None,) * count
     elif level == SEEN_AGAIN:
         origin = REPEATED
     elif draws:
@@ -384,7 +389,8 @@ def describe_placements(
     if explored is not None:
         origins, propensities = _add_explored_place(explored, items, origins, propensities)
     model = state.serving_model
-    position, signals_position = state.overlay.position, state.priors_position
+    position = state.overlay.position
+    signals_position = state.priors_position
     return Placements(
         tuple(map(scores.__getitem__, map(_ROW, items))),
         origins,
@@ -413,7 +419,8 @@ def _add_explored_place(
     ]
     if explored.place is None:
         return tuple(origins), tuple(chances)
-    codes, place = list(origins), explored.place
+    codes = list(origins)
+    place = explored.place
     codes[place] = EXPLORED
     if chances[place] is not None:
         chances[place] = explored.share / explored.pool

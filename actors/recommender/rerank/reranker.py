@@ -59,7 +59,8 @@ def order_candidates(
     Source:
         docs/concepts/scoring.md, section Learned re-ranker
     """
-    model, priors = request.engine_state.serving_model, request.item_priors
+    model = request.engine_state.serving_model
+    priors = request.item_priors
     reranker = None if model is None else model.learned.reranker
     if model is None or reranker is None or not candidates:
         return LearnedOrder(candidates, {})

@@ -136,7 +136,8 @@ class ColdStartTracker:
         Cost:
             64 new products: 8 ms with 4,096 established ones; nothing when they are compared already
         """
-        count, votes = len(signals), signals.votes
+        count = len(signals)
+        votes = signals.votes
         new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
         self._follow_catalog(signals, model, new)
         alone = ColdStartItems(
@@ -153,7 +154,8 @@ class ColdStartTracker:
         if not len(rows):
             return alone
         share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
-        neighbours, slot_map = self._neighbours[rows].astype(np.int64), model.slot_map
+        neighbours = self._neighbours[rows].astype(np.int64)
+        slot_map = model.slot_map
         return ColdStartItems(
             rows,
             neighbours,
@@ -178,12 +180,14 @@ class ColdStartTracker:
 
     def _follow_catalog(self, signals: GlobalSignals, model: ServingModel, new: Rows) -> None:
         """Select the established products of the present catalog, and mark what has to be compared again."""
-        version, count = signals.versions[0], len(signals)
+        version = signals.versions[0]
+        count = len(signals)
         added = model.get_items(count)[self._learned_of :]
         if version == self._seen_version and not len(added):
             return
         changed = self._overlay.catalog.list_changed(self._seen_version)
-        self._seen_version, self._learned_of = version, count
+        self._seen_version = version
+        self._learned_of = count
         self._compared = ensure_capacity(self._compared, count, False)
         self._stale = ensure_capacity(self._stale, count, False)
         self._stale[changed[changed < count]] = True
@@ -193,12 +197,14 @@ class ColdStartTracker:
 
     def _select_established(self, signals: GlobalSignals, new: Rows) -> None:
         """Select the products in stock with most votes in the snapshot, and mark the new products that it concerns."""
-        before, vectors_before = self._established, self._established_vectors
+        before = self._established
+        vectors_before = self._established_vectors
         after = self._learned[signals.offered[self._learned]][:_ESTABLISHED]
         vectors = self._overlay.index.take(after)
         if np.array_equal(after, before) and np.array_equal(vectors, vectors_before):
             return
-        self._established, self._established_vectors = after, vectors
+        self._established = after
+        self._established_vectors = vectors
         places = np.full(len(self._compared), -1, np.int64)
         places[before] = np.arange(len(before))
         stays = places[after] >= 0
@@ -233,8 +239,10 @@ class ColdStartTracker:
             ensure_capacity(self._least, count),
         )
         self._neighbours[rows], self._weights[rows], self._least[rows] = (
-            self._established[nearest], weights, least,
-        )  # fmt: skip
+            self._established[nearest],
+            weights,
+            least,
+        )
         self._compared[rows], self._stale[rows] = True, False
 
 

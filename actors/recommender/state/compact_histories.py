@@ -39,10 +39,14 @@ _NEWER_LIMIT = 1_000_000
 _EVENTS_A_SHARE = 2_000_000
 _USER_BYTES, _NEWER_USER_BYTES = 16, 220
 "Bytes of a user among settled events, and estimated bytes of a dictionary entry with an array."
-_ROW_SHIFT, _KIND_SHIFT, _WEIGHT_SHIFT = 38, 33, 27
+_ROW_SHIFT = 38
+_KIND_SHIFT = 33
+_WEIGHT_SHIFT = 27
 _MOST_ROWS = 1 << 26
 _MINUTES = np.uint64((1 << _WEIGHT_SHIFT) - 1)
-_WEIGHT_MASK, _WEIGHT_ZERO, _WEIGHT_STEPS = np.uint64(63), 32, 31.0
+_WEIGHT_MASK = np.uint64(63)
+_WEIGHT_ZERO = 32
+_WEIGHT_STEPS = 31.0
 _KIND_MASK = np.uint64(31)
 _WITHOUT_WEIGHT = ~np.uint64(63 << _WEIGHT_SHIFT)
 
@@ -168,7 +172,8 @@ class CompactHistories:
         place = int(self._users.searchsorted(user))
         if place == len(self._users) or self._users.item(place) != user:
             return 0, 0
-        first, last = self._starts.item(place), self._starts.item(place + 1)
+        first = self._starts.item(place)
+        last = self._starts.item(place + 1)
         return (first, last) if self._settled.item(first) else (0, 0)
 
     def _settle(self, users: Ints, packed: Packed) -> None:
@@ -176,7 +181,8 @@ class CompactHistories:
         if len(self._settled):
             users = np.concatenate((np.repeat(self._users, np.diff(self._starts)), users))
             packed = np.concatenate((self._settled, packed))
-        self._newer, self._newer_count = {}, 0
+        self._newer = {}
+        self._newer_count = 0
         oldest = 1  # the number 0 is an erased event
         if len(packed) > self._limit:
             oldest = int(np.partition(packed & _MINUTES, -self._limit)[-self._limit])
@@ -186,7 +192,8 @@ class CompactHistories:
             for share in _divide(users, 1 + len(packed) // _EVENTS_A_SHARE)
         ]
         distinct, lengths, events = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        self._users, self._settled = distinct, events
+        self._users = distinct
+        self._settled = events
         self._starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
 
@@ -200,7 +207,8 @@ def _divide(users: Ints, count: int) -> Iterator[Any]:
 def _group(users: Ints, packed: Packed, oldest: int) -> tuple[Ints, Ints, Packed]:
     """Group the events that are not before a minute by user; return the users, how many each has, and the events."""
     kept = packed & _MINUTES >= np.uint64(oldest)
-    users, packed = users[kept], packed[kept]
+    users = users[kept]
+    packed = packed[kept]
     distinct, counts = np.unique(users, return_counts=True)
     lengths = np.minimum(counts, MOST_EVENTS)
     # the newest by time are kept, whenever they arrived; most apps have no user with too many
@@ -270,7 +278,8 @@ def read_older_events(
 
 def take_newest(older: UnpackedEvents, recent_rows: Collection[int], depth: int) -> UnpackedEvents:
     """Return the newest events, until they and the recent rows are about `depth` distinct products."""
-    distinct, count = set(recent_rows), 0
+    distinct = set(recent_rows)
+    count = 0
     for row in older.rows.tolist():
         if len(distinct) >= depth:
             break

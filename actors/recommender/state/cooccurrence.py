@@ -132,24 +132,32 @@ class CooccurrenceTable:
     def _insert_stronger(self, left: Rows, right: Rows, weights: Floats) -> None:
         """Replace the weakest neighbours by stronger new ones, strongest first."""
         order = np.lexsort((-weights, left))
-        left, right, weights = left[order], right[order], weights[order].astype(np.float32)
+        left = left[order]
+        right = right[order]
+        weights = weights[order].astype(np.float32)
         owners, starts = np.unique(left, return_index=True)
         rank = np.arange(len(left)) - np.repeat(starts, np.diff(np.append(starts, len(left))))
         fits = rank < self._width
-        left, right, weights, rank = left[fits], right[fits], weights[fits], rank[fits]
+        left = left[fits]
+        right = right[fits]
+        weights = weights[fits]
+        rank = rank[fits]
         kept = np.where(self._rows[owners] >= 0, self._weights[owners], -1)
         weakest = np.argsort(kept, axis=1)
         at = np.searchsorted(owners, left)
         places = weakest[at, rank]
         better = weights > kept[at, places]
-        left, places = left[better], places[better]
+        left = left[better]
+        places = places[better]
         self._rows[left, places] = right[better]
         self._weights[left, places] = weights[better]
 
 
 def _drop_repeats(events: EventArrays, order: Rows) -> Mask:
     """Return a mask without events on the same product as the user's previous event."""
-    users, rows, at_ms = events.users[order], events.rows[order], events.at_ms[order]
+    users = events.users[order]
+    rows = events.rows[order]
+    at_ms = events.at_ms[order]
     changed = np.ones(len(order), np.bool_)
     again = (users[1:] == users[:-1]) & (rows[1:] == rows[:-1])
     changed[1:] = ~again | (at_ms[1:] - at_ms[:-1] > SESSION_GAP_MS)
@@ -158,7 +166,8 @@ def _drop_repeats(events: EventArrays, order: Rows) -> Mask:
 
 def _number_sessions(events: EventArrays, order: Rows) -> Rows:
     """Number the sessions of ordered events."""
-    users, at_ms = events.users[order], events.at_ms[order]
+    users = events.users[order]
+    at_ms = events.at_ms[order]
     starts = np.ones(len(order), np.int64)
     starts[1:] = (users[1:] != users[:-1]) | (at_ms[1:] - at_ms[:-1] > SESSION_GAP_MS)
     return np.cumsum(starts)
@@ -166,11 +175,14 @@ def _number_sessions(events: EventArrays, order: Rows) -> Rows:
 
 def _pairs_at_lag(events: EventArrays, order: Rows, sessions: Rows, old: int, lag: int) -> ItemPairs:
     """Pair each ordered event with the one `lag` later in its session; weight 1 forward, times below."""
-    first, second = order[:-lag], order[lag:]
-    rows_1, rows_2 = events.rows[first], events.rows[second]
+    first = order[:-lag]
+    second = order[lag:]
+    rows_1 = events.rows[first]
+    rows_2 = events.rows[second]
     fresh = np.maximum(first, second) >= old
     valid = (sessions[:-lag] == sessions[lag:]) & (rows_1 != rows_2) & fresh
-    first, second = first[valid], second[valid]
+    first = first[valid]
+    second = second[valid]
     at_ms = np.maximum(events.at_ms[first], events.at_ms[second])
     side_by_side = (events.at_ms[first] == events.at_ms[second]).astype(np.float64)
     return ItemPairs(events.rows[first], events.rows[second], side_by_side, at_ms)

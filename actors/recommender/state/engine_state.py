@@ -335,7 +335,8 @@ class EngineState:
         )
 
     def _list_components(self, signals: GlobalSignals) -> Iterator[PriorComponent]:
-        model, blend = self.serving_model, self.weights
+        model = self.serving_model
+        blend = self.weights
         trend = np.where(signals.offered, signals.trend, np.float32(0))
         if model is None:
             yield _live_component("live:trend", blend.trend, trend)

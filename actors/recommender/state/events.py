@@ -63,8 +63,10 @@ VALUED = _CONSUMPTION | {"product_detail_page_view", "rate"}
 
 _SHORT_VIEW_S = 5.0
 _LONG_CONSUMPTION_S = 120.0
-_SHORTEST_S, _NO_RATING = 0.001, 3.0
-_RATINGS, _RATING_WEIGHTS = (0.0, 2.0, 3.0, 3.5, 5.0), (-0.5, -0.1, 0.1, 0.4, 1.0)
+_SHORTEST_S = 0.001
+_NO_RATING = 3.0
+_RATINGS = (0.0, 2.0, 3.0, 3.5, 5.0)
+_RATING_WEIGHTS = (-0.5, -0.1, 0.1, 0.4, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,8 @@ def events_from_table(
     owner = np.repeat(np.arange(len(table)), lists.value_lengths().fill_null(0).to_numpy())
     row = rows[products.indices.to_numpy(zero_copy_only=False)] if len(rows) else np.zeros(0, np.int64)
     counts = (weights[owner] != 0) & (row >= 0)
-    owner, row = owner[counts], row[counts]
+    owner = owner[counts]
+    row = row[counts]
     # only users with counted events get a code: most visitors of a large site only have exposures
     who, place = np.unique(user_keys.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
     codes = [user_code(user) for user in user_keys.dictionary.take(pa.array(who)).to_pylist()]

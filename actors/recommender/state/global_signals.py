@@ -174,7 +174,8 @@ class GlobalSignalsCache:
         overlay.index.reserve(count)
         offered = overlay.catalog.offered.copy()
         counts = overlay.counts.copy(count)
-        week, month = counts.get_relative_counts(7.0, count), counts.get_relative_counts(30.0, count)
+        week = counts.get_relative_counts(7.0, count)
+        month = counts.get_relative_counts(30.0, count)
         # later rows are newer products: they go first among equals
         trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
         largest = float(month.max(initial=0))

@@ -174,7 +174,9 @@ class Groups(Generic[V]):
 
     def _append(self, row: int, lengths: Codes, codes: Codes) -> None:
         """Append the pairs of consecutive rows."""
-        first, end, rows_below = self._count, self._count + len(codes), row + len(lengths)
+        first = self._count
+        end = self._count + len(codes)
+        rows_below = row + len(lengths)
         self._pairs = ensure_capacity(self._pairs, end)
         self._pairs["row"][first:end] = np.repeat(np.arange(row, rows_below, dtype=np.int32), lengths)
         self._pairs["code"][first:end] = codes
@@ -213,7 +215,8 @@ class Groups(Generic[V]):
         kept = pairs["row"] >= 0
         self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
         self._pairs = pairs[kept]
-        self._count, self._removed_count = len(self._pairs), 0
+        self._count = len(self._pairs)
+        self._removed_count = 0
 
 
 def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
@@ -226,7 +229,8 @@ def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
     values = scores[rows]
     if len(rows) > count:
         top = np.argpartition(-values, count - 1)[:count] if count else np.zeros(0, np.int64)
-        rows, values = rows[top], values[top]
+        rows = rows[top]
+        values = values[top]
     order = np.argsort(-values, kind="stable")
     best: Rows = rows[order[: int(np.count_nonzero(values > -np.inf))]]
     return best

@@ -62,7 +62,8 @@ def interactions_from_anchors(rows: Sequence[int], now_ms: int) -> WeightedInter
 
 def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteractions:
     """Select the running session: interactions without a pause of half an hour until now."""
-    count, until_ms = 0, now_ms
+    count = 0
+    until_ms = now_ms
     for at_ms in steps.at_ms:
         if until_ms - at_ms > SESSION_GAP_MS:
             break

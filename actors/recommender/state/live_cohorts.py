@@ -183,7 +183,8 @@ def _has_enough_users(slots: Rows) -> bool:
 def _estimate_blend(votes: CohortVotes, chosen: Rows, expected: Floats, most_prior: float) -> Floats:
     cohort_votes = votes.votes[chosen]
     counts: Floats = np.bincount(votes.rows[chosen], cohort_votes, len(expected)).astype(np.float64)
-    total, squares = float(cohort_votes.sum()), float(cohort_votes @ cohort_votes)
+    total = float(cohort_votes.sum())
+    squares = float(cohort_votes @ cohort_votes)
     prior = min(estimate_prior(counts, squares, expected), most_prior)
     # decayed votes are less evidence: `whole` is the number of undecayed votes with the same evidence
     whole = total * total / squares
@@ -201,7 +202,9 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     last = order[np.append(first[1:], len(key)) - 1]
     votes = np.minimum(np.add.reduceat(notes.votes[order], first), 1.0)
-    at_ms, rows, slots = notes.at_ms[last], notes.row[last], notes.slot[last]
+    at_ms = notes.at_ms[last]
+    rows = notes.row[last]
+    slots = notes.slot[last]
     votes *= np.exp2((at_ms - at_ms.max()) / (_HALF_LIFE_DAYS * DAY_MS))
     everybody = np.bincount(rows, votes)
     described = np.flatnonzero((slots >= 0) & (votes > 0))
@@ -217,5 +220,6 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
 
 
 def _empty_votes(versions: tuple[int, int] = (-1, -1), now_ms: int = 0) -> CohortVotes:
-    none, nothing = np.zeros(0, np.int64), np.zeros(0)
+    none = np.zeros(0, np.int64)
+    nothing = np.zeros(0)
     return CohortVotes(versions, now_ms, none, none, none, nothing, nothing)

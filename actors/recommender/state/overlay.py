@@ -117,7 +117,8 @@ class Overlay:
 
     def record_position(self) -> None:
         """Record the offsets of this state. In the middle of changes, the position is that before them."""
-        loaded, offsets = self.loaded_offsets, self.offsets
+        loaded = self.loaded_offsets
+        offsets = self.offsets
         nouns = ("product", "interaction", "user")
         self.position = ",".join(
             [*(loaded.get(noun, "0") for noun in nouns[:2]), *(offsets.get(noun, "0") for noun in nouns)]

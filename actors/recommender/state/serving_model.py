@@ -116,7 +116,8 @@ class ServingModel:
         count = len(product_ids)
         if count <= self._covered:
             return
-        names, added = self.learned.snapshot.items, product_ids[self._covered : count]
+        names = self.learned.snapshot.items
+        added = product_ids[self._covered : count]
         few = len(added) <= _FEW
         codes = np.array([names.code(name) for name in added] if few else names.codes(added), np.int64)
         self._items = ensure_capacity(self._items, count, -1)
@@ -182,7 +183,8 @@ class ServingModel:
     def build_history(self, steps: WeightedInteractions, now_ms: int) -> UserHistory:
         """Convert a user's events to the user history of the snapshot; no event is later than now."""
         items = self._items
-        rows, at_s = np.array(steps.rows, np.int64), np.array(steps.at_ms, np.float64) / 1000.0
+        rows = np.array(steps.rows, np.int64)
+        at_s = np.array(steps.at_ms, np.float64) / 1000.0
         now_s = max(now_ms / 1000.0, float(at_s.max(initial=0.0)))
         codes = np.full(len(rows), -1, np.int64)
         inside = rows < len(items)
@@ -311,7 +313,8 @@ class ServingModel:
                 _validate_items(items, count)
             factor = scorer.weight * compute_sparse_scale(items, values, count)
             return SparseScores(scorer.name, items, values * np.float32(factor))
-        total, many = np.zeros(self.slot_map.count, np.float32), count
+        total = np.zeros(self.slot_map.count, np.float32)
+        many = count
         if scorer.add_scores is not None:
             many = scorer.add_scores(total, past)
         else:

@@ -76,7 +76,8 @@ class DecayedCounts:
         """Return a copy of the counts of the first `count` rows."""
         self._reserve(count)
         copied = DecayedCounts(self.half_lives_days)
-        copied._landmark_ms, copied._newest_ms = self._landmark_ms.copy(), self._newest_ms
+        copied._landmark_ms = self._landmark_ms.copy()
+        copied._newest_ms = self._newest_ms
         copied._values = [values[:count].copy() for values in self._values]
         return copied
 

@@ -99,7 +99,8 @@ class UserContributions:
         Shapes:
             votes: float64 [m], one for each event
         """
-        start, end = self._count, self._count + len(events)
+        start = self._count
+        end = self._count + len(events)
         self._entries = ensure_capacity(self._entries, end)
         new = self._entries[start:end]
         new["reader"], new["row"], new["at_ms"] = events.users, events.rows, events.at_ms
@@ -147,7 +148,8 @@ class UserContributions:
             if now_ms - at_ms > SESSION_GAP_MS:
                 break
             places.append(at)
-            now_ms, at = at_ms, before
+            now_ms = at_ms
+            at = before
         return places[::-1]
 
     def read_events(self, places: list[int]) -> EventArrays:
@@ -203,11 +205,13 @@ class UserContributions:
     def _drop_oldest(self) -> None:
         """Keep the newer half. Users without a kept event and without attributes lose their code."""
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
-        kept, votes = self.read_events(keep.tolist()), self._entries["votes"][keep]
+        kept = self.read_events(keep.tolist())
+        votes = self._entries["votes"][keep]
         present = set(kept.users.tolist())
         slots = self._slots
         self._codes = {
             user_key: code for user_key, code in self._codes.items() if code in present or code in slots
         }
-        self._count, self._last = 0, {}
+        self._count = 0
+        self._last = {}
         self.record(kept, votes)

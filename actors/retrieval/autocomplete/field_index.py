@@ -110,11 +110,14 @@ class FieldIndex:
 
     def adopt(self, built: RowTextIndex) -> None:
         """Serve an index that was built."""
-        again, self._changed_meanwhile = self._changed_meanwhile or {}, None
+        again = self._changed_meanwhile or {}
+        self._changed_meanwhile = None
         if self._replaces_main:
             self._serve(built)
         else:
-            self._later, self._changed, self._fresh_stale = built, {}, True
+            self._later = built
+            self._changed = {}
+            self._fresh_stale = True
         for row, (mark, values) in again.items():
             self._assign_row(row, mark, values)
 
@@ -155,7 +158,8 @@ class FieldIndex:
 
     def _serve(self, main: RowTextIndex) -> None:
         self._main, self._later = main, _empty_index()
-        self._changed, self._left_main = {}, 0
+        self._changed = {}
+        self._left_main = 0
         self._fresh_stale = True
 
     def _assign_row(self, row: int, mark: int, values: tuple[str, ...]) -> None:
@@ -180,7 +184,8 @@ class FieldIndex:
         settle_ms = min(_SETTLE_MS, len(self._changed) // 2) if len(self._changed) > _AT_ONCE else 0
         soon = 0 <= now_ms - self._fresh_at_ms < settle_ms
         if self._fresh is None or (self._fresh_stale and not soon):
-            self._fresh, self._fresh_at_ms = RowTextIndex.of(self._changed, popularity()), now_ms
+            self._fresh = RowTextIndex.of(self._changed, popularity())
+            self._fresh_at_ms = now_ms
             self._fresh_stale = False
         return self._fresh
 
@@ -323,7 +328,8 @@ class FieldIndexes:
         shared = self._fingerprints.get(name)
         fingerprints = FieldFingerprints() if shared is None else shared
         self._builds[key] = _FieldBuild(index, fingerprints)
-        size, row = 0, 0
+        size = 0
+        row = 0
         # the catalog may grow between two steps
         while row < len(catalog):
             if catalog.present[row]:

@@ -46,12 +46,15 @@ class NgramIndex:
         owner = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(texts.starts))
         keys = ngram_keys(texts.codes[: texts.size], size)
         whole = np.flatnonzero(keys)
-        keys, owner = keys[whole], owner[whole]
+        keys = keys[whole]
+        owner = owner[whole]
         order = np.argsort(keys, kind="stable")
-        keys, owner = keys[order], owner[order]
+        keys = keys[order]
+        owner = owner[order]
         fresh = np.ones(len(keys), np.bool_)
         fresh[1:] = (keys[1:] != keys[:-1]) | (owner[1:] != owner[:-1])
-        keys, owner = keys[fresh], owner[fresh]
+        keys = keys[fresh]
+        owner = owner[fresh]
         first = np.ones(len(keys), np.bool_)
         first[1:] = keys[1:] != keys[:-1]
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
@@ -146,7 +149,8 @@ def _most_shared(counts: npt.NDArray[np.uint8], least: int, limit: int, allowed:
         # a filter is asked again only for twice as many texts, so that all its calls cost as much as two
         if count > least and size < max(limit, 2 * seen):
             continue
-        texts, seen = np.flatnonzero(enough), size
+        texts = np.flatnonzero(enough)
+        seen = size
         if allowed is not None:
             texts = texts[allowed(texts)]
         if len(texts) >= limit:

@@ -62,7 +62,8 @@ def _map_spans(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]
         return []
     mapped = []
     for begin, end in spans:
-        begin, end = max(begin, 0), min(end, len(places))
+        begin = max(begin, 0)
+        end = min(end, len(places))
         if begin < end:
             # up to where the next folded character begins, but without the blanks and marks before it
             last = places[end - 1] + 1

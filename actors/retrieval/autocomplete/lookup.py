@@ -284,8 +284,10 @@ class CompletionIndex:
         owner, places = self._places(shared, len(pattern), most)
         distances = EditPattern(pattern).compare(self.texts.codes, places, most)
         kept = np.flatnonzero(distances.edits <= most)
-        texts, places = shared[owner[kept]], places[kept]
-        edits, cut = distances.edits[kept], distances.cut[kept]
+        texts = shared[owner[kept]]
+        places = places[kept]
+        edits = distances.edits[kept]
+        cut = distances.cut[kept]
         cost = edits - self._merit(texts)
         cost = cost + _FIRST_LETTER * (self.texts.codes[places] != pattern[0])
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
@@ -329,11 +331,14 @@ class CompletionIndex:
     def _by_words(self, typed: str, most: int, limit: int, allowed: Allowed | None) -> CompletionMatches:
         texts, edits = self.words.find_texts(typed, allowed)
         kept = np.flatnonzero(edits <= most)
-        texts, edits = texts[kept], edits[kept]
+        texts = texts[kept]
+        edits = edits[kept]
         cost = edits + _SHUFFLED - self._merit(texts)
         if len(texts) > 4 * limit:
             best = np.argpartition(cost, 4 * limit)[: 4 * limit]
-            texts, edits, cost = texts[best], edits[best], cost[best]
+            texts = texts[best]
+            edits = edits[best]
+            cost = cost[best]
         nowhere = np.full(len(texts), -1, np.int64)
         return CompletionMatches(texts, edits.astype(np.int64), cost, nowhere, np.zeros(len(texts), np.int64))
 

@@ -97,9 +97,11 @@ class PrefixIndex:
             owner = self.owner[at].astype(np.int64)
             if allowed is not None:
                 kept = allowed(owner)
-                at, owner = at[kept], owner[kept]
+                at = at[kept]
+                owner = owner[kept]
             order = np.lexsort((self.places[at], self.rank[at]))
-            at, owner = at[order], owner[order]
+            at = at[order]
+            owner = owner[order]
             first_of_each = np.sort(np.unique(owner, return_index=True)[1])[:limit]
             if len(first_of_each) >= limit or reach >= last - first:
                 break
@@ -109,7 +111,8 @@ class PrefixIndex:
         """Return positions that include the best of a range."""
         if last - first <= max(_SMALL, limit):
             return np.arange(first, last)
-        first_block, last_block = -(-first // BLOCK), last // BLOCK
+        first_block = -(-first // BLOCK)
+        last_block = last // BLOCK
         inner = self.best[first_block:last_block]
         if len(inner) > limit:
             blocks = np.argpartition(inner, limit)[:limit] + first_block
@@ -162,7 +165,8 @@ def _bounds(head: CharCodes) -> tuple[int, int]:
     low = high = 0
     for at in range(_PER_KEY):
         code = int(head[at]) if at < len(head) else 0
-        low, high = low << 16 | code, high << 16 | (code if at < len(head) else 0xFFFF)
+        low = low << 16 | code
+        high = high << 16 | (code if at < len(head) else 0xFFFF)
     return low, high
 
 

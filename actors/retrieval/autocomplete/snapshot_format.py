@@ -87,7 +87,8 @@ def _name_arrays(thing: Any, prefix: str) -> Iterator[tuple[str, npt.NDArray[Any
 
 
 def _texts(taken: Arrays, key: str) -> FoldedTexts:
-    codes, starts = taken[key + "codes"], taken[key + "starts"]
+    codes = taken[key + "codes"]
+    starts = taken[key + "starts"]
     _check_index(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
     _check_index(_in_turn(starts, len(codes) - MARGIN), key + "starts")
     _check_index(not codes[len(codes) - MARGIN :].any(), key + "codes")
@@ -106,7 +107,9 @@ def _prefixes(taken: Arrays, key: str, texts: FoldedTexts) -> PrefixIndex:
 
 
 def _grams(taken: Arrays, key: str, size: int, texts: FoldedTexts) -> NgramIndex:
-    keys, starts, owners = taken[key + "keys"], taken[key + "starts"], taken[key + "texts"]
+    keys = taken[key + "keys"]
+    starts = taken[key + "starts"]
+    owners = taken[key + "texts"]
     _check_index(keys.dtype == np.uint64 and bool((np.diff(keys.astype(np.int64)) > 0).all()), key + "keys")
     _check_index(_lists(starts, owners, len(keys), len(texts)), key + "texts")
     return NgramIndex(size, keys, starts, owners)
@@ -114,7 +117,8 @@ def _grams(taken: Arrays, key: str, size: int, texts: FoldedTexts) -> NgramIndex
 
 def _words(taken: Arrays, key: str, texts: FoldedTexts) -> WordIndex:
     vocabulary = _texts(taken, key + "vocabulary.")
-    starts, owners = taken[key + "starts"], taken[key + "texts"]
+    starts = taken[key + "starts"]
+    owners = taken[key + "texts"]
     _check_index(_lists(starts, owners, len(vocabulary), len(texts)), key + "texts")
     return WordIndex(
         vocabulary,
@@ -266,7 +270,8 @@ def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> T
         name.removeprefix("index."): array for name, array in mine.items() if name.startswith("index.")
     }
     try:
-        starts, holders = np.asarray(mine["starts"]), np.asarray(mine["holders"])
+        starts = np.asarray(mine["starts"])
+        holders = np.asarray(mine["holders"])
         originals = SourceTexts(np.asarray(mine["originals.blob"]), np.asarray(mine["originals.ends"]))
     except KeyError as error:
         raise Fault(f"snapshot is damaged: completions have no {error}", path=COMPLETIONS) from error
@@ -282,7 +287,8 @@ def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> T
 
 
 def _names(parts: ModelState) -> Vocabulary:
-    blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
+    blob = np.asarray(parts.array("products.blob"))
+    ends = np.asarray(parts.array("products.ends"))
     _check(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
     offsets = pa.py_buffer(ends.astype(np.int32))
     strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))

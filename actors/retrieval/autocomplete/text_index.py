@@ -146,7 +146,9 @@ class RowTextIndex:
             100,000 titles: 0.2 s
         """
         texts: dict[int, tuple[str, ...]] = {}
-        rows, marks, originals = self._rows.copy(), self.built.fingerprints, self.built.source_texts
+        rows = self._rows.copy()
+        marks = self.built.fingerprints
+        originals = self.built.source_texts
         starts = self.built.starts.tolist()
         holders = self.built.holders.tolist()
         for text in range(len(self.built)):
@@ -175,7 +177,8 @@ class RowTextIndex:
         Shapes:
             texts: int64 [k]; returns: bool [k]
         """
-        holders, starts = self.built.holders, self.built.starts
+        holders = self.built.holders
+        starts = self.built.starts
         if self._has_single_holders:
             mine = self._rows[holders[texts]]
             allowed: Mask = rows.take(mine, mode="clip") & (mine >= 0)

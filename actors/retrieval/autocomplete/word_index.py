@@ -81,11 +81,13 @@ class WordIndex:
             holders, costs = self._texts_of_words(near, edits, texts if turn else None)
             if allowed is not None and not turn:
                 kept = allowed(holders)
-                holders, costs = holders[kept], costs[kept]
+                holders = holders[kept]
+                costs = costs[kept]
             if not len(holders):
                 return holders, costs
             places = np.searchsorted(texts, holders) if turn else np.arange(len(holders))
-            texts, cost = holders, costs + (cost[places] if turn else 0.0)
+            texts = holders
+            cost = costs + (cost[places] if turn else 0.0)
         return texts, cost
 
     def has_word(self, typed: str) -> bool:
@@ -139,9 +141,11 @@ class WordIndex:
         if candidates is not None:
             at = np.minimum(np.searchsorted(candidates, owner), len(candidates) - 1)
             inside = candidates[at] == owner
-            owner, cost = owner[inside], cost[inside]
+            owner = owner[inside]
+            cost = cost[inside]
         order = np.lexsort((cost, owner))
-        owner, cost = owner[order], cost[order]
+        owner = owner[order]
+        cost = cost[order]
         first = np.ones(len(owner), np.bool_)
         first[1:] = owner[1:] != owner[:-1]
         return owner[first], cost[first].astype(np.float64)

@@ -176,7 +176,8 @@ class IndexSegments:
             self._fresh_segment = None
         for number, count in zip(*np.unique(before[before > FRESH], return_counts=True), strict=True):
             self._stale_counts[int(number)] += int(count)
-        number, self._next = self._next, self._next + 1
+        number = self._next
+        self._next = self._next + 1
         self._segments[number], self._mappings[number] = segment, RowMapping.of(rows)
         self._stale_counts[number] = len(segment) - len(taken)
         self._owner[taken] = number
@@ -244,7 +245,8 @@ class IndexSegments:
         self._mappings.pop(number, None)
 
     def _add(self, segment: IndexSegment, rows: Rows | None = None) -> int:
-        number, self._next = self._next, self._next + 1
+        number = self._next
+        self._next = self._next + 1
         self._segments[number], self._stale_counts[number] = segment, 0
         self._owner[segment.owned if rows is None else rows] = number
         return number

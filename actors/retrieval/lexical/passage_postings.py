@@ -96,13 +96,15 @@ class PassagePostings(Postings):
         long = [postings for postings in lists if postings[3] - postings[2] > _LONG_LIST]
         short = [postings for postings in lists if postings[3] - postings[2] <= _LONG_LIST]
         if not short and long:
-            short, long = long[:1], long[1:]
+            short = long[:1]
+            long = long[1:]
         rows, sums = _sum_by_row(
             [(self.rows[start:end], lut[self.levels[start:end]]) for _, lut, start, end in short]
         )
         if allowed is not None:
             inside = allowed[rows]
-            rows, sums = rows[inside], sums[inside]
+            rows = rows[inside]
+            sums = sums[inside]
         left = sum(bound for bound, *_ in long)
         if left:
             floor = _kth_best(sums, k)
@@ -189,7 +191,8 @@ class PassagePostings(Postings):
     def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
         """Look up ascending rows in lists and add the scores of the rows found."""
         for _, lut, start, end in lists:
-            listed, levels = self.rows[start:end], self.levels[start:end]
+            listed = self.rows[start:end]
+            levels = self.levels[start:end]
             if len(rows) > _ENTERED * (end - start):
                 row_levels = np.zeros(len(self), np.uint8)
                 row_levels[listed] = levels
@@ -257,7 +260,8 @@ def _sum_by_row(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
     keys |= np.concatenate([scores for _, scores in parts]).view(np.uint32)
     keys.sort()
     pairs = keys.view(np.uint32).reshape(-1, 2)  # little-endian: score, row
-    rows, scores = pairs[:, 1], pairs[:, 0].copy().view(np.float32)
+    rows = pairs[:, 1]
+    scores = pairs[:, 0].copy().view(np.float32)
     firsts = np.flatnonzero(rows[1:] != rows[:-1])
     firsts += 1
     firsts = np.concatenate([_ZERO, firsts])

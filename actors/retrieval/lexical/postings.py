@@ -113,7 +113,8 @@ def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
     sizes = np.array(lengths, np.int32)
     owners = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
     order = np.argsort(np.array(codes, np.uint64), kind="stable")
-    sorted_codes, sorted_owners = np.array(codes, np.uint64)[order], owners[order]
+    sorted_codes = np.array(codes, np.uint64)[order]
+    sorted_owners = owners[order]
     pairs = find_pairs(sorted_codes, sorted_owners)
     counts = np.diff(np.append(pairs, len(order)))
     terms, starts = group_by_term(sorted_codes[pairs])

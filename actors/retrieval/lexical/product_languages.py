@@ -66,7 +66,8 @@ class ProductLanguages:
         """
         self._ensure_rows(int(rows.max(initial=-1)) + 1)
         self._count(rows, -1)
-        saved_bits, bits = saved.language_bits[codes], np.zeros(len(codes), np.uint64)
+        saved_bits = saved.language_bits[codes]
+        bits = np.zeros(len(codes), np.uint64)
         numbers = np.zeros(256, np.uint16)
         for at, name in enumerate(saved.languages[:64]):
             bits |= ((saved_bits >> np.uint64(at)) & np.uint64(1)) << np.uint64(self._bit(name))

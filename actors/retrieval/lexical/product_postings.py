@@ -74,7 +74,8 @@ class IndexSegment(Postings):
         if not len(at):
             return []
         terms = places[at]
-        firsts, lasts = self.starts[terms].tolist(), self.starts[terms + 1].tolist()
+        firsts = self.starts[terms].tolist()
+        lasts = self.starts[terms + 1].tolist()
         return list(zip(at.tolist(), firsts, lasts, strict=True))
 
 
@@ -90,7 +91,9 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     owned = np.array([text.row for text in texts], np.uint32)
     owners = np.repeat(owned, [len(text.codes) for text in texts])
     order = np.argsort(codes, kind="stable")
-    codes, owners, fields = codes[order], owners[order], fields[order]
+    codes = codes[order]
+    owners = owners[order]
+    fields = fields[order]
     pairs = find_pairs(codes, owners)
     counts = bits = np.zeros(0, np.uint8)
     if len(pairs):
@@ -137,7 +140,10 @@ def _merge_terms(
     segments: Mapping[int, IndexSegment], owner: Codes, cuts: Sequence[Sequence[int]]
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Merge one range of terms: terms, how many postings each has, and the postings."""
-    codes, rows, counts, bits = [], [], [], []
+    codes = []
+    rows = []
+    counts = []
+    bits = []
     for (number, segment), (first, last) in zip(segments.items(), cuts, strict=True):
         span = slice(int(segment.starts[first]), int(segment.starts[last]))
         chosen = owner[segment.rows[span]] == number
@@ -145,7 +151,8 @@ def _merge_terms(
         rows.append(segment.rows[span][chosen])
         counts.append(segment.counts[span][chosen])
         bits.append(segment.fields[span][chosen])
-    all_codes, all_rows = np.concatenate(codes), np.concatenate(rows)
+    all_codes = np.concatenate(codes)
+    all_rows = np.concatenate(rows)
     order = np.lexsort((all_rows, all_codes))
     terms, lengths = np.unique(all_codes, return_counts=True)
     return terms, lengths, all_rows[order], np.concatenate(counts)[order], np.concatenate(bits)[order]

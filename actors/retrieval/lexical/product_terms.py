@@ -19,7 +19,8 @@ _TITLE: Final = 0
 _MOST_TERMS: Final = 6_000
 _GUESSED_FROM: Final = 300
 _MASK: Final = (1 << 64) - 1
-_LEFT, _RIGHT = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+_LEFT = 0x9E3779B97F4A7C15
+_RIGHT = 0xC2B2AE3D27D4EB4F
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
         if texts_of_language:
             languages.append(other)
             texts.add_new(texts_of_language, analyzers.get(other))
-            title, length = title or fingerprint(texts.title), length or texts.length
+            title = title or fingerprint(texts.title)
+            length = length or texts.length
     return AnalyzedProduct(
         TermVector(row, texts.codes, texts.fields),
         length,

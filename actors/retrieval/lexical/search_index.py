@@ -151,7 +151,8 @@ class SearchIndex:
         corrected = speller.correct(query.text, words)
         used = query.text
         if query.correct and corrected.corrections:
-            used, words = corrected.text, analyze_query(corrected.text, self._analyzers, languages)
+            used = corrected.text
+            words = analyze_query(corrected.text, self._analyzers, languages)
         query_groups = _term_groups(words, corrected.completions)
         hits = self._score_hits(query, matcher, query_groups, allowed, factors)
         return self._build_hits(query, matcher, words, query_groups, hits, corrected, used)

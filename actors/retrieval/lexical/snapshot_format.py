@@ -74,9 +74,12 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
     Cost:
         100,000 products of 60 words: 10 s
     """
-    analyzers, segments, texts = Analyzers(), [], list[TermVector]()
+    analyzers = Analyzers()
+    segments = []
+    texts = list[TermVector]()
     lengths = np.zeros(len(products), np.float64)
-    titles, language_bits = np.zeros(len(products), np.uint64), np.zeros(len(products), np.uint64)
+    titles = np.zeros(len(products), np.uint64)
+    language_bits = np.zeros(len(products), np.uint64)
     main_language = np.full(len(products), _NO_LANGUAGE, np.uint8)
     languages: dict[str, int] = {}
     words: Counter[str] = Counter()
@@ -132,7 +135,8 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     for name, kind in _KINDS.items():
         _check(taken[name].dtype == np.dtype(kind) and taken[name].ndim == 1, name)
     segment = IndexSegment(**taken)
-    products, postings = len(lengths), len(segment.rows)
+    products = len(lengths)
+    postings = len(segment.rows)
     _check(
         len(segment.starts) == len(segment.terms) + 1 and bool((np.diff(segment.starts) > 0).all()), "starts"
     )

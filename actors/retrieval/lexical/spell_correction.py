@@ -154,7 +154,8 @@ class SpellCorrector:
 
 def _apply_corrections(text: str, corrections: Sequence[Correction]) -> str:
     """Replace wrong words by their first suggestions."""
-    done, parts = 0, []
+    done = 0
+    parts = []
     for correction in sorted(corrections, key=lambda correction: correction.start):
         if correction.suggestions and correction.start >= done:
             parts += [text[done : correction.start], correction.suggestions[0]]

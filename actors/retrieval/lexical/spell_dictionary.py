@@ -131,7 +131,8 @@ class SpellDictionary:
         return candidates
 
     def _suggestion(self, word: str, text: int, edits: int) -> SpellSuggestion:
-        folded, count = self.texts.folded(text), int(self.counts[text])
+        folded = self.texts.folded(text)
+        count = int(self.counts[text])
         first = _FIRST_LETTER if folded[:1] != word[:1] else 0.0
         return SpellSuggestion(folded, edits, edits + first - _OFTEN * math.log10(count + 1), count)
 

@@ -160,7 +160,8 @@ class TermMatcher:
         if allowed is not None:
             enough &= hits < len(allowed)
             enough[enough] = allowed[hits[enough]]
-        hits, sums = hits[enough], sums[enough]
+        hits = hits[enough]
+        sums = sums[enough]
         group_counts = sums // _REQUIRED_TERM
         return TermHits(hits, sums - group_counts * _REQUIRED_TERM, group_counts.astype(np.int64))
 
@@ -175,7 +176,8 @@ class TermMatcher:
         bits = np.zeros(len(rows), np.uint8)
         for number, first, last in self.find_spans(group):
             active = self._active[number]
-            segment, owned = active.segment, np.flatnonzero(self._owned(active, rows))
+            segment = active.segment
+            owned = np.flatnonzero(self._owned(active, rows))
             codes = rows[owned] if active.row_mapping is None else active.row_mapping.codes[rows[owned]]
             places, is_listed = locate(segment.rows[first:last], codes.astype(np.uint32))
             bits[owned[is_listed]] |= segment.fields[first:last][places[is_listed]]
@@ -201,12 +203,15 @@ class TermMatcher:
             )
             if not active.is_whole:
                 owned = self._owned(active, rows)
-                rows, counts, fields = rows[owned], counts[owned], fields[owned]
+                rows = rows[owned]
+                counts = counts[owned]
+                fields = fields[owned]
             gains: Floats = saturate_counts(counts.astype(np.float64), self._norms[rows], weight)
             if factors is not None:
                 factor = factors[fields]
                 searched = factor > 0
-                rows, gains = rows[searched], (gains * factor)[searched]
+                rows = rows[searched]
+                gains = (gains * factor)[searched]
             postings[number] = rows, gains + _REQUIRED_TERM if group.required else gains
         return postings
 
@@ -284,7 +289,8 @@ def _read_lists(
     fields = np.concatenate([postings[2] for postings in lists])[order]
     starts = _find_starts(rows)
     if len(starts) < len(rows):
-        counts, fields = np.maximum.reduceat(counts, starts), np.bitwise_or.reduceat(fields, starts)
+        counts = np.maximum.reduceat(counts, starts)
+        fields = np.bitwise_or.reduceat(fields, starts)
         rows = rows[starts]
     return rows, counts, fields
 

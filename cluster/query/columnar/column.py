@@ -23,7 +23,8 @@ from cluster.query.language.scalars import Bounds, Measure, Scalar, number_of
 
 Mask = NDArray[np.bool_]
 
-_TRUE, _FALSE = 1, 2
+_TRUE = 1
+_FALSE = 2
 _FEW = 4
 
 
@@ -87,8 +88,14 @@ class FieldColumn:
     def nbytes(self) -> int:
         """Return the estimated memory in bytes."""
         parts = (
-            self._present, self._flags, self._codes, self._numbers, self._more_codes, self._texts, self._more_numbers
-        )  # fmt: skip
+            self._present,
+            self._flags,
+            self._codes,
+            self._numbers,
+            self._more_codes,
+            self._texts,
+            self._more_numbers,
+        )
         return sum(part.nbytes for part in parts)
 
     @property

@@ -13,7 +13,8 @@ from cluster.query.language.field_values import build_field_reader, collect_loca
 Key = tuple[str, str]
 "The kind of a column and the canonical name of its field."
 
-_RUN, _RUN_OF_TEXTS = 64, 32
+_RUN = 64
+_RUN_OF_TEXTS = 32
 
 
 class StoredColumn(Protocol):

@@ -37,7 +37,8 @@ from cluster.query.language.field_names import FieldNames, fields_of
 from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, list_paths
 from cluster.query.language.tree import Node
 
-_FIELD, _POINTS = "field", "points"
+_FIELD = "field"
+_POINTS = "points"
 
 
 class ColumnStore:
@@ -264,7 +265,8 @@ class ColumnStore:
     def build_missing_columns(self) -> Iterator[None]:
         """Allow queries in this context to read any number of records."""
         with self._lock:
-            most, self._columns.most_at_once = self._columns.most_at_once, None
+            most = self._columns.most_at_once
+            self._columns.most_at_once = None
             try:
                 yield
             finally:

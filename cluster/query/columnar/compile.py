@@ -213,11 +213,13 @@ def _has_value(text: str, field: str, values: list[Scalar]) -> bool:
 
 def _bounds(node: Range, field: str) -> Bounds | None:
     """Return the parsed ends of a range; None when both are open."""
-    low, high = node.low, node.high
+    low = node.low
+    high = node.high
     if low is None and high is None:
         return None
     if is_text(field):
-        low, high = low and fold(low), high and fold(high)
+        low = low and fold(low)
+        high = high and fold(high)
     return Bounds.of(low, high, node.include_low, node.include_high, moments=is_moment(field))
 
 

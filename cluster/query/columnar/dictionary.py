@@ -127,7 +127,8 @@ class TextDictionary:
             self._order = sorted(range(len(self._texts)), key=self._texts.__getitem__)
             self._sorted = [self._texts[code] for code in self._order]
             sorted_count = len(self._sorted)
-        begin, stop = 0, sorted_count
+        begin = 0
+        stop = sorted_count
         if isinstance(bounds.low, str):
             begin = (bisect_left if bounds.include_low else bisect_right)(self._sorted, bounds.low)
         if isinstance(bounds.high, str):

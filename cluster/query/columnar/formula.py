@@ -190,7 +190,9 @@ class _Parser:
         return left
 
     def _atom(self) -> _Step:
-        kind, token, start = self._kind, self._word, self._start
+        kind = self._kind
+        token = self._word
+        start = self._start
         if kind == "number":
             self._next()
             value = float(token)

@@ -83,7 +83,8 @@ class PointColumn:
         rows = [start + at for at, points in enumerate(cells) if points]
         counts = [len(points) for points in cells if points]
         vectors = [_unit(lat, lon) for points in cells for lat, lon in points]
-        first, self._count = self._count, self._count + len(vectors)
+        first = self._count
+        self._count = self._count + len(vectors)
         while self._count > len(self._vectors):
             self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
         if vectors:
@@ -143,5 +144,6 @@ class PointColumn:
 
 
 def _unit(lat: float, lon: float) -> tuple[float, float, float]:
-    phi, theta = math.radians(lat), math.radians(lon)
+    phi = math.radians(lat)
+    theta = math.radians(lon)
     return math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi)

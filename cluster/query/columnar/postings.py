@@ -150,9 +150,11 @@ class RowPostings:
             rows = self._row_of_slot.filled
             alive = rows[slots] >= 0
             self._free = np.flatnonzero(rows < 0).tolist()
-            slots, codes = slots[alive], codes[alive]
+            slots = slots[alive]
+            codes = codes[alive]
             order = sort_order(codes)
-            self._sorted_slots, self._sorted_codes = slots[order], codes[order]
+            self._sorted_slots = slots[order]
+            self._sorted_codes = codes[order]
             last = int(self._sorted_codes[-1]) if len(order) else -1
             self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))
             self._tail_slots, self._tail_codes, self._tail = array("i"), array("i"), None

@@ -194,9 +194,11 @@ def aggregate(
         NotFound: no record has the field, with or without the filter
         FilterSyntax: a bad `include` or `exclude`; fact `parameter` names it
     """
-    included, barred = _pattern("include", include), _pattern("exclude", exclude)
+    included = _pattern("include", include)
+    barred = _pattern("exclude", exclude)
     name = canonical(field)
-    has_field, total = False, 0
+    has_field = False
+    total = 0
     counts: Counter[tuple[bool, Scalar]] = Counter()
     for record in records:
         if not has_value(record, name):

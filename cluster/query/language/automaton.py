@@ -103,7 +103,10 @@ class Automaton:
 
     def accepts(self, text: str) -> bool:
         """Return whether the whole text matches."""
-        state, kind_of_char, table, settled = 0, self._kind_of_char, self._table, self._settled
+        state = 0
+        kind_of_char = self._kind_of_char
+        table = self._table
+        settled = self._settled
         for char in text:
             kind = kind_of_char.get(char)
             if kind is None:
@@ -233,7 +236,9 @@ class _Form:
         return self._sequence([*([pattern.part] * pattern.least), *optional])
 
     def _sequence(self, parts: list[Pattern | _Star | _Maybe]) -> tuple[bool, int, int]:
-        nullable, first, last = True, 0, 0
+        nullable = True
+        first = 0
+        last = 0
         for part in parts:
             inner = self.add(part) if not isinstance(part, (_Star, _Maybe)) else self.add(part.part)
             part_nullable, part_first, part_last = inner
@@ -294,7 +299,8 @@ def _classify(sets: list[Ranges], effort: StepBudget) -> tuple[list[int], list[i
     takes = [0] * len(starts)
     for ranges, positions in where.items():
         for low, high in ranges:
-            begin, stop = bisect_right(starts, low) - 1, bisect_right(starts, high)
+            begin = bisect_right(starts, low) - 1
+            stop = bisect_right(starts, high)
             effort.spend(stop - begin)
             for piece in range(begin, stop):
                 takes[piece] |= positions

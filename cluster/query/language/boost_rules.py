@@ -107,7 +107,8 @@ def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
 
 def _fold_pattern(pattern: str) -> str:
     """Fold the case of a pattern, except after a backslash."""
-    written, after_backslash = [], False
+    written = []
+    after_backslash = False
     for char in pattern:
         written.append(char if after_backslash else char.lower())
         after_backslash = char == "\\" and not after_backslash
@@ -142,7 +143,8 @@ def _join(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
 
 def _product_clause(boost: ProductBoost, at: int) -> Node:
     """Render one condition on products in the filter language, so that its budgets and meaning apply."""
-    name, option = _escape(boost.field).replace("\\.", "."), boost.option
+    name = _escape(boost.field).replace("\\.", ".")
+    option = boost.option
     if option == "regex":
         text = f"{name}:/{_for_slashes(boost.query)}/"
     elif option in ("is", "is_not") or is_text(canonical(boost.field)):
@@ -162,7 +164,8 @@ def _escape(text: str) -> str:
 
 def _for_slashes(pattern: str) -> str:
     """Escape slashes that are not escaped yet."""
-    written, after_backslash = [], False
+    written = []
+    after_backslash = False
     for char in pattern:
         written.append("\\/" if char == "/" and not after_backslash else char)
         after_backslash = char == "\\" and not after_backslash

@@ -100,7 +100,9 @@ def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, 
     Cost:
         0.2 microseconds for each record with a number or a text, 0.6 with a list
     """
-    cut, dotted, default = is_text(field), "." in field, field in DEFAULTED
+    cut = is_text(field)
+    dotted = "." in field
+    default = field in DEFAULTED
     markup = field.endswith("html")
     nothing: tuple[bool, Sequence[Scalar]] = (False, ())
 
@@ -157,7 +159,8 @@ def collect_locations(record: Mapping[str, Any], field: str) -> list[tuple[float
         if isinstance(item, list):
             values.extend(item)
         elif isinstance(item, dict):
-            lat, lon = item.get("lat"), item.get("lon")
+            lat = item.get("lat")
+            lon = item.get("lon")
             if _is_degree(lat) and _is_degree(lon):
                 points.append((lat, lon))
     return points

@@ -96,7 +96,8 @@ class Lexer:
         text = self._text
         blank = _BLANK.match(text, self._at)
         at = self._at = blank.end() if blank else self._at
-        after_colon, self._after_colon = self._after_colon, False
+        after_colon = self._after_colon
+        self._after_colon = False
         if at >= len(text):
             return FilterToken(TokenKind.END, len(text))
         char = text[at]
@@ -119,7 +120,8 @@ class Lexer:
         return self._word()
 
     def _word(self) -> FilterToken:
-        text, start = self._text, self._at
+        text = self._text
+        start = self._at
         run = _PLAIN.match(text, start)
         if run and self._ends_word(run.end(), text[start]):
             self._at = run.end()
@@ -129,7 +131,8 @@ class Lexer:
         pattern: list[str] = []
         wild = False
         while self._at < len(text):
-            at, char = self._at, text[self._at]
+            at = self._at
+            char = text[self._at]
             run = _PLAIN.match(text, at)
             if run:
                 self._at = run.end()
@@ -175,7 +178,8 @@ class Lexer:
         return self._text[at + 1]
 
     def _phrase(self) -> str:
-        text, start = self._text, self._at
+        text = self._text
+        start = self._at
         self._at += 1
         parts: list[str] = []
         while self._at < len(text):
@@ -191,7 +195,8 @@ class Lexer:
         raise syntax_error("quote", start, "this quote is never closed")
 
     def _regex(self) -> FilterToken:
-        text, start = self._text, self._at
+        text = self._text
+        start = self._at
         self._at += 1
         while self._at < len(text):
             run = _IN_REGEX.match(text, self._at)
@@ -207,7 +212,8 @@ class Lexer:
         raise syntax_error("regex", start, "this regular expression is never closed")
 
     def _range(self) -> FilterToken:
-        text, start = self._text, self._at
+        text = self._text
+        start = self._at
         if text.startswith("{!", start):
             raise syntax_error("unsupported", start, "local parameters such as {!join} are not supported")
         self._at += 1
@@ -238,7 +244,8 @@ class Lexer:
 
     def _bound(self, start: int) -> str | None:
         self._blank()
-        text, begin = self._text, self._at
+        text = self._text
+        begin = self._at
         if begin >= len(text):
             raise syntax_error("range", start, "this range is never closed")
         if text[begin] == '"':

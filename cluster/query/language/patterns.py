@@ -123,7 +123,8 @@ class _Reader:
         return self._open[0].closed()
 
     def _step(self, char: str) -> None:
-        at, group = self._at, self._open[-1]
+        at = self._at
+        group = self._open[-1]
         self._at += 1
         if char == "(":
             self._begin(at)

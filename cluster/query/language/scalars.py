@@ -24,7 +24,8 @@ _MOMENT = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS = timedelta(milliseconds=1)
-_MINUTE_MS, _DAY_MS = 60_000, 86_400_000
+_MINUTE_MS = 60_000
+_DAY_MS = 86_400_000
 
 
 def number_of(value: object) -> float | None:
@@ -55,9 +56,14 @@ def period_of(text: str) -> tuple[int, int] | None:
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         at = datetime(
-            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
+            int(year),
+            int(month or 1),
+            int(day or 1),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
             tzinfo=timezone.utc,
-        )  # fmt: skip
+        )
         start = (at - _EPOCH) // _MS
         if day is None:
             after = at.replace(year=at.year + 1) if month is None else _next_month(at)
@@ -179,6 +185,7 @@ class Bounds:
         return read is not None and self._between(read)
 
     def _between(self, value: float | str) -> bool:
-        low, high = self.low, self.high
+        low = self.low
+        high = self.high
         above = low is None or value > low or (self.include_low and value == low)  # type: ignore[operator]
         return above and (high is None or value < high or (self.include_high and value == high))  # type: ignore[operator]

@@ -109,7 +109,8 @@ def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
     if isinstance(node, Exists):
         return "*"
     if isinstance(node, Range):
-        opening, closing = "[" if node.include_low else "{", "]" if node.include_high else "}"
+        opening = "[" if node.include_low else "{"
+        closing = "]" if node.include_high else "}"
         return f"{opening}{_bound(node.low)} TO {_bound(node.high)}{closing}"
     if isinstance(node, Regex):
         return f"/{_with_slashes(node.pattern)}/"
@@ -135,7 +136,8 @@ def _escape(text: str, plain: frozenset[str] = _PLAIN) -> str:
 
 def _with_slashes(pattern: str) -> str:
     """Escape slashes that are not escaped yet."""
-    done, after_backslash = [], False
+    done = []
+    after_backslash = False
     for char in pattern:
         done.append("\\/" if char == "/" and not after_backslash else char)
         after_backslash = char == "\\" and not after_backslash

@@ -55,7 +55,9 @@ class AcceptedRecords:
     def check_types(self, stored: Mapping[str, str]) -> TypeCheck:
         """Keep the records whose custom attributes agree with `stored` types and with the records before them."""
         relied: dict[str, str] = {}
-        accepted, failed, details = [], [], []
+        accepted = []
+        failed = []
+        details = []
         for record in self.records:
             types = record.attribute_types
             clashing = find_type_conflicts(types, relied, stored)

@@ -184,7 +184,9 @@ def _step(step: str | int) -> str:
 
 def explain(error: ErrorDetails, *, tagged: bool) -> PathAndText:
     """Turn one pydantic error of a list of records into the path within its record and a text."""
-    kind, value, ctx = error["type"], error.get("input"), error.get("ctx", {})
+    kind = error["type"]
+    value = error.get("input")
+    ctx = error.get("ctx", {})
     path = _path(error["loc"], tagged=tagged and not kind.startswith("union_tag_"))
     if kind == FAULT:
         return [*path, *ctx["path"]], ctx["text"]

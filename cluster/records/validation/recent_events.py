@@ -67,7 +67,8 @@ def parse_simulated_interactions(items: list[Any], *, now_ms: int, where: Sequen
                 }
             ]
         )
-    events, detail = [], []
+    events = []
+    detail = []
     for index, item in enumerate(items):
         try:
             (model,) = _SIMULATED.validate_python([item])

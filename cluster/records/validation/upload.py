@@ -269,7 +269,9 @@ def _interactions(
     recents: list[tuple[int, tuple[str, str, bytes]]] = []
     links: dict[tuple[str, str], None] = {}
     product_ids: dict[str, int] = {}
-    ahead_ms, ahead, unnamed = now_ms + _DAY_MS, [], 0
+    ahead_ms = now_ms + _DAY_MS
+    ahead = []
+    unnamed = 0
     for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
         if at_ms is None:
@@ -283,7 +285,8 @@ def _interactions(
             raise Unauthenticated(messages.TOKEN_OTHER_USER)
         for product_id in record.get("product_ids", ()):
             product_ids.setdefault(product_id, at)
-        user_id, visitor_id = record.get("user_id", ""), record.get("anonymous_id", "")
+        user_id = record.get("user_id", "")
+        visitor_id = record.get("anonymous_id", "")
         if not user_id and not visitor_id:
             unnamed += 1
             if callable(default_anonymous_id):

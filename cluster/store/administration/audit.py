@@ -55,7 +55,8 @@ class AuditFilter:
     def matches(self, row: AuditRow) -> bool:
         """Return whether a row is selected."""
         named = self.operation in ("", row.operation, row.operation.partition(".")[0])
-        app, person = self.app_id in ("", row.app_id), self.username in ("", row.username)
+        app = self.app_id in ("", row.app_id)
+        person = self.username in ("", row.username)
         return named and app and person and row.at >= self.since and (not self.until or row.at <= self.until)
 
 
@@ -223,7 +224,8 @@ class AuditLog:
 
     async def _leads(self, sealed: SealedRow, row: AuditRow) -> bool:
         """Return whether the chain leads from the sealed row to a newer one."""
-        start, chain = sealed.row_id, ""
+        start = sealed.row_id
+        chain = ""
         while entries := await self._server.execute_slow(
             "XRANGE", keys.audit_row(), start, row.row_id, "COUNT", _PAGE
         ):
@@ -276,7 +278,8 @@ class AuditLog:
             start = "(" + text_of(entries[-1][0])
 
     async def _newest_first(self, before: str) -> AsyncIterator[StoredRow]:
-        start, oldest = f"({before}" if before else "+", before
+        start = f"({before}" if before else "+"
+        oldest = before
         while entries := await self._server.execute_slow(
             "XREVRANGE", keys.audit_row(), start, "-", "COUNT", _PAGE
         ):

@@ -89,7 +89,9 @@ class ChainCheck:
         """`sealed` is a row that must be in the log; `since` is a chain that must be."""
         self.rows = 0
         self.since_rows = -1
-        self._proof, self._sealed, self._since = proof, sealed, since
+        self._proof = proof
+        self._sealed = sealed
+        self._since = since
         self._first_id = self._last_id = self._proven_from = ""
         self._chain = START
         self._fault: tuple[int, str, str] | None = None
@@ -129,7 +131,8 @@ class ChainCheck:
         if chain == self._since:
             self.since_rows = 0
         self._first_id = self._first_id or row_id
-        self._last_id, self._chain = row_id, chain
+        self._last_id = row_id
+        self._chain = chain
 
     def verdict(self, newest: str = "") -> AuditVerdict:
         """Return the verdict on all rows; `newest` is the id of a row that must be among them."""
@@ -143,9 +146,16 @@ class ChainCheck:
             fault = (self.rows, self._last_id or "0-0", "no row has the given chain")
         rows, broken_at, reason = fault or (self.rows, "", "")
         return AuditVerdict(
-            rows, self._first_id, self._last_id, self._chain, broken_at, reason,
-            proven_from=self._proven_from, since_rows=max(0, self.since_rows), faults=self._faults,
-        )  # fmt: skip
+            rows,
+            self._first_id,
+            self._last_id,
+            self._chain,
+            broken_at,
+            reason,
+            proven_from=self._proven_from,
+            since_rows=max(0, self.since_rows),
+            faults=self._faults,
+        )
 
     def _note(self, row_id: str, reason: str) -> None:
         self._fault = self._fault or (self.rows, row_id, reason)

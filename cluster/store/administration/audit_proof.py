@@ -25,7 +25,8 @@ from cluster.paths import write_private
 from cluster.secrecy import Signer, Vault
 
 SEAL_FILE = "audit.seal"
-_CHAINS, _SEALS = "audit log chain", "audit log seal"
+_CHAINS = "audit log chain"
+_SEALS = "audit log seal"
 
 _log = structlog.get_logger()
 
@@ -76,7 +77,8 @@ class AuditProof:
             return None
         try:
             value = orjson.loads(self._path.read_bytes())
-            row, mac = SealedRow(str(value["row_id"]), str(value["chain"])), str(value["mac"])
+            row = SealedRow(str(value["row_id"]), str(value["chain"]))
+            mac = str(value["mac"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Fault(f"the seal of the audit log can't be read: {self._path}") from error
         if not self._signer.verify(_SEALS, _text(row), mac.encode()):

@@ -94,17 +94,26 @@ class GrantStore:
             return "gone"
         key = keys.oauth_grant(grant.grant_id)
         names = [
-            keys.oauth_code(sha256), key, keys.oauth_grants(grant.user_id), keys.oauth_revoked(),
+            keys.oauth_code(sha256),
+            key,
+            keys.oauth_grants(grant.user_id),
+            keys.oauth_revoked(),
             keys.oauth_client_grants(short_id(grant.client_id)),
-        ]  # fmt: skip
+        ]
         became, over = await self._server.run(
             _REDEEM,
             names,
             [
-                seal_record(grant, key, "grant"), refresh_sha256, now_ms, GRANT_LIFE_MS, grant.grant_id,
-                f"user:{grant.user_id}", code.created_at, MOST_GRANTS,
+                seal_record(grant, key, "grant"),
+                refresh_sha256,
+                now_ms,
+                GRANT_LIFE_MS,
+                grant.grant_id,
+                f"user:{grant.user_id}",
+                code.created_at,
+                MOST_GRANTS,
             ],
-        )  # fmt: skip
+        )
         for grant_id in over:
             await self.revoke(text_of(grant_id), now_ms=now_ms)
         if became == b"used":
@@ -158,9 +167,12 @@ class GrantStore:
         grant = await self.grant(grant_id)
         user_id, client = ("", "") if grant is None else (grant.user_id, short_id(grant.client_id))
         names = [
-            keys.oauth_grant(grant_id), keys.oauth_grants(user_id), keys.oauth_revoked(), keys.oauth_version(),
+            keys.oauth_grant(grant_id),
+            keys.oauth_grants(user_id),
+            keys.oauth_revoked(),
+            keys.oauth_version(),
             keys.oauth_client_grants(client),
-        ]  # fmt: skip
+        ]
         gone = await self._server.run(_REVOKE, names, [grant_id, now_ms, now_ms - REVOKED_LIFE_MS])
         return bool(gone)
 
@@ -188,7 +200,8 @@ class GrantStore:
         old_ms = now_ms - REVOKED_LIFE_MS
         await self._server.execute_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
         await self._server.execute_slow("INCR", keys.oauth_version())
-        key, ended = keys.oauth_client_grants(short_id(client_id)), 0
+        key = keys.oauth_client_grants(short_id(client_id))
+        ended = 0
         while names := await self._server.execute_slow("ZRANGE", key, 0, _BATCH_SIZE - 1):
             ended += sum([await self.revoke(text_of(name), now_ms=now_ms) for name in names])
             await self._server.execute_slow("ZREM", key, *names)

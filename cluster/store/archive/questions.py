@@ -88,13 +88,25 @@ class QuestionStore:
         Errors:
             TooMany: more unfinished questions of the app than may wait
         """
-        app_id, question_id = question.app_id, question.question_id
-        name, user_key = keys.question(app_id, question_id), user_key_from_question(question)
+        app_id = question.app_id
+        question_id = question.question_id
+        name = keys.question(app_id, question_id)
+        user_key = user_key_from_question(question)
         args: list[Argument] = [
-            question_id, seal_record(question, name, "asked"), seal_record(answer, name, "answer"),
-            seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
-            lifetime_ms(question), self._most_open, _flag(bool(user_key)), question.asked_at, MOST_RECENT,
-        ]  # fmt: skip
+            question_id,
+            seal_record(question, name, "asked"),
+            seal_record(answer, name, "answer"),
+            seal(shown, salt_from_key(name, "shown")),
+            answer.revision,
+            _flag(answer.finished),
+            holder,
+            until_ms,
+            lifetime_ms(question),
+            self._most_open,
+            _flag(bool(user_key)),
+            question.asked_at,
+            MOST_RECENT,
+        ]
         recent = keys.question_recent(app_id)
         names = [name, keys.question_open(app_id), keys.question_by(app_id, user_key), recent]
         done = int(await self._server.run(_ASK, names, args))
@@ -124,7 +136,8 @@ class QuestionStore:
         Returns False, and writes nothing, if the answer is finished, another worker holds the lease, or the revision
         is not larger. A finished answer is indexed under every product it cites or names.
         """
-        app_id, question_id = question.app_id, question.question_id
+        app_id = question.app_id
+        question_id = question.question_id
         name = keys.question(app_id, question_id)
         shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
         cited = dict.fromkeys(passage.product_id for passage in shown_beside)
@@ -134,17 +147,26 @@ class QuestionStore:
             *(keys.question_citing(app_id, product_id) for product_id in cited),
         ]
         args: list[Argument] = [
-            question_id, holder, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")),
-            answer.revision, _flag(answer.finished), until_ms, lifetime_ms(question),
-        ]  # fmt: skip
+            question_id,
+            holder,
+            seal_record(answer, name, "answer"),
+            seal(shown, salt_from_key(name, "shown")),
+            answer.revision,
+            _flag(answer.finished),
+            until_ms,
+            lifetime_ms(question),
+        ]
         return bool(await self._server.run(_WRITE, names, args))
 
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
         """Write the rest of a finished answer whose sources changed; return False if its revision is not `since`."""
         name = keys.question(question.app_id, question.question_id)
         args: list[Argument] = [
-            since, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")), answer.revision,
-        ]  # fmt: skip
+            since,
+            seal_record(answer, name, "answer"),
+            seal(shown, salt_from_key(name, "shown")),
+            answer.revision,
+        ]
         return bool(await self._server.run(_REVISE, [name], args))
 
     async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
@@ -260,7 +282,8 @@ class QuestionStore:
     async def _recorded(
         self, app_id: str, name: str, fields: Sequence[bytes | None]
     ) -> StoredQuestion | None:
-        sealed_question, sealed = fields[0], fields[1]
+        sealed_question = fields[0]
+        sealed = fields[1]
         if sealed_question is None or sealed is None:
             return None
         question = await self._records.get(Question, app_id, name, "asked", sealed_question)

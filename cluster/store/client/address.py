@@ -144,7 +144,8 @@ def _parse(parts: SplitResult) -> Address:
     if parts.scheme == "unix":
         if not parts.path:
             raise ValueError("no path")
-        place, db = ServerAddress(path=unquote(parts.path)), int(query.get("db", "0"))
+        place = ServerAddress(path=unquote(parts.path))
+        db = int(query.get("db", "0"))
         return Address("server", (place,), "", db, credentials, wait_replicas=replicas)
     scheme, _, name = parts.scheme.partition("+")
     kind = _KINDS.get(name)

@@ -44,8 +44,10 @@ class ClusterClient:
         self, address: Address, *, clock: Clock, meter: Meter, hot_s: float = HOT_S, slow_s: float = SLOW_S
     ) -> None:
         self._address = address
-        self._clock, self._meter = clock, meter
-        self._hot_s, self._slow_s = hot_s, slow_s
+        self._clock = clock
+        self._meter = meter
+        self._hot_s = hot_s
+        self._slow_s = slow_s
         self._map = ClusterMap(address)
         self._slots: list[ServerAddress | None] = []
         self._masters: dict[ServerAddress, MultiplexedClient] = {}

@@ -127,7 +127,8 @@ class RedisConnection:
 
     def _resolve_early(self, error: HouseError | None) -> None:
         """Send the commands that waited for the connection, or fail them."""
-        early, self._early = self._early, []
+        early = self._early
+        self._early = []
         for packed, future, deadline in early:
             if future.done():
                 continue

@@ -49,7 +49,8 @@ class DurableWrites:
     async def _confirm(self, earlier: asyncio.Task[None] | None, wire_number: int) -> None:
         if earlier is not None and not earlier.done():
             await asyncio.wait([earlier])
-        self._current, self._next = self._next, None
+        self._current = self._next
+        self._next = None
         if self._connection.wire_number != wire_number:
             raise Unavailable("the connection was lost before replicas confirmed", retry_after_s=1)
         wait = ("WAIT", self._replicas, round(WAIT_S * 1000))

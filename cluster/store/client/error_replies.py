@@ -117,5 +117,9 @@ def _moved(text: str, *, asking: bool) -> HouseError:
         return _with_words(Fault, REFUSED, ValueError(text))
     return SlotMoved(
         "the keys are on another server of the store; is it a cluster? then its URL is redis+cluster://",
-        retry_after_s=1, slot=int(slot), host=host.strip("[]"), port=int(port), asking=asking,
-    )  # fmt: skip
+        retry_after_s=1,
+        slot=int(slot),
+        host=host.strip("[]"),
+        port=int(port),
+        asking=asking,
+    )

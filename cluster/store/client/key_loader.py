@@ -138,7 +138,8 @@ class KeyLoader:
         """Yield the entries of a log after an offset (empty: from the first on) and up to another one, in pages of
         about a megabyte.
         """
-        start, count = f"({after}" if after else "-", 16
+        start = f"({after}" if after else "-"
+        count = 16
         while page := await self._server.execute_slow("XRANGE", key, start, until, "COUNT", count):
             yield page
             size = sum(len(field) for _, fields in page for field in fields)
@@ -204,7 +205,9 @@ class KeyLoader:
                 cursor, items = await ask(*_SCANS[kind], key, cursor, "COUNT", PAGE)
                 yield items
         elif kind == b"list":
-            items, most, first = begin, PAGE, 0
+            items = begin
+            most = PAGE
+            first = 0
             if len(items) == PAGE and sum(map(len, items)) < _SHORT_BYTES:
                 most = _WHOLE
                 items = await ask("LRANGE", key, 0, most - 1)
@@ -224,7 +227,8 @@ def _parse_state(facts: Sequence[Any], groups: Sequence[Any], pending: Sequence[
     stream = _as_dict(facts)
     state = StreamState(stream[b"last-generated-id"])
     if b"entries-added" in stream:
-        state.added, state.deleted = int(stream[b"entries-added"]), stream[b"max-deleted-entry-id"]
+        state.added = int(stream[b"entries-added"])
+        state.deleted = stream[b"max-deleted-entry-id"]
     for group, oldest in zip(map(_as_dict, groups), pending, strict=True):
         after = group[b"last-delivered-id"]
         state.groups.append((group[b"name"], _id_before(oldest) if oldest else after))

@@ -45,7 +45,8 @@ class KeyWriter:
 
     async def finish(self) -> None:
         """Set the state of the last stream: Redis takes no older entries after its newest id is set."""
-        part, self._open = self._open, None
+        part = self._open
+        self._open = None
         if part is None:
             return
         state = part.stream or StreamState(part.last_id)
@@ -85,7 +86,8 @@ def _join(before: KeyPart | None, part: KeyPart) -> KeyPart:
 
 
 def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
-    key, items = part.key, part.items
+    key = part.key
+    items = part.items
     if part.kind == "string":
         yield ("SET", key, items[0])
     elif part.kind == "stream":

@@ -134,7 +134,8 @@ class LibraryClient:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        library, self._redis = self._redis, None
+        library = self._redis
+        self._redis = None
         if library is not None:
             await library.aclose()
             if isinstance(library, Redis):
@@ -235,7 +236,8 @@ class LibraryClient:
         return self._redis
 
     def _make(self) -> Redis | RedisCluster:
-        address, options = self._address, self._options()
+        address = self._address
+        options = self._options()
         if address.kind == "cluster":
             cluster = open_cluster(
                 address, address.endpoints, **options, max_connections=MOST_AT_ONCE + MAX_WAITERS

@@ -98,7 +98,8 @@ class CommandMultiplexer(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        parser, slots = self._parser, self._slots
+        parser = self._parser
+        slots = self._slots
         parser.feed(data)
         alive = False
         try:
@@ -129,7 +130,8 @@ class CommandMultiplexer(asyncio.Protocol):
         self._watch.lost(self)
 
     def _flush(self) -> None:
-        outbox, self._outbox = self._outbox, []
+        outbox = self._outbox
+        self._outbox = []
         stall_s = self._loop.time() - self._queued_s
         if stall_s > GRACE_S:
             self._postpone(len(outbox), stall_s)
@@ -172,7 +174,8 @@ class CommandMultiplexer(asyncio.Protocol):
             self._watch.timed_out(overdue)
 
     def _fail(self, error: HouseError) -> None:
-        slots, self._slots = self._slots, deque()
+        slots = self._slots
+        self._slots = deque()
         for future, _ in slots:
             fail(future, error)
 

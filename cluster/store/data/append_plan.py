@@ -87,7 +87,8 @@ class Renewals:
         """Return the lists that need no renewal now."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s or len(self._lists) > _REMEMBERED:
-            self._lists, self._until_s = set(), now_s + RENEWED_S
+            self._lists = set()
+            self._until_s = now_s + RENEWED_S
         return self._lists
 
     def record(self, plan: AppendPlan) -> None:
@@ -148,9 +149,17 @@ class AppendPlan:
         bounds: list[Argument] = []
         if writer is not None:
             bounds = [
-                YOUNG_S, RETURN_S, MOST_EVICTED, writer.address, writer.users_per_address, writer.users_per_day,
-                writer.bytes_per_minute, MOST_VISITORS, MOST_ADDRESSES, STRANGER_LIFE_S,
-            ]  # fmt: skip
+                YOUNG_S,
+                RETURN_S,
+                MOST_EVICTED,
+                writer.address,
+                writer.users_per_address,
+                writer.users_per_day,
+                writer.bytes_per_minute,
+                MOST_VISITORS,
+                MOST_ADDRESSES,
+                STRANGER_LIFE_S,
+            ]
         self.args: list[Argument] = [payload, CAP, LIFE_S, *bounds, len(visitors), *facts, *self._steps]
 
     def _add_recent(self, user_id: str, visitor: str, packed: bytes) -> None:
@@ -167,7 +176,8 @@ class AppendPlan:
         if former == user_id:
             return
         self._links[visitor] = user_id
-        visitor_key, user_key = user_key_from_anonymous_id(visitor), user_key_from_id(user_id)
+        visitor_key = user_key_from_anonymous_id(visitor)
+        user_key = user_key_from_id(user_id)
         self._flush(visitor_key)
         self._flush(user_key)
         visitors = self._number(keys.linked(self._app_id, user_id))

@@ -77,7 +77,8 @@ def find_differing(followers: Iterable[Follower], now_ms: int) -> list[str]:
     for follower in followers:
         if now_ms - follower.at_ms >= FOLLOWING_MS:
             continue
-        digest, offsets = follower.digest, tuple(sorted(follower.offsets.items()))
+        digest = follower.digest
+        offsets = tuple(sorted(follower.offsets.items()))
         for kind, at in (("records", offsets), ("lists", (*offsets, digest.get("version", "")))):
             if digest.get(kind):
                 digests.setdefault((kind, at), {}).setdefault(digest[kind], []).append(follower.name)
@@ -214,7 +215,8 @@ class ChangeLog:
         """Read an entry; a broken one becomes an empty change, so that followers can skip it."""
         offset = text_of(at)
         fields = dict(split_pairs(flat))
-        op, salt = fields.get(b"op", b""), salt_from_key(noun)
+        op = fields.get(b"op", b"")
+        salt = salt_from_key(noun)
         payload = unseal(fields.get(b"payload", b""), salt)
         if b"copy" in fields and (payload is None or op not in (b"remove", b"erase")):
             # an erasure must survive a damaged entry, so it is written twice

@@ -116,7 +116,8 @@ class ErasureStore:
     async def order(self, erasure: Erasure, person: Person) -> None:
         """Store an order until it is carried out; durable when it returns."""
         await self._put(erasure)
-        name, field = keys.erasure_order(), order_field(erasure.app_id, erasure.erasure_id)
+        name = keys.erasure_order()
+        field = order_field(erasure.app_id, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, field, seal_record(person, name, field))
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
@@ -169,7 +170,8 @@ class ErasureStore:
         return [erasure for erasure in receipts if erasure is not None]
 
     async def _put(self, erasure: Erasure) -> None:
-        name, order = keys.erasure(erasure.app_id), keys.erasure_ids(erasure.app_id)
+        name = keys.erasure(erasure.app_id)
+        order = keys.erasure_ids(erasure.app_id)
         sealed = seal_record(erasure, name, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, erasure.erasure_id, sealed)
         if await self._server.execute_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
@@ -290,7 +292,8 @@ class ErasureStore:
 
 async def erase_copies(server: RedisClient, person: Person) -> None:
     """Erase a person's data in restored keys, except the profile; the change log already has the erasure."""
-    app_id, user_keys = person.app_id, person.user_keys
+    app_id = person.app_id
+    user_keys = person.user_keys
     salt = await Salts(server).get(app_id)
     await erase_all([trace async for trace in PersonTraces(server, person, salt).find_all()])
     await erase_questions(server, app_id, user_keys)

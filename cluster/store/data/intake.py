@@ -77,7 +77,8 @@ def split_change(
     if len(change_payload) <= CHANGE_BYTES:
         return [(change_payload, vectors)]
     width = len(vectors) // len(records)
-    starts, size = [0], 0
+    starts = [0]
+    size = 0
     for at, record in enumerate(records):
         size += len(record.json) + 1
         if size >= CHANGE_BYTES and at > starts[-1]:
@@ -164,9 +165,18 @@ class Intake:
             keys.task_open(app_id),
         ]
         args: list[Argument] = [
-            self._most_waiting, noun, op, task_id, seal(payload, salt_from_key(task_id)),
-            "upload" if op == "put" else "delete", total, len(errors), orjson.dumps(list(errors)), now_ms, LIFE_S,
-        ]  # fmt: skip
+            self._most_waiting,
+            noun,
+            op,
+            task_id,
+            seal(payload, salt_from_key(task_id)),
+            "upload" if op == "put" else "delete",
+            total,
+            len(errors),
+            orjson.dumps(list(errors)),
+            now_ms,
+            LIFE_S,
+        ]
         for name, kind in (attribute_types or {}).items():
             args += (name, kind)
         # a large upload on the common connection would delay the short commands of other requests
@@ -212,7 +222,8 @@ class Intake:
         with the first product. `quarantine_rows` are the records that `failed` names, in its order; they
         go to quarantine with their reason.
         """
-        app_id, noun = batch.app_id, batch.noun
+        app_id = batch.app_id
+        noun = batch.noun
         names = self._keys_of(batch)
         names.append(keys.engine(app_id))
         args: list[Argument] = self._facts_of(batch, now_ms)
@@ -274,16 +285,32 @@ class Intake:
         try:
             for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
                 await self._server.execute_slow(
-                    "XADD", stream, "MAXLEN", "~", quarantine.CAP, "*",
-                    "kind", "record", "noun", batch.noun, "id", batch.task_id, "reason", reason,
-                    "at", now_ms, "payload", record[: quarantine.MOST_BYTES],
-                )  # fmt: skip
+                    "XADD",
+                    stream,
+                    "MAXLEN",
+                    "~",
+                    quarantine.CAP,
+                    "*",
+                    "kind",
+                    "record",
+                    "noun",
+                    batch.noun,
+                    "id",
+                    batch.task_id,
+                    "reason",
+                    reason,
+                    "at",
+                    now_ms,
+                    "payload",
+                    record[: quarantine.MOST_BYTES],
+                )
         except HouseError as error:
             _log.warning("quarantine_failed", app=batch.app_id, reason=error.message)
 
     def _keys_of(self, batch: Batch) -> list[str]:
         """Return the keys that every applying script begins with."""
-        app_id, noun = batch.app_id, batch.noun
+        app_id = batch.app_id
+        noun = batch.noun
         return [
             keys.intake(app_id),
             keys.task(app_id, batch.task_id),

@@ -26,25 +26,44 @@ from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.engines.experiments import erase_exposures_of
 from cluster.store.seals.seal import WIDTH, salt_from_key, seal, unseal
 
-PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
+PROFILE = "profile"
+RECENTS = "recent list"
+LINKS = "links to visitors"
 
 
-THREADS, QUESTIONS, POPULAR_QUESTIONS = "threads", "questions and answers", "question statistics"
+THREADS = "threads"
+QUESTIONS = "questions and answers"
+POPULAR_QUESTIONS = "question statistics"
 
 
-EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
+EXPOSURES = "exposures of experiments"
+REPLIES = "replies kept for retries"
+COUNTERS = "counters and pages"
 
 
-TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
+TASKS = "task messages"
+QUARANTINE = "quarantine"
+LOG = "change log"
 
 
 IMPORTS = "imports of files"
 
 
 REDIS_PLACES = (
-    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
-    QUARANTINE, LOG, IMPORTS,
-)  # fmt: skip
+    PROFILE,
+    RECENTS,
+    LINKS,
+    THREADS,
+    QUESTIONS,
+    POPULAR_QUESTIONS,
+    EXPOSURES,
+    REPLIES,
+    COUNTERS,
+    TASKS,
+    QUARANTINE,
+    LOG,
+    IMPORTS,
+)
 "All places in Redis, in the order of the receipts."
 
 
@@ -98,7 +117,8 @@ class PersonTraces:
                 yield trace
 
     async def _owned_keys(self) -> AsyncIterator[Trace]:
-        person, ask = self._person, self._server.execute_slow
+        person = self._person
+        ask = self._server.execute_slow
         if person.user_id:
             key = keys.record(self._app, "user", person.user_id)
             if (sealed := await ask("GET", key)) is not None:
@@ -111,7 +131,8 @@ class PersonTraces:
                 yield Trace(RECENTS, [_read(interaction) for interaction in packed])
 
     async def _threads(self) -> AsyncIterator[Trace]:
-        user, of = self._person.user_id, keys
+        user = self._person.user_id
+        of = keys
         if not user:
             return
         sealed = await self._server.execute_slow("HGET", of.threads(self._app), user)
@@ -207,9 +228,12 @@ class PersonTraces:
 
     async def _inspect_key(self, name: str) -> Trace | None:
         looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
-            "exposure": self._exposures, "idempotency": self._reply, "task": self._task,
-            "question": self._stray_question, "question-asked": self._statistics,
-        }  # fmt: skip
+            "exposure": self._exposures,
+            "idempotency": self._reply,
+            "task": self._task,
+            "question": self._stray_question,
+            "question-asked": self._statistics,
+        }
         look = looks.get(self._family(name))
         return self._named(name) if look is None else await look(name)
 
@@ -220,7 +244,8 @@ class PersonTraces:
         return name[len(self._app) + 3 :].partition(":")[0]
 
     async def _pages_of_keys(self) -> AsyncIterator[list[str]]:
-        cursor, pattern = b"0", f"{{{self._app}}}:*"
+        cursor = b"0"
+        pattern = f"{{{self._app}}}:*"
         while True:
             cursor, names = await self._server.execute_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
             yield list(map(name_of, names))
@@ -333,7 +358,8 @@ class PersonTraces:
             for text in texts
             for user_key in self._person.user_keys
         ]
-        asker, pairs = keys.question_asker(self._app, day), list[tuple[str, str]]()
+        asker = keys.question_asker(self._app, day)
+        pairs = list[tuple[str, str]]()
         for some in _pages(marks):
             are_members = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))
             pairs += [pair for pair, is_in in zip(some, are_members, strict=True) if is_in]

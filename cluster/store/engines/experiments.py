@@ -74,7 +74,8 @@ class ExperimentStore:
         None, and writes nothing, after a concurrent write or if another experiment has the slug. The version
         protects the other experiments too: two writers can't take the same slice of a layer.
         """
-        app_id, experiment_id = experiment.app_id, experiment.experiment_id
+        app_id = experiment.app_id
+        experiment_id = experiment.experiment_id
         (before,) = await self._experiments.get_many(app_id, [experiment_id])
         after = experiment.model_copy(update={"revision": experiment.revision + 1})
         names = [
@@ -84,9 +85,13 @@ class ExperimentStore:
             keys.experiment_version(app_id),
         ]
         args: list[Argument] = [
-            experiment_id, experiment.revision, self._experiments.seal(app_id, experiment_id, after),
-            experiment.slug, before.slug if before is not None else "", version,
-        ]  # fmt: skip
+            experiment_id,
+            experiment.revision,
+            self._experiments.seal(app_id, experiment_id, after),
+            experiment.slug,
+            before.slug if before is not None else "",
+            version,
+        ]
         return after if await self._server.run(_SWAP, names, args) else None
 
     async def assign(
@@ -103,12 +108,14 @@ class ExperimentStore:
         has counts as none. None: no variant exists and none was proposed. With a `writer`, only a limited number of
         new users is stored on a day; for the others the call returns the proposal.
         """
-        app_id, experiment_id = experiment.app_id, experiment.experiment_id
+        app_id = experiment.app_id
+        experiment_id = experiment.experiment_id
         variant_ids = [variant.variant_id for variant in experiment.variants]
         names = [
-            keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id),
+            keys.exposure(app_id, experiment_id),
+            keys.exposure_ids(app_id, experiment_id),
             keys.stranger(app_id, writer.day if writer is not None else 0),
-        ]  # fmt: skip
+        ]
         packed = replace(proposed, person="").pack() if proposed is not None else ""
         bounds: list[Argument] = []
         if writer is not None:
@@ -131,11 +138,14 @@ class ExperimentStore:
 
     async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
         """Iterate over prefixed user ids and their exposures; unordered, while others may write."""
-        key, cursor, seen = keys.exposure(app_id, experiment_id), b"0", set[str]()
+        key = keys.exposure(app_id, experiment_id)
+        cursor = b"0"
+        seen = set[str]()
         while True:
             cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
             for name, packed in split_pairs(flat):
-                exposure, user_key = Exposure.unpack(name_of(packed)), name_of(name)
+                exposure = Exposure.unpack(name_of(packed))
+                user_key = name_of(name)
                 if exposure is not None and user_key not in seen:
                     seen.add(user_key)
                     yield user_key, exposure

@@ -30,8 +30,10 @@ class PromotionStore:
         Errors:
             Unavailable: too many concurrent changes of the engine
         """
-        app_id, engine_id = entry.app_id, entry.engine_id
-        key, history = keys.engine(app_id), keys.engine_history(app_id, engine_id)
+        app_id = entry.app_id
+        engine_id = entry.engine_id
+        key = keys.engine(app_id)
+        history = keys.engine_history(app_id, engine_id)
         sealed_entry = seal_record(entry, history)
         for _ in range(_TRIES):
             sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)

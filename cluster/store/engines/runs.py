@@ -31,13 +31,19 @@ class RunStore:
     async def compare_and_set(self, run: Run) -> Run | None:
         """Write a run if its stored revision is unchanged (0: none is stored), and return it with the next
         revision; else write nothing and return None. This is the only way to write runs."""
-        app_id, run_id = run.app_id, run.run_id
+        app_id = run.app_id
+        run_id = run.run_id
         after = run.model_copy(update={"revision": run.revision + 1})
         sealed = self._runs.seal(app_id, run_id, after)
         names = [keys.run(app_id), keys.run_revision(app_id), keys.run_ids(app_id), keys.run_open(app_id)]
         args: list[str | int | bytes] = [
-            run_id, run.revision, sealed, run.created_at, int(not run.has_ended), MOST_KEPT,
-        ]  # fmt: skip
+            run_id,
+            run.revision,
+            sealed,
+            run.created_at,
+            int(not run.has_ended),
+            MOST_KEPT,
+        ]
         return after if await self._server.run(_SWAP, names, args) else None
 
     async def newest(self, app_id: str, limit: int = 50) -> list[Run]:

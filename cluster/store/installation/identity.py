@@ -43,6 +43,12 @@ class IdentityStore:
     async def replace(self, identity: StoredIdentity) -> None:
         """Replace the identity, by order of an operator."""
         await self._server.execute_slow(
-            "HSET", keys.installation(), "id", identity.installation_id, "fingerprint", identity.fingerprint,
-            "previous", " ".join(identity.previous),
-        )  # fmt: skip
+            "HSET",
+            keys.installation(),
+            "id",
+            identity.installation_id,
+            "fingerprint",
+            identity.fingerprint,
+            "previous",
+            " ".join(identity.previous),
+        )

@@ -28,7 +28,8 @@ class QuarantineStore:
         """Return the newest entries of an app, or without an id those of no app, up to `MOST_BYTES`."""
         entries: list[QuarantineEntry] = []
         for key in _streams(app_id):
-            end, room = "+", MOST_BYTES
+            end = "+"
+            room = MOST_BYTES
             while room > 0:
                 batch = await self._server.execute_slow("XREVRANGE", key, end, "-", "COUNT", _BATCH_SIZE)
                 entries += [_entry(text_of(entry_id), flat, app_id) for entry_id, flat in batch]
@@ -51,7 +52,8 @@ def _streams(app_id: str) -> list[str]:
 def _entry(entry_id: str, flat: list[bytes], app_id: str) -> QuarantineEntry:
     fields = {name_of(name): value for name, value in split_pairs(flat)}
     kind, noun, name, reason = (name_of(fields.get(name, b"")) for name in ("kind", "noun", "id", "reason"))
-    at, payload = fields.get("at", b""), fields.get("payload", b"")
+    at = fields.get("at", b"")
+    payload = fields.get("payload", b"")
     is_damaged = reason in _DAMAGED
     if is_damaged and payload[:1] not in (b"{", b"["):
         payload = payload[WIDTH:]  # its checksum

@@ -66,9 +66,17 @@ class SchemaStore:
     async def write(self, schema: StoredSchema) -> None:
         """Replace the stored schema; the caller holds the lease."""
         await self._server.execute_slow(
-            "HSET", keys.schema(), "number", schema.number, "oldest", schema.oldest,
-            "release", schema.release, "at", schema.at_ms,
-        )  # fmt: skip
+            "HSET",
+            keys.schema(),
+            "number",
+            schema.number,
+            "oldest",
+            schema.oldest,
+            "release",
+            schema.release,
+            "at",
+            schema.at_ms,
+        )
 
     async def mark_restoring(self, backup_id: str) -> None:
         """Mark the store as one into which a backup is being restored; an empty id removes the mark."""
@@ -80,9 +88,14 @@ class SchemaStore:
 
     async def record_release(self, running: RunningRelease) -> None:
         """Record that a release runs."""
-        value = orjson.dumps({
-            "at": running.at_ms, "schema": running.schema, "release": running.release, "build": running.build,
-        })  # fmt: skip
+        value = orjson.dumps(
+            {
+                "at": running.at_ms,
+                "schema": running.schema,
+                "release": running.release,
+                "build": running.build,
+            }
+        )
         # Builds of one release run side by side during an update; an older release shows the name as it stands.
         name = f"{running.release}+{running.build}" if running.build else running.release
         await self._server.execute_slow("HSET", keys.releases(), name, value)

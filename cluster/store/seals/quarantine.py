@@ -80,10 +80,25 @@ class Quarantine:
     async def _add(self, app_id: str, kind: str, noun: str, name: str, reason: str, payload: bytes) -> None:
         try:
             await self._server.execute_slow(
-                "XADD", keys.quarantine(app_id), "MAXLEN", "~", CAP, "*",
-                "kind", kind, "noun", noun, "id", name, "reason", reason,
-                "at", self._clock.now_ms(), "payload", payload[:MOST_BYTES],
-            )  # fmt: skip
+                "XADD",
+                keys.quarantine(app_id),
+                "MAXLEN",
+                "~",
+                CAP,
+                "*",
+                "kind",
+                kind,
+                "noun",
+                noun,
+                "id",
+                name,
+                "reason",
+                reason,
+                "at",
+                self._clock.now_ms(),
+                "payload",
+                payload[:MOST_BYTES],
+            )
         except HouseError as error:
             _log.warning("quarantine_failed", app=app_id, reason=error.message)
 

@@ -30,16 +30,28 @@ from cluster.store.seals.seal import salt_from_key, unseal
 
 _PAGE = 500
 _HASHES: tuple[tuple[str, type[BaseModel]], ...] = (
-    (keys.access_app(), App), (keys.access_key(), ApiKey), (keys.account(), Account),
+    (keys.access_app(), App),
+    (keys.access_key(), ApiKey),
+    (keys.account(), Account),
     (keys.oauth_clients(), Registration),
-)  # fmt: skip
+)
 _HASHES_OF_APPS = (
-    (keys.engine, Engine), (keys.experiment, Experiment), (keys.boost_rule, BoostRule), (keys.run, Run),
-    (keys.schedule, Schedule), (keys.client_rule, ClientRule), (keys.threads, ReaderThreads), (keys.erasure, Erasure),
-    (keys.file_import, FileImport), (keys.import_progress, ImportProgress), (keys.article_revision, ArticleRevision),
-    (keys.publisher_key, PublisherKey), (keys.feed, Feed),
-    (keys.feed_state, FeedState), (keys.feed_article, FeedArticle),
-)  # fmt: skip
+    (keys.engine, Engine),
+    (keys.experiment, Experiment),
+    (keys.boost_rule, BoostRule),
+    (keys.run, Run),
+    (keys.schedule, Schedule),
+    (keys.client_rule, ClientRule),
+    (keys.threads, ReaderThreads),
+    (keys.erasure, Erasure),
+    (keys.file_import, FileImport),
+    (keys.import_progress, ImportProgress),
+    (keys.article_revision, ArticleRevision),
+    (keys.publisher_key, PublisherKey),
+    (keys.feed, Feed),
+    (keys.feed_state, FeedState),
+    (keys.feed_article, FeedArticle),
+)
 _FIELDS: dict[str, type[BaseModel]] = {"asked": Question, "answer": Answer, "grant": Grant, "code": Code}
 "Fields of keys that hold one record each."
 
@@ -58,7 +70,8 @@ class RecordCounts:
 
     def add(self, kind: type[BaseModel], key: str, name: str, sealed: bytes) -> None:
         """Count one record."""
-        noun, body = noun_of(key), unseal(sealed, salt_from_key(key, name))
+        noun = noun_of(key)
+        body = unseal(sealed, salt_from_key(key, name))
         if body is None:
             self.broken[noun] += 1
             return
@@ -91,7 +104,8 @@ async def count_records(server: RedisClient) -> RecordCounts:
 
 
 async def _fields(server: RedisClient, key: str) -> AsyncIterator[tuple[str, bytes]]:
-    cursor, seen = b"0", set[str]()
+    cursor = b"0"
+    seen = set[str]()
     while True:
         cursor, flat = await server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
         for name, value in split_pairs(flat):
@@ -104,7 +118,8 @@ async def _fields(server: RedisClient, key: str) -> AsyncIterator[tuple[str, byt
 
 
 async def _names(server: RedisClient, pattern: str) -> AsyncIterator[str]:
-    cursor, seen = b"0", set[str]()
+    cursor = b"0"
+    seen = set[str]()
     while True:
         cursor, names = await server.execute_slow(
             "SCAN", cursor, "MATCH", pattern, "COUNT", 2_000, "TYPE", "hash"

@@ -54,7 +54,8 @@ class WritePermission:
         if not self._is_secret and most and len(items) > most:
             text = f"The attribute should have at most {most} entries with a publishable key."
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
-        self._body, self._items = body, items
+        self._body = body
+        self._items = items
         if b"_hash" not in self._request.body:
             return
         for at, item in enumerate(items):

@@ -56,7 +56,8 @@ def render_docs(document: dict[str, Any], *, administration: bool = False) -> by
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
     schemas = document["components"]["schemas"]
-    shared, statuses = _shared_fields(schemas, document["paths"]), _shared_statuses(document["paths"])
+    shared = _shared_fields(schemas, document["paths"])
+    statuses = _shared_statuses(document["paths"])
     other = ("../docs", "API") if administration else ("docs/administration", "Administration")
     links = [
         (f"{root}docs/try", "Try it"),
@@ -100,7 +101,8 @@ def _select(document: dict[str, Any], administration: bool) -> dict[str, Any]:
         kept = {name: operation for name, operation in methods.items() if belongs(operation["tags"][0])}
         if kept:
             paths[path] = kept
-    schemas, kept_schemas = document["components"]["schemas"], set[str]()
+    schemas = document["components"]["schemas"]
+    kept_schemas = set[str]()
     waiting = set(_REFERENCE.findall(json.dumps(paths)))
     while waiting:
         name = waiting.pop()
@@ -279,7 +281,9 @@ def _statuses(statuses: Statuses) -> Iterator[str]:
 def _separate(document: dict[str, Any]) -> list[str]:
     """Return schemas with a section each: neither the body of one operation nor a reply envelope."""
     schemas = document["components"]["schemas"]
-    bodies, replies, members = Counter[str](), Counter[str](), set[str]()
+    bodies = Counter[str]()
+    replies = Counter[str]()
+    members = set[str]()
     for operations in document["paths"].values():
         for operation in operations.values():
             if body := _body_model(operation):
@@ -411,7 +415,8 @@ def _type(schema: dict[str, Any]) -> str:
     kind = schema.get("type", schema.get("format", "any"))
     if kind == "array":
         return f"{_type(schema.get('items', {}))}[]"
-    least, most = schema.get("minimum"), schema.get("maximum")
+    least = schema.get("minimum")
+    most = schema.get("maximum")
     if least is None and most is None:
         return escape(str(kind))
     return escape(f"{kind} {'' if least is None else least}..{'' if most is None else most}")

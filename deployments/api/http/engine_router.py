@@ -147,7 +147,8 @@ class EngineRouter:
             if route.engine is engine and now_s < route.retry_s:
                 return route
             # one request changes the route; the others use the old one meanwhile
-            route.engine, route.retry_s = engine, now_s + self._retry_s
+            route.engine = engine
+            route.retry_s = now_s + self._retry_s
         fresh = await self._route(engine, route)
         if route is not None and fresh is not route and route.remote == fresh.remote:
             fresh.queries = route.queries

@@ -91,7 +91,9 @@ class HotLayer:
         """
         key = find_key(dict(scope["headers"]).get(KEY_HEADER), scope.get("query_string", b""))
         kind = 0 if key.startswith("kpk_") else 1
-        whole, refused, taken = False, False, 0
+        whole = False
+        refused = False
+        taken = 0
 
         async def receive_counted() -> Any:
             nonlocal whole, refused, taken

@@ -73,7 +73,8 @@ def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> Re
 
 def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
     """Return the user, the user type, and whether either was proven."""
-    token, credential = request.token, request.credential
+    token = request.token
+    credential = request.credential
     token_type = token.user_type if token is not None else ""
     if credential.is_secret:
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""

@@ -151,7 +151,8 @@ def _parameters(endpoint: Endpoint, texts: OpenApiTexts, example: Example | None
         parameters.append({"name": name, "in": "header", "required": False, "schema": schema})
     given = {**example.path, **example.query} if example is not None else {}
     for parameter in parameters:
-        place, name = parameter["in"], parameter["name"]
+        place = parameter["in"]
+        name = parameter["name"]
         parameter["description"] = texts.fields[place].get(name, "")
         if place != "header" and name in given:
             parameter["example"] = given[name]

@@ -103,7 +103,8 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
 
 def _origin(request: ApiRequest) -> str:
     """Return the pseudonym of the client's address if the user is not proven, because ids are free to invent."""
-    token, payload = request.token, request.payload
+    token = request.token
+    payload = request.payload
     if request.credential.is_secret or (token is not None and token.user_id):
         return ""
     return "" if isinstance(payload, dict) and payload.get("user_hash") else address_pseudonym(request)

@@ -73,11 +73,14 @@ class QueryTreatment:
             tried = replace(query, service_id="", snapshot=preview.snapshot or query.snapshot)
             return await self._rules.apply(tried), self._no_outcome
         treatments = await self._treatments.assign(
-            query.app_id, query.engine_id, query.user_keys,
-            through=query.kind, device=classify_device(request.user_agent),
+            query.app_id,
+            query.engine_id,
+            query.user_keys,
+            through=query.kind,
+            device=classify_device(request.user_agent),
             # Browsers may name an unproven user id if the app has `prove_writers` off.
             writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
-        )  # fmt: skip
+        )
         if not treatments:
             return await self._rules.apply(query), self._no_outcome
         outcome = TreatmentOutcome(self._treatments.record, treatments, request.clock)
@@ -92,10 +95,13 @@ class QueryTreatment:
     ) -> tuple[UserQuery, TreatmentOutcome]:
         """Return a query of `/v1/ask/search` with the variants of its user; stored rules apply only by a variant."""
         treatments = await self._treatments.assign(
-            query.app_id, query.engine_id, query.user_keys,
-            through="ask_search", device=classify_device(request.user_agent),
+            query.app_id,
+            query.engine_id,
+            query.user_keys,
+            through="ask_search",
+            device=classify_device(request.user_agent),
             writer=partial(limit_new_users, request, query.user_id),
-        )  # fmt: skip
+        )
         if not treatments:
             return query, self._no_outcome
         treated = await self._rules.apply_named(apply_treatments(query, treatments, request.clock.now_ms()))
@@ -110,10 +116,14 @@ class QueryTreatment:
         visitor = question.anonymous_id if request.payload.get("anonymous_id") else ""
         query = UserQuery("search", question.app_id, DEFAULT_ENGINE, question.user_id, visitor)
         treatments = await self._treatments.assign(
-            query.app_id, query.engine_id, query.user_keys,
-            through="ask_questions", device=classify_device(request.user_agent), only_rules=True,
+            query.app_id,
+            query.engine_id,
+            query.user_keys,
+            through="ask_questions",
+            device=classify_device(request.user_agent),
+            only_rules=True,
             writer=partial(limit_new_users, request, question.user_id),
-        )  # fmt: skip
+        )
         if treatments:
             self._treatments.expect_answer(question.question_id, treatments)
         names = {treatment.variant.boost_rule for treatment in treatments}

@@ -196,10 +196,16 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         digest = digest_request(request.payload)
         self.put(
             _PendingAnswer(
-                request.app_id, user_key if is_on else "", digest, row, typist, query,
-                keeps_texts=settings.query_log != "off", names_people=is_on,
+                request.app_id,
+                user_key if is_on else "",
+                digest,
+                row,
+                typist,
+                query,
+                keeps_texts=settings.query_log != "off",
+                names_people=is_on,
             )
-        )  # fmt: skip
+        )
 
     def split(self, entries: Sequence[_PendingAnswer]) -> Iterable[Sequence[_PendingAnswer]]:
         for batch in split_by_app(entries, MOST_A_BATCH):
@@ -215,9 +221,11 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
                 pending.answer.typist = pseudonym(salt, pending.typist)[:12]
             if pending.query is not None:
                 pending.answer.request = encode_request(
-                    pending.query, pending.answer.engine_id,
-                    names_people=pending.names_people, keeps_texts=pending.keeps_texts,
-                )  # fmt: skip
+                    pending.query,
+                    pending.answer.engine_id,
+                    names_people=pending.names_people,
+                    keeps_texts=pending.keeps_texts,
+                )
             if pending.digest:
                 # With a key, because a list of frequent queries would tell the text of a digest without one.
                 pending.answer.request_digest = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
@@ -234,12 +242,14 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
 
 def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_PendingAnswer]]:
     """Split a batch where its answers have more products than one batch may have."""
-    start, count = 0, 0
+    start = 0
+    count = 0
     for at, pending in enumerate(batch):
         count += len(pending.answer.products)
         if count > MOST_PRODUCTS_A_BATCH and at > start:
             yield batch[start:at]
-            start, count = at, len(pending.answer.products)
+            start = at
+            count = len(pending.answer.products)
     yield batch[start:]
 
 

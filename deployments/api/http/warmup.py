@@ -37,7 +37,9 @@ async def load_busy_engines(
     while_others_s: float = WHILE_OTHERS_S,
 ) -> int:
     """Send a small query to every recently queried engine, the busiest first; return how many answered."""
-    begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
+    begun_s = clock.monotonic_s()
+    begun_ms = clock.now_ms()
+    warm = 0
     try:
         busy_engines = await _recently_queried(stores, clock)
         for app_id, engine_id in busy_engines:

@@ -173,10 +173,16 @@ class AskSearchResource:
         app_id = request.app_id
         only = await list_few_matching(self._recommender, app_id, body.fq, body.type)
         query = ArchiveQuery(
-            app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
-            yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
-            only=None if only is None else frozenset(only), tiers=tiers_from_request(request),
-        )  # fmt: skip
+            app_id,
+            body.q,
+            rows=MOST_PASSAGES,
+            per_product=1,
+            type=body.type,
+            yearly_decay=body.yearly_decay,
+            exclude=tuple(body.exclude),
+            only=None if only is None else frozenset(only),
+            tiers=tiers_from_request(request),
+        )
         snippets = await self._services.client.retrieve(query)
         return {
             snippet.product_id: snippet

@@ -164,10 +164,14 @@ class AskSuggestionsResource:
     ) -> dict[str, list[dict[str, Any]]]:
         """Return completions of the engine; nothing without an engine."""
         query = UserQuery(
-            kind="autocomplete", app_id=request.app_id, engine_id=DEFAULT_ENGINE, rows=rows,
-            typed=typed[:MOST_TYPED], completion_fields=fields,
+            kind="autocomplete",
+            app_id=request.app_id,
+            engine_id=DEFAULT_ENGINE,
+            rows=rows,
+            typed=typed[:MOST_TYPED],
+            completion_fields=fields,
             language=request.credential.app.settings.primary_language,
-        )  # fmt: skip
+        )
         query = keep_readable(query, tiers_from_request(request))
         try:
             completions = (await self._recommender.answer(query)).completions
@@ -234,58 +238,112 @@ def build_ask_endpoints(
 def _search_rows(resource: AskSearchResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", resource.answer, schema=resource.read, hot=True,
+            "ask.search",
+            "POST",
+            "/v1/ask/search",
+            _ASK,
+            "detail",
+            resource.answer,
+            schema=resource.read,
+            hot=True,
             about=EndpointTexts(
-                "Search by words and meaning, and ask a question", _TAG, wire.AskSearch,
+                "Search by words and meaning, and ask a question",
+                _TAG,
+                wire.AskSearch,
                 {200: build_envelope(wire.AskSearchReply), 404: MessageReply},
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _suggestion_rows(resource: AskSuggestionsResource) -> tuple[Endpoint, ...]:
-    questions, texts = (
-        {200: build_envelope(wire.QuestionsReply)},
-        {200: build_envelope(wire.CompletedTextsReply)},
-    )
+    questions = {200: build_envelope(wire.QuestionsReply)}
+    texts = {200: build_envelope(wire.CompletedTextsReply)}
     rows = (
-        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, resource.related, questions),
-        ("trending_questions", "List trending questions", wire.TrendingQuestions, resource.trending, questions),
+        (
+            "related_questions",
+            "Suggest questions about a product",
+            wire.RelatedQuestions,
+            resource.related,
+            questions,
+        ),
+        (
+            "trending_questions",
+            "List trending questions",
+            wire.TrendingQuestions,
+            resource.trending,
+            questions,
+        ),
         ("query_suggestion", "Turn a query into questions", wire.Suggestion, resource.suggestion, texts),
         ("autocomplete", "Complete a question", wire.Suggestion, resource.autocomplete, texts),
         (
-            "search_autocomplete", "Complete a search", wire.SearchSuggestion, resource.search_autocomplete,
+            "search_autocomplete",
+            "Complete a search",
+            wire.SearchSuggestion,
+            resource.search_autocomplete,
             {200: build_envelope(wire.CompletedFieldsReply)},
         ),
-    )  # fmt: skip
+    )
     return tuple(
         Endpoint(
-            f"ask.{name}", "POST", f"/v1/ask/{name}", _ASK, "detail", answer,
-            schema=resource.body_parser(body), hot=True, about=EndpointTexts(summary, _TAG, body, replies),
+            f"ask.{name}",
+            "POST",
+            f"/v1/ask/{name}",
+            _ASK,
+            "detail",
+            answer,
+            schema=resource.body_parser(body),
+            hot=True,
+            about=EndpointTexts(summary, _TAG, body, replies),
         )
         for name, summary, body, answer, replies in rows
-    )  # fmt: skip
+    )
 
 
 def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", resource.ask, schema=resource.read, hot=True,
+            "ask.questions",
+            "POST",
+            "/v1/ask/questions",
+            _ASK,
+            "detail",
+            resource.ask,
+            schema=resource.read,
+            hot=True,
             about=EndpointTexts(
-                "Ask a question", _TAG, wire.AskQuestion, {200: build_envelope(wire.QuestionIdReply), 404: MessageReply}
+                "Ask a question",
+                _TAG,
+                wire.AskQuestion,
+                {200: build_envelope(wire.QuestionIdReply), 404: MessageReply},
             ),
         ),
         Endpoint(
-            "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", resource.answer,
-            schema=resource.read_id, hot=True,
-            about=EndpointTexts("Read an answer", _TAG, None,
-                {200: build_envelope(wire.ShownAnswer), 404: MessageReply}),
+            "ask.answer",
+            "GET",
+            "/v1/ask/questions/{question_id}/answer",
+            _READ,
+            "detail",
+            resource.answer,
+            schema=resource.read_id,
+            hot=True,
+            about=EndpointTexts(
+                "Read an answer", _TAG, None, {200: build_envelope(wire.ShownAnswer), 404: MessageReply}
+            ),
         ),
         Endpoint(
-            "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", resource.answers, schema=resource.read_many,
+            "ask.answers",
+            "POST",
+            "/v1/ask/answers",
+            _ASK,
+            "detail",
+            resource.answers,
+            schema=resource.read_many,
             about=EndpointTexts(
-                "Read several answers", _TAG, wire.AskAnswers,
+                "Read several answers",
+                _TAG,
+                wire.AskAnswers,
                 {200: wire.ShownAnswers},
             ),
         ),
-    )  # fmt: skip
+    )

@@ -43,7 +43,8 @@ PATIENCE_S = 5.0
 "Seconds after the call's arrival in which its requests wait for tokens; 100 need 2 s of the default rate."
 MOST_WAITING = 16
 "Calls of one replica whose requests may wait for tokens at the same time."
-_SHORTEST_S, _LONGEST_S = 0.02, 0.25
+_SHORTEST_S = 0.02
+_LONGEST_S = 0.25
 
 
 @dataclass(slots=True)

@@ -81,10 +81,14 @@ class CompletionsResource:
         remove_hidden_fields(request, query, answered)
         completions = await self._suggestions.fill(query, answered.completions)
         self._query_log.record(
-            request, "autocomplete", query.typed,
-            total=sum(map(len, completions.values())), language=query.language,
-            served_by=answered.served_by, engine_id=query.engine_id,
-        )  # fmt: skip
+            request,
+            "autocomplete",
+            query.typed,
+            total=sum(map(len, completions.values())),
+            language=query.language,
+            served_by=answered.served_by,
+            engine_id=query.engine_id,
+        )
         service_id = self._new_service_id()
         if self._served_log is not None:
             self._served_log.record_items(

@@ -54,9 +54,10 @@ class Generation(BaseModel):
 
     template: Any = Field(None, description=f"What to write: {', '.join(f'`{name}`' for name in TEMPLATES)}.")
     instructions: Any = Field(
-        None, description=f"What to write, in your words, beside or instead of a template; at most "
-        f"{MOST_INSTRUCTIONS:,} characters."
-    )  # fmt: skip
+        None,
+        description=f"What to write, in your words, beside or instead of a template; at most "
+        f"{MOST_INSTRUCTIONS:,} characters.",
+    )
     product_ids: Any = Field(
         None,
         description=f"1 to {MOST_PRODUCTS} products whose texts are the only sources. Not for `task_id`.",
@@ -198,7 +199,8 @@ class GenerationResource:
 
 def _render(stored: StoredQuestion) -> dict[str, Any]:
     """Return a task as the interface shows it."""
-    question, answer = stored.question, stored.answer
+    question = stored.question
+    answer = stored.answer
     task = {
         "task_id": question.question_id,
         "status": "running" if answer.stage == GENERATING else "queued",
@@ -244,10 +246,17 @@ def build_generation_endpoint(ask: HasQuestionClient | None, stores: Stores, clo
         None if ask is None else ask.client, stores.questions, stores.records, clock
     )
     return Endpoint(
-        "genai.generate", "POST", "/v1/genai/generate", AdmissionRules(body="json", bucket="write"), "detail",
-        resource.answer, schema=resource.read,
+        "genai.generate",
+        "POST",
+        "/v1/genai/generate",
+        AdmissionRules(body="json", bucket="write"),
+        "detail",
+        resource.answer,
+        schema=resource.read,
         about=EndpointTexts(
             "Generate a text about products",
-            "Generation", Generation, {200: build_envelope(GenerationReply), 404: MessageReply},
+            "Generation",
+            Generation,
+            {200: build_envelope(GenerationReply), 404: MessageReply},
         ),
-    )  # fmt: skip
+    )

@@ -76,9 +76,14 @@ class QuestionAnswersResource:
         answers = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
         self._query_log.record(
-            request, "ask", original,
-            total=answers.total, language=query.language, served_by="question_answering", engine_id=query.engine_id,
-        )  # fmt: skip
+            request,
+            "ask",
+            original,
+            total=answers.total,
+            language=query.language,
+            served_by="question_answering",
+            engine_id=query.engine_id,
+        )
         service_id = self._new_service_id()
         if self._served_log is not None:
             cited = [answer["product_id"] for answer in answers.answers if "product_id" in answer]
@@ -158,24 +163,47 @@ def build_question_answer_endpoints(
     """Return the endpoints."""
     return (
         Endpoint(
-            "qa.question_answering", "POST", "/v1/qa/question_answering", _ASK, "detail", pages.answer,
-            schema=pages.read, hot=True,
+            "qa.question_answering",
+            "POST",
+            "/v1/qa/question_answering",
+            _ASK,
+            "detail",
+            pages.answer,
+            schema=pages.read,
+            hot=True,
             about=EndpointTexts(
-                "Answer a question from the pages of products", _TAG, wire.QuestionAnswering,
+                "Answer a question from the pages of products",
+                _TAG,
+                wire.QuestionAnswering,
                 {200: build_envelope(wire.AnswersReply), 404: MessageReply},
             ),
         ),
         Endpoint(
-            "qa.questions", "POST", "/v1/qa/questions", _WRITE, "detail", banks.replace, schema=banks.read_bank,
-            about=EndpointTexts("Replace the question bank", _TAG, wire.QuestionBank,
-                {200: build_envelope(wire.BankReply)}),
+            "qa.questions",
+            "POST",
+            "/v1/qa/questions",
+            _WRITE,
+            "detail",
+            banks.replace,
+            schema=banks.read_bank,
+            about=EndpointTexts(
+                "Replace the question bank", _TAG, wire.QuestionBank, {200: build_envelope(wire.BankReply)}
+            ),
         ),
         Endpoint(
-            "qa.question_autocomplete", "POST", "/v1/qa/question_autocomplete", _ASK, "detail", banks.complete,
-            schema=banks.read_typed, hot=True,
+            "qa.question_autocomplete",
+            "POST",
+            "/v1/qa/question_autocomplete",
+            _ASK,
+            "detail",
+            banks.complete,
+            schema=banks.read_typed,
+            hot=True,
             about=EndpointTexts(
-                "Complete a question of the bank", _TAG, wire.QuestionAutocomplete,
+                "Complete a question of the bank",
+                _TAG,
+                wire.QuestionAutocomplete,
                 {200: build_envelope(wire.BankQuestionsReply)},
             ),
         ),
-    )  # fmt: skip
+    )

@@ -179,7 +179,8 @@ class QuestionsResource:
             TooMany: the address, or all unproven users, reached the limit
         """
         settings = request.credential.app.settings
-        each, total = settings.questions_per_address, settings.questions_without_proof
+        each = settings.questions_per_address
+        total = settings.questions_without_proof
         if not identity.origin or not (each or total):
             return
         counted = self._services.store.count_stranger(
@@ -225,7 +226,8 @@ class QuestionsResource:
     async def answers(self, request: ApiRequest) -> Reply:
         """Return several answers in the requested format."""
         body: AskAnswers = request.parsed
-        store, ids = self._services.store, body.question_ids
+        store = self._services.store
+        ids = body.question_ids
         if not body.has_format:
             shown = await store.shown_many(request.app_id, ids)
             plain = (b"null" if answer is None else _strip_mark(answer) for answer in shown)
@@ -365,9 +367,15 @@ async def list_few_matching(
         return None
     listing = SearchQuery(campaigns=False, personalization=0)
     query = UserQuery(
-        kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=MOST_LISTED, type=kind, dedupe=False,
-        filter=parse(fq), search=listing,
-    )  # fmt: skip
+        kind="search",
+        app_id=app_id,
+        engine_id=DEFAULT_ENGINE,
+        rows=MOST_LISTED,
+        type=kind,
+        dedupe=False,
+        filter=parse(fq),
+        search=listing,
+    )
     try:
         answered = await recommender.answer(query)
     except HouseError:

@@ -82,10 +82,14 @@ class SearchResource:
         search_query = query.search or SearchQuery()
         result = answered.search or _NOTHING
         self._query_log.record(
-            request, "search", search_query.original,
-            total=result.total, language=search_query.prefer_language, served_by=answered.served_by,
+            request,
+            "search",
+            search_query.original,
+            total=result.total,
+            language=search_query.prefer_language,
+            served_by=answered.served_by,
             engine_id=query.engine_id,
-        )  # fmt: skip
+        )
         details = b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
         return self._reply(request, answered, details, service_id)
 

@@ -70,10 +70,12 @@ def _is_reversed(start: str | None, end: str | None) -> bool:
     """Return whether a range of two numbers or two dates begins above its end."""
     if start is None or end is None:
         return False
-    lower, upper = number_of(start), number_of(end)
+    lower = number_of(start)
+    upper = number_of(end)
     if lower is not None and upper is not None:
         return lower > upper
-    first, last = period_of(start), period_of(end)
+    first = period_of(start)
+    last = period_of(end)
     return first is not None and last is not None and first[0] > last[0]
 
 
@@ -232,7 +234,8 @@ def order_keys_from_body(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
                     f"all formulas together have at most {_MOST_FORMULAS} characters", "order_by", at, "field"
                 )
             formula = _formula(expression, at)
-            names, dear = formula.fields, dear + formula.dear
+            names = formula.fields
+            dear = dear + formula.dear
             if dear > MOST_DEAR:
                 refuse(
                     f"all formulas together have at most {MOST_DEAR} powers, remainders and functions",

@@ -93,7 +93,8 @@ class ArticleReads(BatchWriter[ArticleRead]):
         """
         app_id = self._find_app()
         if app_id != self._app_id:
-            self._app_id, self._offset = app_id, "0"
+            self._app_id = app_id
+            self._offset = "0"
             self._read.clear()
         before = ""
         while before != self._offset:

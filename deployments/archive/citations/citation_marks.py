@@ -73,7 +73,8 @@ class MarkSigner:
         raw = base64.urlsafe_b64decode(token + "=")
         if _encode(raw) != token:  # the last character has two spare bits
             return None
-        body, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]
+        body = raw[:-_TAG_BYTES]
+        tag = raw[-_TAG_BYTES:]
         for key in self.keys:
             if hmac.compare_digest(tag, _compute_tag(key, (app_id, archive_id, product_id), body)):
                 return CitationMark(body[:8].hex(), archive_id, product_id, int.from_bytes(body[8:], "big"))

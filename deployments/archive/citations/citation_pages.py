@@ -58,7 +58,8 @@ def build_citation_pages(
     archives: ArchiveFinder, addresses: ClientAddresses, clock: Clock
 ) -> list[BaseRoute]:
     """Return the routes, for the default archive and for named ones."""
-    limits, feed = TokenBuckets(clock), _CorrectionFeed()
+    limits = TokenBuckets(clock)
+    feed = _CorrectionFeed()
     pages: tuple[tuple[str, str, _Answer], ...] = (
         ("/citations.json", "POST", _check),
         ("/corrections.json", "GET", feed.answer),
@@ -122,7 +123,8 @@ class _PublicPage:
 
 
 async def _check(archive: McpArchive, request: Request) -> tuple[Any, str]:
-    length, encoding = request.headers.get("content-length"), request.headers.get("content-encoding")
+    length = request.headers.get("content-length")
+    encoding = request.headers.get("content-encoding")
     body = await read_body(
         BodyPace(BODY_S).bound(request.receive),
         announced=None if length is None else length.encode("latin-1"),
@@ -151,7 +153,8 @@ class _CorrectionFeed:
         self._feeds: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     async def answer(self, archive: McpArchive, request: Request) -> tuple[Any, str]:
-        citations, name = archive.citations, archive.archive_id
+        citations = archive.citations
+        name = archive.archive_id
         app_id = citations.find_app()
         revisions = await citations.archive.revisions(app_id)
         newest_first = list(revisions.items())[::-1]

@@ -62,10 +62,12 @@ def _read_citation(name: str, given: Any) -> Citation:
         if len(value) > longest:
             raise Invalid(f"{name}.{field} is longer than {longest} characters")
         values[field] = value
-    passage, url = _MARK.sub(" ", values["passage"]), values["url"]
+    passage = _MARK.sub(" ", values["passage"])
+    url = values["url"]
     if values["text"]:
         linked, sentence = _split_text(values["text"])
-        url, passage = url or linked, passage or sentence
+        url = url or linked
+        passage = passage or sentence
     linked_url, _ = _split_text(url)
     linked_url, product_id = unmark(linked_url)
     product_id = values["product_id"] or product_id
@@ -86,10 +88,14 @@ def _split_text(text: str) -> tuple[str, str]:
 def state_to_dict(state: CitationState) -> dict[str, str]:
     """Return the state of a citation without empty members."""
     fields = {
-        "status": state.status, "product_id": state.product_id, "title": state.title[:MOST_TITLE],
-        "url": web_address(state.url), "passage": state.passage, "corrected_at": state.corrected_at,
+        "status": state.status,
+        "product_id": state.product_id,
+        "title": state.title[:MOST_TITLE],
+        "url": web_address(state.url),
+        "passage": state.passage,
+        "corrected_at": state.corrected_at,
         "correction_note": state.correction_note,
-    }  # fmt: skip
+    }
     return {name: value for name, value in fields.items() if value}
 
 
@@ -127,7 +133,8 @@ class CitationTools:
             Invalid: a citation has a wrong form
             Unavailable: the archive is loading, or the store is unreachable
         """
-        app_id, citations = self.find_app(), read_citations(given)
+        app_id = self.find_app()
+        citations = read_citations(given)
         states = await self.archive.check(app_id, citations, tiers)
         results = [state_to_dict(state) for state in states]
         signed = [
@@ -173,7 +180,11 @@ def _name_citation(citation: Citation) -> dict[str, str]:
 
 def _revision_to_dict(product_id: str, revision: ArticleRevision) -> dict[str, str]:
     fields = {
-        "status": revision.status, "product_id": product_id, "title": revision.title[:MOST_TITLE],
-        "url": web_address(revision.url), "corrected_at": revision.corrected_at, "correction_note": revision.note,
-    }  # fmt: skip
+        "status": revision.status,
+        "product_id": product_id,
+        "title": revision.title[:MOST_TITLE],
+        "url": web_address(revision.url),
+        "corrected_at": revision.corrected_at,
+        "correction_note": revision.note,
+    }
     return {name: value for name, value in fields.items() if value}

@@ -80,7 +80,8 @@ class VisitPages:
             return preflight("POST")
         if request.method != "POST":
             return Response(None, 405, {**_HEADERS, "allow": "POST"})
-        length, encoding = request.headers.get("content-length"), request.headers.get("content-encoding")
+        length = request.headers.get("content-length")
+        encoding = request.headers.get("content-encoding")
         try:
             body = await read_body(
                 BodyPace(BODY_S).bound(request.receive),

@@ -67,7 +67,8 @@ class AuthorizationPage:
         self._services.count_request(request, "page", self._services.limits.pages)
         if request.method == "POST":
             return await self._decide(request)
-        parameters, origin = read_query(request), self._services.origin(request)
+        parameters = read_query(request)
+        origin = self._services.origin(request)
         try:
             authorization, client = await read_authorization_request(
                 parameters,
@@ -218,14 +219,22 @@ class AuthorizationPage:
 
     async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, session: Session) -> str:
         account = session.account
-        text, now_ms = self._services.signing.random(), self._services.clock.now_ms()
+        text = self._services.signing.random()
+        now_ms = self._services.clock.now_ms()
         code = Code(
-            grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
-            redirect_uri=authorization.redirect_uri, client_keys=client.keys,
-            challenge=authorization.challenge, resource=authorization.resource,
-            user_id=account.user_id, username=account.username, sign_in=session.way,
-            created_at=now_ms, expires_at=now_ms + CODE_LIFE_S * 1000,
-        )  # fmt: skip
+            grant_id=new_grant_id(),
+            client_id=client.client_id,
+            client_name=client.shown_name,
+            redirect_uri=authorization.redirect_uri,
+            client_keys=client.keys,
+            challenge=authorization.challenge,
+            resource=authorization.resource,
+            user_id=account.user_id,
+            username=account.username,
+            sign_in=session.way,
+            created_at=now_ms,
+            expires_at=now_ms + CODE_LIFE_S * 1000,
+        )
         await self._services.grants.put_code(sha256(text), code)
         _log.info("client_allowed", user_id=account.user_id, client=short_id(client.client_id))
         return text

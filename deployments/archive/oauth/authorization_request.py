@@ -106,7 +106,8 @@ async def read_authorization_request(
         Unavailable: the store is unavailable
     """
     try:
-        client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")
+        client_id = parameters.once("client_id")
+        redirect_uri = parameters.once("redirect_uri")
     except OAuthError as refused:
         raise InvalidClientRequest(refused.description) from refused
     client = await find_client(client_id) if client_id else None

@@ -26,7 +26,9 @@ def read_metadata(given: Mapping[str, Any]) -> tuple[str, AuthMethod, list[str]]
     Errors:
         OAuthError: a member can't be registered
     """
-    name, method, redirect_uris = _name(given), _method(given), _redirects(given)
+    name = _name(given)
+    method = _method(given)
+    redirect_uris = _redirects(given)
     _check_grants(given, "grant_types", "authorization_code")
     _check_grants(given, "response_types", "code")
     return name, method, redirect_uris

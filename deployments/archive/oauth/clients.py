@@ -55,9 +55,12 @@ class OAuthClient:
     def form_facts(self) -> dict[str, Any]:
         """Return what the consent form of a client with a document carries."""
         return {
-            "name": self.name, "method": self.method, "host": self.host, "is_loopback_only": self.is_loopback_only,
+            "name": self.name,
+            "method": self.method,
+            "host": self.host,
+            "is_loopback_only": self.is_loopback_only,
             "keys": self.keys,
-        }  # fmt: skip
+        }
 
     def allows(self, redirect_uri: str) -> bool:
         """Return whether this address was registered; the port of a loopback address may differ."""

@@ -54,9 +54,13 @@ class ConnectedClientsPage:
             for active in user_grants
         ]
         return self._sign_in.show_bound(
-            request, "clients", {"user_id": account.user_id},
-            action=CLIENTS_PATH, username=account.username, clients=shown,
-        )  # fmt: skip
+            request,
+            "clients",
+            {"user_id": account.user_id},
+            action=CLIENTS_PATH,
+            username=account.username,
+            clients=shown,
+        )
 
     def _archive_title(self, archive_id: str) -> str:
         """Return the title of a named archive; its id after it was closed, and nothing for the default one."""

@@ -34,7 +34,8 @@ async def authenticate_client(
         OAuthError: `invalid_client`: the request names no client, an unregistered client, or lacks the client's secret
         Unavailable: the store is unavailable
     """
-    client_id, secret = form.once("client_id"), form.once("client_secret")
+    client_id = form.once("client_id")
+    secret = form.once("client_secret")
     basic = _basic(request)
     if basic is not None:
         if client_id not in (None, basic[0]):
@@ -75,7 +76,8 @@ async def _check_assertion(
     """Check that the client of a code or grant signed this request, with an assertion that was not used before."""
     if form.once("client_assertion_type") != ASSERTION_TYPE:
         raise _unknown(f"client_assertion_type is {ASSERTION_TYPE}")
-    origin, now_ms = services.origin(request), services.clock.now_ms()
+    origin = services.origin(request)
+    now_ms = services.clock.now_ms()
     audiences = (issuer_of(origin), origin + TOKEN_PATH)
     text = form.once("client_assertion") or ""
     assertion = verify_assertion(text, bound.client_id, bound.client_keys, audiences, now_ms / 1000)

@@ -117,12 +117,15 @@ class DocumentClients:
         host = find_host(client_id)
         try:
             fetch = partial(
-                self._documents.fetch, person=user_id, may_be_loopback=is_loopback(urlsplit(origin).netloc),
+                self._documents.fetch,
+                person=user_id,
+                may_be_loopback=is_loopback(urlsplit(origin).netloc),
                 ends_s=self._documents.end_s(),
-            )  # fmt: skip
+            )
             document = await fetch(client_id)
             described = read_client_document(client_id, document.body)
-            client, life_s = described.client, document.life_s
+            client = described.client
+            life_s = document.life_s
             if described.keys_address:
                 key_set = await fetch(described.keys_address)
                 client = replace(client, keys=read_keys(read_object(key_set.body), described.algorithm))

@@ -69,7 +69,8 @@ async def read_small_body(request: Request, within_s: float) -> bytes:
         OAuthError: the body is too large, too slow, or compressed
     """
     headers = request.headers
-    length, encoding = headers.get("content-length"), headers.get("content-encoding")
+    length = headers.get("content-length")
+    encoding = headers.get("content-encoding")
     try:
         return await read_body(
             BodyPace(within_s).bound(request.receive),

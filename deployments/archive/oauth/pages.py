@@ -36,9 +36,12 @@ class OAuthPages:
             "frame-ancestors 'none'"
         )
         self._environment = Environment(
-            loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
+            loader=FileSystemLoader(FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
 
         self._environment.filters["shortened"] = _shortened
         self._environment.filters["shortened_host"] = _shortened_host

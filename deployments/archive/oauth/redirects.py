@@ -51,7 +51,8 @@ def find_fault(uri: object) -> str:
     match = _SCHEME.fullmatch(uri)
     if match is None:
         return "a redirect address is not absolute"
-    scheme, rest = match[1].lower(), match[2]
+    scheme = match[1].lower()
+    rest = match[2]
     if scheme == "https":
         host = _authority(uri) if rest.startswith("//") else ""
         return "" if _is_host(host) else "an https redirect address does not name a plain host"

@@ -40,9 +40,12 @@ class RegistrationEndpoint:
         name, method, redirect_uris = read_metadata(given)
         client = issue_client(self._services.signing, name, method, redirect_uris)
         registration = Registration(
-            client_id=client.client_id, name=name, method=method, redirect_uris=tuple(redirect_uris),
+            client_id=client.client_id,
+            name=name,
+            method=method,
+            redirect_uris=tuple(redirect_uris),
             issued_at=self._services.clock.now_ms() // 1000,
-        )  # fmt: skip
+        )
         _log.debug("client_registered", client=short_id(client.client_id), method=method)
         return render_document(
             build_registration_document(self._services, self._services.origin(request), registration),

@@ -86,9 +86,12 @@ class RegistrationManagement:
         if changed is not None:
             return None if changed.removed else changed
         return Registration(
-            client_id=client_id, name=client.name, method=client.method, redirect_uris=tuple(redirect_uris),
+            client_id=client_id,
+            name=client.name,
+            method=client.method,
+            redirect_uris=tuple(redirect_uris),
             issued_at=issued_at,
-        )  # fmt: skip
+        )
 
     def _change(self, registration: Registration, given: Mapping[str, Any]) -> Registration:
         """Replace all members that the client may set.
@@ -118,7 +121,8 @@ class RegistrationManagement:
 
     async def _remove(self, registration: Registration) -> Response:
         await self._write(registration.model_copy(update={"removed": True}))
-        client_id, now_ms = registration.client_id, self._services.clock.now_ms()
+        client_id = registration.client_id
+        now_ms = self._services.clock.now_ms()
         ended = await self._services.grants.revoke_client(client_id, now_ms=now_ms)
         _log.info("client_removed", client=short_id(client_id), grants=ended)
         return Response(None, 204, {**ANY_ORIGIN, **NOSNIFF, **NO_STORE})

@@ -56,7 +56,8 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
     """
     pages = OAuthPages(services.title)
     sign_in = SignInPage(services, pages)
-    resource, server = MetadataEndpoint(services, "resource"), MetadataEndpoint(services, "server")
+    resource = MetadataEndpoint(services, "resource")
+    server = MetadataEndpoint(services, "server")
     programs: list[tuple[str, Answering, tuple[str, ...]]] = [
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
         (RESOURCE_METADATA_PATH + MCP_PATH + "/", resource, READ),

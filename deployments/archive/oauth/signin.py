@@ -124,9 +124,12 @@ class SignInPage:
         browser_name = browser or self._sign_in.signing.random()
         notice = self._sessions.take_notice(request, secure=secure)
         response = self._pages.show(
-            name, status, form=self._forms.seal(browser_name, values),
-            notice=notice["text"] if notice else "", **shown,
-        )  # fmt: skip
+            name,
+            status,
+            form=self._forms.seal(browser_name, values),
+            notice=notice["text"] if notice else "",
+            **shown,
+        )
         if not browser:
             self._sessions.name_browser(response, browser_name, secure=secure)
         if notice:
@@ -151,11 +154,20 @@ class SignInPage:
         # A goal that is too long for the provider's cookie becomes the list of connected applications.
         target = goal if safe_goal(goal) == goal else CLIENTS_PATH
         return self.show_bound(
-            request, "code" if step else "sign_in", values, status, retry_after_s=retry_after_s, action=action,
-            username=username, fault=fault, step=step, provider=self._sign_in.provider_name,
+            request,
+            "code" if step else "sign_in",
+            values,
+            status,
+            retry_after_s=retry_after_s,
+            action=action,
+            username=username,
+            fault=fault,
+            step=step,
+            provider=self._sign_in.provider_name,
             provider_link=f"{PATH}/sign-in/provider?next={quote(target, safe='')}",
-            has_passwords=self._sign_in.has_passwords, **asdict(client),
-        )  # fmt: skip
+            has_passwords=self._sign_in.has_passwords,
+            **asdict(client),
+        )
 
     async def attempt(
         self,
@@ -176,9 +188,17 @@ class SignInPage:
             result = await self._sign_in.check_password(browser, username, form.get("password") or "")
         if result.account is None:
             return self.show(
-                request, values, goal=goal, action=action, client=client, username=username_from_form(username),
-                fault=result.fault, status=result.status, retry_after_s=result.retry_after_s, step=result.step,
-            )  # fmt: skip
+                request,
+                values,
+                goal=goal,
+                action=action,
+                client=client,
+                username=username_from_form(username),
+                fault=result.fault,
+                status=result.status,
+                retry_after_s=result.retry_after_s,
+                step=result.step,
+            )
         response = redirect(goal)
         await self._sign_in.begin(response, browser, result)
         return response

@@ -56,7 +56,8 @@ class TokenEndpoint:
         if text is None:
             raise OAuthError("invalid_request", "code is missing")
         digest = sha256(text)
-        grants, now_ms = self._services.grants, self._services.clock.now_ms()
+        grants = self._services.grants
+        now_ms = self._services.clock.now_ms()
         code = await grants.code(digest)
         if code is None:
             raise _invalid_grant("code")
@@ -66,10 +67,17 @@ class TokenEndpoint:
             await grants.burn(digest, now_ms=now_ms)
             raise
         grant = Grant(
-            grant_id=code.grant_id, client_id=code.client_id, client_name=code.client_name,
-            resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
-            target=describe_target(code.redirect_uri), sign_in=code.sign_in, client_keys=code.client_keys,
-        )  # fmt: skip
+            grant_id=code.grant_id,
+            client_id=code.client_id,
+            client_name=code.client_name,
+            resource=code.resource,
+            user_id=code.user_id,
+            username=code.username,
+            created_at=now_ms,
+            target=describe_target(code.redirect_uri),
+            sign_in=code.sign_in,
+            client_keys=code.client_keys,
+        )
         refresh = self._services.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)
         if became != "begun":
@@ -95,7 +103,8 @@ class TokenEndpoint:
         token = form.get("refresh_token")
         if token is None:
             raise OAuthError("invalid_request", "refresh_token is missing")
-        signing, grants = self._services.signing, self._services.grants
+        signing = self._services.signing
+        grants = self._services.grants
         grant_id = signing.refresh_grant(token)
         grant = await grants.grant(grant_id) if grant_id else None
         if grant is None or grant.client_id != client.client_id:

@@ -68,7 +68,8 @@ def read_agent_address(address: str) -> AgentAddress | None:
     directory = origin + DIRECTORY_PATH if is_origin else address
     if find_address_fault(directory):
         return None
-    host, path = find_host(directory).lower(), urlsplit(directory).path
+    host = find_host(directory).lower()
+    path = urlsplit(directory).path
     return AgentAddress(directory, host if path == DIRECTORY_PATH else host + path)
 
 

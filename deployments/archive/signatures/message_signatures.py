@@ -101,7 +101,8 @@ def read_signature(request: SignedRequest) -> AgentSignature | None:
     Errors:
         UnusableSignature: the fields can't be read, or the signature does not cover what it must
     """
-    given, signatures = request.field("signature-input"), request.field("signature")
+    given = request.field("signature-input")
+    signatures = request.field("signature")
     if given is None:
         return None
     try:
@@ -159,8 +160,11 @@ def _read(
     if not isinstance(covered, InnerList) or not isinstance(signature, Item):
         raise UnusableSignature("the signature is missing")
     given = covered.parameters
-    key_id, created, expires = given.get("keyid"), given.get("created"), given.get("expires")
-    nonce, algorithm = given.get("nonce", ""), given.get("alg", ALGORITHM)
+    key_id = given.get("keyid")
+    created = given.get("created")
+    expires = given.get("expires")
+    nonce = given.get("nonce", "")
+    algorithm = given.get("alg", ALGORITHM)
     if type(created) is not int or type(expires) is not int or not isinstance(key_id, str):
         raise UnusableSignature("created, expires or keyid is missing")
     if algorithm != ALGORITHM or not isinstance(signature.value, bytes) or not isinstance(nonce, str):

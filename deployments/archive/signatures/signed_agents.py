@@ -59,7 +59,8 @@ class SignedAgents:
             state, agent = await self._verify(signature, person, request)
         except UnusableSignature as error:
             _log.info("agent_signature_refused", reason=str(error))
-            state, agent = "invalid", ""
+            state = "invalid"
+            agent = ""
         self._meter.count("kiosk_agent_signatures_total", state=state)
         return replace(person, signature=state, agent=agent)
 

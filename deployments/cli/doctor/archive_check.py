@@ -225,9 +225,11 @@ class ArchiveCheck(McpCheck):
             "params": {**(params or {}), "_meta": meta},
         }
         sent = {
-            "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version, "Mcp-Method": method,
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": version,
+            "Mcp-Method": method,
             "Authorization": f"Bearer {self.tokens['access_token']}",
-        }  # fmt: skip
+        }
         if params and "name" in params:
             sent["Mcp-Name"] = params["name"]
         return self.session.send(

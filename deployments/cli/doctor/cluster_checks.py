@@ -63,7 +63,8 @@ def check_report(report: ClusterReport) -> Iterator[Finding]:
     for lease in report.leases:
         yield check_lease(lease.name, lease.owner, lease.remaining_ms)
     for engine in report.engines:
-        name, failed = f"engine {engine.app_id}/{engine.engine_id}", engine.state == "failed"
+        name = f"engine {engine.app_id}/{engine.engine_id}"
+        failed = engine.state == "failed"
         if engine.placement == "shared":
             yield Finding(name, "ok", "shared by the API replicas")
             continue

@@ -62,7 +62,8 @@ def check_private_file(check: str, path: Path, advice: str) -> Finding:
 
 def check_master_key(installation: Installation) -> Finding:
     """The master key is there, readable and private."""
-    path, settings = installation.places.master_key, installation.settings
+    path = installation.places.master_key
+    settings = installation.settings
     is_given = settings.master_key is not None or settings.master_key_file is not None
     if not is_given:
         finding = check_private_file(

@@ -292,9 +292,14 @@ class McpCheck:
         digest = hashlib.sha256(self.verifier.encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         query = {
-            "response_type": "code", "client_id": self.client_id, "redirect_uri": REDIRECT, "state": "a/b+c=",
-            "code_challenge": challenge, "code_challenge_method": "S256", "resource": self.endpoint_url,
-        }  # fmt: skip
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": REDIRECT,
+            "state": "a/b+c=",
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": self.endpoint_url,
+        }
         start = self.server["authorization_endpoint"]
         plain = self.session.send("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
         require(
@@ -313,9 +318,13 @@ class McpCheck:
 
     def _token(self) -> str:
         form = {
-            "grant_type": "authorization_code", "code": self.code, "client_id": self.client_id,
-            "redirect_uri": REDIRECT, "code_verifier": self.verifier, "resource": self.endpoint_url,
-        }  # fmt: skip
+            "grant_type": "authorization_code",
+            "code": self.code,
+            "client_id": self.client_id,
+            "redirect_uri": REDIRECT,
+            "code_verifier": self.verifier,
+            "resource": self.endpoint_url,
+        }
         self.tokens = self._exchange(form)
         again = self.session.send("POST", self.server["token_endpoint"], form=form)
         require(again.status == 400, f"the code works twice ({again.status})")

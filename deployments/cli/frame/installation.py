@@ -60,7 +60,8 @@ class Installation:
         shell_settings = Settings() if settings is None else settings
         self.places = InstallationPaths.from_data_dir(shell_settings.data_dir)
         state = self.state
-        self.settings, self.in_vain = shell_settings, list[str]()
+        self.settings = shell_settings
+        self.in_vain = list[str]()
         if settings is None and state is not None:
             self.settings, self.in_vain = shell_settings.replaced_by(state.settings)
         ALLOWED.set_source(partial(allowed_learners, self.settings))
@@ -166,7 +167,8 @@ class Installation:
         Errors:
             Unavailable: nothing moved for `stalled_s`, or the supervisor ended
         """
-        patience, shown = StallTimer(stalled_s), 0
+        patience = StallTimer(stalled_s)
+        shown = 0
         while not patience.is_over:
             state = load_state(self.places)
             if state is not None:
@@ -224,17 +226,26 @@ class Installation:
             from deployments.operations.open_admin import open_admin
 
             config = AdminConfig(
-                archive_app=self.settings.archive_app, data_dir=self.places.data_dir,
+                archive_app=self.settings.archive_app,
+                data_dir=self.places.data_dir,
                 public_url=self.settings.public_url,
-            )  # fmt: skip
+            )
             artifacts = cache(partial(open_artifact_store, self.settings))
-            vault, clock = protect_audit(stores.audit, self.settings), SystemClock()
+            vault = protect_audit(stores.audit, self.settings)
+            clock = SystemClock()
             state = self.state
             api = RunningApi(state, KeyAdmin(stores.access, vault)) if state is not None else None
             yield open_admin(
-                stores, vault, clock, artifacts, config=config, api=api, training_owner=training_owner,
-                training_code=training_code, operations=build_server_operations(self.settings),
-            )  # fmt: skip
+                stores,
+                vault,
+                clock,
+                artifacts,
+                config=config,
+                api=api,
+                training_owner=training_owner,
+                training_code=training_code,
+                operations=build_server_operations(self.settings),
+            )
 
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""

@@ -113,7 +113,8 @@ def build_command(
         if word and not entered[word]:
             entered[word] = entered.pop("app_id")
         given = _read_arguments(command, fields, names, entered)
-        installation, performed = Installation(), operation.name
+        installation = Installation()
+        performed = operation.name
         view: Callable[[Any], Any] = (not command.shows and command.view) or _as_it_is
         if "app_id" not in given and command.app_from:
             finding = {word: given[word]} if word else {}
@@ -121,7 +122,8 @@ def build_command(
         if "app_id" not in given and command.for_all:
             performed = command.for_all
         elif command.shows and given.keys() <= set(operation.path_fields):
-            performed, view = command.shows, command.view or _as_it_is
+            performed = command.shows
+            view = command.view or _as_it_is
         else:
             arguments = parse_arguments(operation, given)
             if operation.check is not None:
@@ -267,7 +269,8 @@ def _parameter(part: ArgumentField, name: str, is_argument: bool, *, is_optional
         text = "JSON file; - for standard input." if part.kind == "items" else part.description
         info = typer.Argument(metavar=name, help=text, show_default=bool(default))
     elif _is_stdin(name):
-        kind, default = bool, False
+        kind = bool
+        default = False
         info = typer.Option(name, help=f"Read the {part.name} from the first line of standard input.")
     else:
         bounds: dict[str, Any] = (

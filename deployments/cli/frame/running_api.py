@@ -39,9 +39,15 @@ class RunningApi:
             raise NotFound(f"the app {app_id} has no secret key; `kiosk keys rotate` makes one")
         try:
             status, answer = await asyncio.to_thread(
-                send_request, self._state.host, self._state.port, method, path,
-                key=secret, body=body, within_s=WITHIN_S,
-            )  # fmt: skip
+                send_request,
+                self._state.host,
+                self._state.port,
+                method,
+                path,
+                key=secret,
+                body=body,
+                within_s=WITHIN_S,
+            )
         except OSError as error:
             raise Unavailable(f"the API on port {self._state.port} does not answer: {error}") from error
         try:

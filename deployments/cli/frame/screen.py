@@ -191,7 +191,8 @@ class ResponsiveTable:
             title_justify="left",
             title_style="bold",
         )
-        least, natural = [], []
+        least = []
+        natural = []
         for place in places:
             name = self._columns[place]
             texts = [name, *(self._cell(row[place], name in short).plain for row in self._rows)]
@@ -218,7 +219,8 @@ def _longest(parts: Iterable[str]) -> int:
 
 def _share_room(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
     """Widen columns from their longest word towards their longest line, by what each still needs."""
-    spare, needed = max(room - sum(least), 0), sum(natural) - sum(least)
+    spare = max(room - sum(least), 0)
+    needed = sum(natural) - sum(least)
     if spare >= needed:
         return list(natural)
     return [low + (high - low) * spare // needed for low, high in zip(least, natural, strict=True)]

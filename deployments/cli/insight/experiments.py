@@ -131,7 +131,10 @@ def report_experiment(
         screen.print_lines(str(path))
 
 
-_LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
+_LEFT = 200
+_RIGHT = 40
+_TOP = 80
+_ROW = 34
 
 
 def show_report(report: ExperimentReport) -> None:
@@ -143,9 +146,14 @@ def show_report(report: ExperimentReport) -> None:
     )
     for line in report.lines:
         table.add_row(
-            screen.quote_text(line.variant.slug), f"{line.people:,}", f"{line.converted:,}", f"{line.rate:.2%}",
-            "" if line.lift is None else f"{line.lift.value:+.2%}", _format_interval(line.lift), _format_verdict(line),
-        )  # fmt: skip
+            screen.quote_text(line.variant.slug),
+            f"{line.people:,}",
+            f"{line.converted:,}",
+            f"{line.rate:.2%}",
+            "" if line.lift is None else f"{line.lift.value:+.2%}",
+            _format_interval(line.lift),
+            _format_verdict(line),
+        )
     out.print(table, "")
     if report.settling:
         is_single = report.settling == 1
@@ -162,9 +170,13 @@ def show_report(report: ExperimentReport) -> None:
         for line in report.lines:
             served = line.served
             table.add_row(
-                screen.quote_text(line.variant.slug), f"{served.requests:,}", f"{served.failed:,}",
-                f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", _format_guardrails(line),
-            )  # fmt: skip
+                screen.quote_text(line.variant.slug),
+                f"{served.requests:,}",
+                f"{served.failed:,}",
+                f"{served.p50_ms or '-'}",
+                f"{served.p95_ms or '-'}",
+                _format_guardrails(line),
+            )
         out.print(table, "")
     for title, goals in (("goal", report.goals), ("segment", report.segments)):
         if goals:
@@ -197,7 +209,8 @@ def build_goal_table(
     for goal in goals:
         what = f"{goal.segment} {goal.part}" if goal.segment else goal.goal.name
         for side in goal.variants:
-            lift, p_value = side.lift, side.adjusted_p_value
+            lift = side.lift
+            p_value = side.adjusted_p_value
             interval = "" if lift is None else "not enough yet"
             if lift is not None and isfinite(lift.low):
                 interval = f"{lift.low:+.4g} to {lift.high:+.4g}"
@@ -242,7 +255,8 @@ def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) 
         if isfinite(end)
     ]
     reach = max(ends, default=0) or 1.0
-    middle, room = (_LEFT + WIDTH - _RIGHT) / 2, (WIDTH - _LEFT - _RIGHT) / 2
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    room = (WIDTH - _LEFT - _RIGHT) / 2
     bottom = _TOP + _ROW * max(1, len(lines))
     chart.shapes.append(PlotBox(middle - 0.5, _TOP - 8, 1, bottom - _TOP + 8, BAR_COLOUR))
     for words, x in ((f"{-reach:+.2%}", middle - room), ("0", middle), (f"{reach:+.2%}", middle + room)):

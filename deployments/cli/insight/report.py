@@ -315,9 +315,14 @@ def print_search_report(report: SearchReport, app_id: str) -> None:
     )
     for line in report.kinds:
         table.add_row(
-            line.kind, str(line.queries), f"{line.unfound / line.queries:.1%}", str(line.readers),
-            f"{line.p50_ms:.1f}", f"{line.p95_ms:.1f}", f"{line.p99_ms:.1f}",
-        )  # fmt: skip
+            line.kind,
+            str(line.queries),
+            f"{line.unfound / line.queries:.1%}",
+            str(line.readers),
+            f"{line.p50_ms:.1f}",
+            f"{line.p95_ms:.1f}",
+            f"{line.p99_ms:.1f}",
+        )
     out.print(table, "")
     table = screen.build_table("source", "queries", title="Where it was asked")
     for source, count in report.served_by:
@@ -340,9 +345,12 @@ def print_feedback(feedback: FeedbackReport) -> None:
     table = screen.build_table("helpful", "not helpful", "other", "sources", "question", title=title)
     for line in feedback.questions:
         table.add_row(
-            str(line.helpful), str(line.not_helpful), str(line.other), str(line.sources),
+            str(line.helpful),
+            str(line.not_helpful),
+            str(line.other),
+            str(line.sources),
             screen.quote_text(line.question or line.question_id),
-        )  # fmt: skip
+        )
     screen.out().print(table, "")
 
 

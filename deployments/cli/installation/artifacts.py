@@ -45,7 +45,8 @@ def sign(
     if as_json:
         screen.print_json(signatures.to_dict())
         return
-    keys, manifests = signatures.keys, signatures.manifests
+    keys = signatures.keys
+    manifests = signatures.manifests
     done = "would be signed" if dry_run else "signed"
     screen.print_lines(
         *(f"{done}: {name}" for name in (*manifests.signed, *keys.signed)),

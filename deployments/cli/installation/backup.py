@@ -135,7 +135,8 @@ def list_backups(uri: Target, as_json: AsJson = False) -> None:
     from cluster.backup.catalogue import list_backup_ids, load_backup
 
     settings = Installation().settings
-    target, marks = _open_target(uri, settings), _fingerprints(settings)
+    target = _open_target(uri, settings)
+    marks = _fingerprints(settings)
     backups = [load_backup(target, backup_id, marks) for backup_id in list_backup_ids(target)]
     if as_json:
         screen.print_json({"backups": [backup.to_dict() for backup in backups]})
@@ -164,7 +165,8 @@ def remove(
     from cluster.ids import new_request_id
 
     settings = Installation().settings
-    target, marks = _open_target(uri, settings), _fingerprints(settings)
+    target = _open_target(uri, settings)
+    marks = _fingerprints(settings)
     if yes:
         with mark_running(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
             plan = plan_removal(target, marks, keep)
@@ -174,10 +176,13 @@ def remove(
     if as_json:
         screen.print_json(
             {
-                "kept": list(plan.kept), "removed": list(plan.removed), "chunks": len(plan.chunks),
-                "bytes": plan.size, "done": yes,
+                "kept": list(plan.kept),
+                "removed": list(plan.removed),
+                "chunks": len(plan.chunks),
+                "bytes": plan.size,
+                "done": yes,
             }
-        )  # fmt: skip
+        )
         return
     screen.print_lines(
         *(f"keep    {backup_id}" for backup_id in plan.kept),
@@ -218,10 +223,15 @@ def verify(
         if not verification.damaged:
             asyncio.run(
                 verify_restored(
-                    verification, plan, target, lambda: _open_source(installation), _scratch_installation(settings),
-                    answers, progress,
+                    verification,
+                    plan,
+                    target,
+                    lambda: _open_source(installation),
+                    _scratch_installation(settings),
+                    answers,
+                    progress,
                 )
-            )  # fmt: skip
+            )
     print_verification(verification, as_json=as_json)
     if not verification.is_good:
         raise typer.Exit(screen.PARTLY)
@@ -274,10 +284,13 @@ def restore(
     if as_json:
         screen.print_json(
             {
-                "backup": result.backup_id, "as_of": iso_ms(result.as_of_ms), "keys": result.keys,
-                "changes": result.changes, "artifacts": result.artifacts,
+                "backup": result.backup_id,
+                "as_of": iso_ms(result.as_of_ms),
+                "keys": result.keys,
+                "changes": result.changes,
+                "artifacts": result.artifacts,
             }
-        )  # fmt: skip
+        )
         return
     screen.print_lines(
         f"restored {result.backup_id}, as of {iso_ms(result.as_of_ms)}: {result.keys:,} keys, "

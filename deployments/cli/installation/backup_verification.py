@@ -149,7 +149,8 @@ async def _compare_app(
         # a second load would read the same bytes
         answers, expected = await compute(stores, into, equal=[source[0]])
     else:
-        answers, expected = (await compute(*restored))[0], (await compute(*expected_place))[0]
+        answers = (await compute(*restored))[0]
+        expected = (await compute(*expected_place))[0]
     verification.answered += len(answers)
     if moved := (await find_change_since(*source, into, target, verification.backup, app_id))[1]:
         verification.not_compared[app_id] = moved
@@ -171,12 +172,18 @@ def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_
         verified = None if sample is None else {**asdict(sample), "good": sample.is_good}
         screen.print_json(
             {
-                "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "keys": facts.keys,
-                "artifacts": len(facts.artifacts), "bytes": result.size, "new_bytes": result.new_bytes,
-                "chunks": result.chunks, "new_chunks": result.new_chunks, "fingerprint": facts.fingerprint,
+                "backup": facts.backup_id,
+                "as_of": iso_ms(facts.cut_ms),
+                "keys": facts.keys,
+                "artifacts": len(facts.artifacts),
+                "bytes": result.size,
+                "new_bytes": result.new_bytes,
+                "chunks": result.chunks,
+                "new_chunks": result.new_chunks,
+                "fingerprint": facts.fingerprint,
                 "verified": verified,
             }
-        )  # fmt: skip
+        )
         return
     lines = [
         f"backup {facts.backup_id}, as of {iso_ms(facts.cut_ms)}",
@@ -200,7 +207,8 @@ def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_
 def print_verification(verification: Verification, *, as_json: bool) -> None:
     """Print what was found out."""
     records = verification.records
-    backup_id, chunks = verification.backup.facts.backup_id, len(verification.backup.chunks)
+    backup_id = verification.backup.facts.backup_id
+    chunks = len(verification.backup.chunks)
     if as_json:
         screen.print_json(
             {

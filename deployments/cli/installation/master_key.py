@@ -104,10 +104,13 @@ def status(as_json: AsJson = False) -> None:
     if as_json:
         screen.print_json(
             {
-                "here": list(fingerprints), "installation": recorded.fingerprint, "needed": list(recorded.previous),
-                "sealed_with_previous": result.to_dict(), "agents_of_previous": agents,
+                "here": list(fingerprints),
+                "installation": recorded.fingerprint,
+                "needed": list(recorded.previous),
+                "sealed_with_previous": result.to_dict(),
+                "agents_of_previous": agents,
             }
-        )  # fmt: skip
+        )
         return
     screen.print_lines(
         f"on this machine         {', '.join(fingerprints)} (the first seals)",
@@ -141,11 +144,15 @@ def reseal(as_json: AsJson = False) -> None:
         verdict = await stores.audit.verify()
         await stores.audit.append(
             AuditRow(
-                at=read_clock_ms(), user_id=COMMAND_LINE.user_id, username=COMMAND_LINE.username,
-                way=COMMAND_LINE.way, operation=RESEAL, outcome="done",
+                at=read_clock_ms(),
+                user_id=COMMAND_LINE.user_id,
+                username=COMMAND_LINE.username,
+                way=COMMAND_LINE.way,
+                operation=RESEAL,
+                outcome="done",
                 after={**result.to_dict(), "audit": verdict.to_dict()},
             )
-        )  # fmt: skip
+        )
         return result, recorded
 
     result, recorded = _run(installation, work)

@@ -72,7 +72,8 @@ def _status_sign(well: bool) -> Text:
 
 def _report_not_running(installation: Installation, *, as_json: bool) -> int:
     """Say in what way it does not run; return the exit code."""
-    left, last = len(installation.leftovers), load_state(installation.places)
+    left = len(installation.leftovers)
+    last = load_state(installation.places)
     if as_json:
         phase, more = ("killed", {"processes": left}) if left else ("stopped", {})
         screen.print_json(

@@ -134,7 +134,8 @@ def _await_ready(installation: Installation) -> InstallationState:
 
 def _start_in_background(installation: Installation) -> InstallationState:
     """Start a supervisor that outlives this command, and wait for it."""
-    settings, places = installation.settings, installation.places
+    settings = installation.settings
+    places = installation.places
     environment = shared_environment(places, os.environ, package_root()) | _variables(settings)
     places.state.unlink(missing_ok=True)
     with places.supervisor_log.open("ab") as log:
@@ -162,7 +163,8 @@ def _variables(settings: Settings) -> dict[str, str]:
 
 
 def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) -> None:
-    pause, patience = threading.Event(), StallTimer()
+    pause = threading.Event()
+    patience = StallTimer()
     while not patience.is_over:
         if installation.is_running or installation.places.state.exists():
             return

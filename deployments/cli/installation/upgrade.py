@@ -61,7 +61,9 @@ def upgrade(
 
 
 def _lines(report: UpgradeReport, applied: tuple[str, ...]) -> list[str]:
-    stored, records, problems = report.stored, report.records, report.problems
+    stored = report.stored
+    records = report.records
+    problems = report.problems
     running = ", ".join(release.label for release in report.running) or "none"
     manifests = "not readable from here" if report.formats is None else ""
     if report.formats is not None:

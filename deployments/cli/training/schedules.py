@@ -72,9 +72,14 @@ def add(
 
     check_schedule(OfSchedule(app_id=name, schedule=schedule), when)
     view: ScheduleView = Installation().perform(
-        "schedules.add", app_id=name, schedule=schedule, when=when, engine_id=engine, promote=promote,
+        "schedules.add",
+        app_id=name,
+        schedule=schedule,
+        when=when,
+        engine_id=engine,
+        promote=promote,
         recipe=load_recipe_file(recipe).model_dump(mode="json"),
-    )  # fmt: skip
+    )
     if as_json:
         screen.print_json(view.to_dict())
     else:

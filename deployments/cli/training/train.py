@@ -185,9 +185,14 @@ async def _train(
             settings = installation.settings
             artifacts = open_artifact_store(settings, patience=PATIENT)
             done = await run_locally(
-                stores, artifacts, scratch_path(settings.data_dir), app, run.run_id,
-                owner=owner, watch=display.show,
-            )  # fmt: skip
+                stores,
+                artifacts,
+                scratch_path(settings.data_dir),
+                app,
+                run.run_id,
+                owner=owner,
+                watch=display.show,
+            )
     return done or run
 
 
@@ -197,7 +202,8 @@ async def follow_run(stores: Stores, run: Run, display: Any) -> Run:
     Errors:
         Unavailable: nobody takes it, or the store is away for long
     """
-    waited_s, away = 0.0, 0
+    waited_s = 0.0
+    away = 0
     while not run.has_ended:
         await asyncio.sleep(WAIT_EVERY_S)
         try:

@@ -29,7 +29,8 @@ async def change_password(request: ConsoleRequest) -> Response:
     Errors:
         Invalid: the new password was not typed the same way twice
     """
-    form, session = request.form, request.session
+    form = request.form
+    session = request.session
     assert session is not None
     if form.get("new", "") != form.get("again", ""):
         raise Invalid(request.services.text("account.not_same"))
@@ -88,9 +89,11 @@ def _show_secret(request: ConsoleRequest, facts: dict[str, str]) -> Response:
         buffer, kind="svg", xmldecl=False, svgns=True, nl=False, border=2, scale=4, light="#fff"
     )
     return request.page(
-        "access/second_factor.html", secret=facts["secret"], pending=facts["pending"],
+        "access/second_factor.html",
+        secret=facts["secret"],
+        pending=facts["pending"],
         picture=svg_data_uri(buffer.getvalue()),
-    )  # fmt: skip
+    )
 
 
 def svg_data_uri(svg: bytes) -> str:

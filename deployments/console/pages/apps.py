@@ -49,9 +49,11 @@ async def create_app(request: ConsoleRequest) -> Response:
     """Create an app and show its keys once."""
     form = request.form
     made = await request.perform(
-        "apps.create", app_id=form.get("app_id", "").strip(), environment=form.get("environment", ""),
+        "apps.create",
+        app_id=form.get("app_id", "").strip(),
+        environment=form.get("environment", ""),
         display_name=form.get("display_name", "").strip(),
-    )  # fmt: skip
+    )
     return _show_new_keys(request, made)
 
 
@@ -102,11 +104,16 @@ def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, An
         if hasattr(entry, part)
     }
     return {
-        "name": f"switch-{name}", "label": text.texts.get(f"access.setting.{name}") or name.replace("_", " "),
-        "hint": SWITCHES[name], "value": switch_text(value), "choices": choices,
-        "type": "number" if is_number else "text", "minimum": bounds.get("ge", ""), "maximum": bounds.get("le", ""),
+        "name": f"switch-{name}",
+        "label": text.texts.get(f"access.setting.{name}") or name.replace("_", " "),
+        "hint": SWITCHES[name],
+        "value": switch_text(value),
+        "choices": choices,
+        "type": "number" if is_number else "text",
+        "minimum": bounds.get("ge", ""),
+        "maximum": bounds.get("le", ""),
         "step": "any" if isinstance(value, float) else "",
-    }  # fmt: skip
+    }
 
 
 async def set_display_name(request: ConsoleRequest) -> Response:
@@ -159,9 +166,11 @@ async def grant_role(request: ConsoleRequest) -> Response:
     """Give a person a role in the app."""
     form = request.form
     await request.perform(
-        "people.grant_role", app_id=request.app_id, username=form.get("username", "").strip(),
+        "people.grant_role",
+        app_id=request.app_id,
+        username=form.get("username", "").strip(),
         role=form.get("role", ""),
-    )  # fmt: skip
+    )
     return _back(request, "access.role_granted")
 
 

@@ -47,19 +47,30 @@ async def show_archive(request: ConsoleRequest) -> Response:
         _load_report(request, since),
     )
     return request.page(
-        "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
-        connections=connections, read_app=choice.app_id, named=named, parts=PARTS,
+        "archive/archive.html",
+        clients=clients,
+        report=report,
+        since=since,
+        spans=SPANS,
+        connections=connections,
+        read_app=choice.app_id,
+        named=named,
+        parts=PARTS,
         named_inputs=list_inputs(OpenArchive, named and named.archive, exclude=_IN_ADDRESS),
-        terms=terms, terms_inputs=list_inputs(SetTerms, terms.terms.get(""), exclude=_IN_ADDRESS),
-        seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
+        terms=terms,
+        terms_inputs=list_inputs(SetTerms, terms.terms.get(""), exclude=_IN_ADDRESS),
+        seen=_seen_rows(clients),
+        default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
-    )  # fmt: skip
+    )
 
 
 async def download_report(request: ConsoleRequest) -> Response:
     """Return one part of the report as a file."""
-    by, form = request.query.get("by", ""), request.query.get("form", "")
-    by, form = by if by in get_args(Breakdown) else "agent", form if form in MEDIA_TYPES else "csv"
+    by = request.query.get("by", "")
+    form = request.query.get("form", "")
+    by = by if by in get_args(Breakdown) else "agent"
+    form = form if form in MEDIA_TYPES else "csv"
     download: Download = await request.perform(
         "archive.export", app_id=request.app_id, since=_read_span(request), by=by, form=form
     )
@@ -73,7 +84,8 @@ async def change_client(request: ConsoleRequest) -> Response:
     Errors:
         Invalid: the form names no change, or no number
     """
-    verb, client = request.form.get("verb", ""), request.form.get("client", "").strip()
+    verb = request.form.get("verb", "")
+    client = request.form.get("client", "").strip()
     if verb not in VERBS:
         raise Invalid("choose what is to happen to the client")
     more: dict[str, Any] = {}

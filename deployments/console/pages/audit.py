@@ -39,10 +39,13 @@ async def export_audit(request: ConsoleRequest) -> Response:
 async def _show(request: ConsoleRequest, operation: str, pattern: str) -> Response:
     filters = {name: request.query.get(name, "").strip() for name in FILTERS}
     arguments: dict[str, Any] = {
-        "operation": filters["operation"], "username": filters["username"], "limit": PER_PAGE,
-        "cursor": request.query.get("cursor", ""), "since": day_ms(filters["since"]),
+        "operation": filters["operation"],
+        "username": filters["username"],
+        "limit": PER_PAGE,
+        "cursor": request.query.get("cursor", ""),
+        "since": day_ms(filters["since"]),
         "until": day_ms(filters["until"], end=True),
-    }  # fmt: skip
+    }
     arguments |= {"app_id": request.app_id} if request.app_id else {"app": filters["app"]}
     rows = (await request.perform(operation, **arguments)).to_dict()
     address = path_of(pattern, app_id=request.app_id)
@@ -50,9 +53,13 @@ async def _show(request: ConsoleRequest, operation: str, pattern: str) -> Respon
     older = f"{address}?{urlencode({**kept, 'cursor': rows['next']})}" if rows["next"] else ""
     first = f"{address}?{urlencode(kept)}" if request.query.get("cursor") else ""
     return request.page(
-        "access/audit.html", rows=[_readable(row) for row in rows["rows"]], audit_filter=filters, address=address,
-        older=older, first=first,
-    )  # fmt: skip
+        "access/audit.html",
+        rows=[_readable(row) for row in rows["rows"]],
+        audit_filter=filters,
+        address=address,
+        older=older,
+        first=first,
+    )
 
 
 def day_ms(text: str, *, end: bool = False) -> int:

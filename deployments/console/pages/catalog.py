@@ -30,7 +30,8 @@ WEEK = 7
 
 async def show_catalog(request: ConsoleRequest) -> Response:
     """Show products: those that a search finds, else all by id."""
-    q, fq = request.query.get("q", "").strip(), request.query.get("fq", "").strip()
+    q = request.query.get("q", "").strip()
+    fq = request.query.get("fq", "").strip()
     if q or fq:
         return await _search(request, q, fq)
     after = request.query.get("after", "")
@@ -43,14 +44,20 @@ async def show_catalog(request: ConsoleRequest) -> Response:
     )
     older = _address(request, after=page["next"], prefix=request.query.get("prefix", ""))
     return request.page(
-        "catalog/catalog.html", products=page["products"], total=page["total"], older=older if page["next"] else "",
-        newer=_address(request) if after else "", warnings=[], refused="",
-    )  # fmt: skip
+        "catalog/catalog.html",
+        products=page["products"],
+        total=page["total"],
+        older=older if page["next"] else "",
+        newer=_address(request) if after else "",
+        warnings=[],
+        refused="",
+    )
 
 
 async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
     offset = _number(request.query.get("offset", ""))
-    refused, page = "", dict[str, Any](products=[], total=0, warnings=[])
+    refused = ""
+    page = dict[str, Any](products=[], total=0, warnings=[])
     try:
         page = await request.perform(
             "catalog.search", app_id=request.app_id, q=q or "*", fq=fq, limit=ROWS, offset=offset
@@ -59,11 +66,14 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
         refused = error.message
     more = offset + ROWS < page["total"]
     return request.page(
-        "catalog/catalog.html", products=page["products"], total=page["total"], refused=refused,
+        "catalog/catalog.html",
+        products=page["products"],
+        total=page["total"],
+        refused=refused,
         older=_address(request, q=q, fq=fq, offset=offset + ROWS) if more else "",
         newer=_address(request, q=q, fq=fq, offset=max(0, offset - ROWS)) if offset else "",
         warnings=[warning.get("message", "") for warning in page.get("warnings") or ()],
-    )  # fmt: skip
+    )
 
 
 async def show_product(request: ConsoleRequest) -> Response:
@@ -72,10 +82,15 @@ async def show_product(request: ConsoleRequest) -> Response:
     view = await request.perform("catalog.get", app_id=request.app_id, product_id=product_id)
     parts = urlencode({"id": product_id})
     return request.page(
-        "catalog/product.html", product=view.product, product_id=product_id, words=view.words,
-        languages=view.languages, record=json.dumps(view.product, ensure_ascii=False, indent=2),
-        parts=parts, address=path_of(PRODUCT, app_id=request.app_id),
-    )  # fmt: skip
+        "catalog/product.html",
+        product=view.product,
+        product_id=product_id,
+        words=view.words,
+        languages=view.languages,
+        record=json.dumps(view.product, ensure_ascii=False, indent=2),
+        parts=parts,
+        address=path_of(PRODUCT, app_id=request.app_id),
+    )
 
 
 async def show_new_product(request: ConsoleRequest) -> Response:
@@ -85,11 +100,15 @@ async def show_new_product(request: ConsoleRequest) -> Response:
 
 async def save_product(request: ConsoleRequest) -> Response:
     """Change the fields of a product that the form has, or add a product."""
-    product_id, is_new = request.form.get("product_id", "").strip(), request.raw.url.path.endswith("/new")
+    product_id = request.form.get("product_id", "").strip()
+    is_new = request.raw.url.path.endswith("/new")
     await request.perform(
-        "catalog.edit", app_id=request.app_id, product_id=product_id, fields=product_fields(request.form),
+        "catalog.edit",
+        app_id=request.app_id,
+        product_id=product_id,
+        fields=product_fields(request.form),
         is_new=is_new,
-    )  # fmt: skip
+    )
     address = path_of(CATALOG if is_new else PRODUCT, app_id=request.app_id).removeprefix("/console")
     address += "" if is_new else "?" + urlencode({"id": product_id})
     return request.redirect(address, request.services.text("catalog.saved", product_id=product_id))
@@ -143,9 +162,11 @@ async def show_outcomes(request: ConsoleRequest) -> Response:
         "time": True,
     }
     return request.fragment(
-        "catalog/outcomes.html", outcomes=outcomes, spec=spec if kinds else None,
+        "catalog/outcomes.html",
+        outcomes=outcomes,
+        spec=spec if kinds else None,
         weeks=_compare_weeks(outcomes),
-    )  # fmt: skip
+    )
 
 
 def _compare_weeks(outcomes: Mapping[str, Any]) -> list[tuple[str, int, int]]:

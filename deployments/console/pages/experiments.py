@@ -66,14 +66,20 @@ async def show_wizard(request: ConsoleRequest) -> Response:
     names = [view.engine.engine_id for view in engines.engines]
     lists = await asyncio.gather(*(_list_snapshots(request, name) for name in names[:MOST_ENGINES]))
     return request.page(
-        "experiments/wizard.html", variants=range(1, VARIANTS + 1), engines=names,
+        "experiments/wizard.html",
+        variants=range(1, VARIANTS + 1),
+        engines=names,
         snapshots=[option for options in lists for option in options],
-        rules=sorted({rule.name for rule in rules.rules}), main_goals=MAIN_GOALS,
+        rules=sorted({rule.name for rule in rules.rules}),
+        main_goals=MAIN_GOALS,
         more_goals=[kind for kind in INTERACTION_TYPES if kind not in MAIN_GOALS],
-        values=[goal.name for goal in GOALS], conversion=CONVERSION, guardrails=GUARDRAILS, segments=SEGMENTS,
+        values=[goal.name for goal in GOALS],
+        conversion=CONVERSION,
+        guardrails=GUARDRAILS,
+        segments=SEGMENTS,
         chosen={name: request.form_lists.get(name, []) for name in CHECKED}
         | {"declared": [name for name in ("reports_exposure",) if name in request.form]},
-    )  # fmt: skip
+    )
 
 
 async def _list_snapshots(request: ConsoleRequest, engine_id: str) -> list[tuple[str, str]]:
@@ -136,20 +142,29 @@ async def show_experiment(request: ConsoleRequest) -> Response:
         return request.redirect(path.removeprefix("/console"))
     report = await request.perform("experiments.report", **named)
     return request.page(
-        "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
+        "experiments/experiment.html",
+        one=shown.experiment,
+        stage=shown.status,
+        report=report,
         edit_inputs=list_inputs(
-            EditExperiment, shown.experiment, exclude=IN_ADDRESS | ONLY_DRAFTS,
+            EditExperiment,
+            shown.experiment,
+            exclude=IN_ADDRESS | ONLY_DRAFTS,
             keys={
-                "weights": {variant.slug: (variant.name, variant.weight) for variant in shown.experiment.variants},
+                "weights": {
+                    variant.slug: (variant.name, variant.weight) for variant in shown.experiment.variants
+                },
                 "guardrails": {name: (name, limit) for name, limit in shown.experiment.guardrails.items()},
             },
         ),
         schedule_inputs=list_inputs(ScheduleExperiment, exclude=IN_ADDRESS),
-        intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
+        intervals=interval_bars(report),
+        chart=people_chart(request, report),
+        steps=NEXT_STEPS[shown.status],
         missing=estimate_missing_sample(report) if shown.experiment.primary == CONVERSION else None,
         known_goals=(CONVERSION, *(goal.name for goal in GOALS)),
         names={variant.variant_id: variant.name for variant in shown.experiment.variants},
-    )  # fmt: skip
+    )
 
 
 async def step_experiment(request: ConsoleRequest) -> Response:

@@ -41,7 +41,8 @@ async def change_feed(request: ConsoleRequest) -> Response:
     Errors:
         Invalid: the form names no change
     """
-    verb, feed = request.form.get("verb", ""), request.form.get("feed", "")
+    verb = request.form.get("verb", "")
+    feed = request.form.get("feed", "")
     if verb not in VERBS:
         raise Invalid("choose what is to happen to the feed")
     await request.perform(f"feeds.{verb}", app_id=request.app_id, feed=feed)

@@ -58,10 +58,14 @@ async def upload(request: ConsoleRequest) -> Response:
     if file is None or not file.filename:
         raise Invalid("choose a file first")
     view = await request.perform(
-        "imports.upload", app_id=request.app_id, noun=request.form.get("noun", ""),
-        file_name=file.filename[-255:], delimiter=request.form.get("delimiter", ""),
-        encoding=request.form.get("encoding", "").strip(), content=_pieces(file),
-    )  # fmt: skip
+        "imports.upload",
+        app_id=request.app_id,
+        noun=request.form.get("noun", ""),
+        file_name=file.filename[-255:],
+        delimiter=request.form.get("delimiter", ""),
+        encoding=request.form.get("encoding", "").strip(),
+        content=_pieces(file),
+    )
     return request.redirect(_below(request, import_id=view.record.import_id))
 
 
@@ -175,9 +179,12 @@ async def replay_entry(request: ConsoleRequest) -> Response:
     """
     entry_id = request.form.get("entry_id", "")
     replayed = await request.perform(
-        "quarantine.replay", app_id=request.app_id, entry_ids=[entry_id],
-        overwrite=request.form.get("overwrite") == "on", damaged=request.form.get("damaged") == "on",
-    )  # fmt: skip
+        "quarantine.replay",
+        app_id=request.app_id,
+        entry_ids=[entry_id],
+        overwrite=request.form.get("overwrite") == "on",
+        damaged=request.form.get("damaged") == "on",
+    )
     (result,) = replayed.to_dict()["results"]
     if result["status"] != "replayed":
         raise Invalid(f"{result['status']}: {result['reason']}")
@@ -214,7 +221,8 @@ def _encoding(request: ConsoleRequest) -> str | None:
 
 async def _mapping(request: ConsoleRequest) -> tuple[str, ...]:
     look = await _preview(request, None, _encoding(request))
-    columns, form = look["columns"], request.form
+    columns = look["columns"]
+    form = request.form
     places = range(len(columns))
     tables = {
         at: {

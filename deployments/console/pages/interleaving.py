@@ -39,14 +39,20 @@ async def show_interleaving(request: ConsoleRequest) -> Response:
     experiment = view.report.experiment
     stage = experiment.status_at(view.now_ms)
     return request.page(
-        "experiments/interleaving.html", one=experiment, stage=stage, report=view.report,
-        rows=list_sides(view), bar=share_bar(view), steps=NEXT_STEPS[stage],
-    )  # fmt: skip
+        "experiments/interleaving.html",
+        one=experiment,
+        stage=stage,
+        report=view.report,
+        rows=list_sides(view),
+        bar=share_bar(view),
+        steps=NEXT_STEPS[stage],
+    )
 
 
 def list_sides(view: InterleavingView) -> list[tuple[str, int, int, bool]]:
     """Return name, clicks, days won, and whether it is better, of each side."""
-    report, result = view.report, view.report.result
+    report = view.report
+    result = view.report.result
     first, second = report.experiment.variants
     return [
         (first.name, result.first_clicks, result.first_wins, report.better == first.slug),

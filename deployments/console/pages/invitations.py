@@ -25,17 +25,23 @@ MOST_APPS = 100
 async def show_invitation(request: ConsoleRequest) -> Response:
     """Show what a link grants, and the form to accept it."""
     token = request.form.get("token") or request.query.get("token", "")
-    sign_in, address = request.services.sign_in, request.principal.address
+    sign_in = request.services.sign_in
+    address = request.principal.address
     try:
         invitation = await sign_in.invitations.find(token, address)
     except NotFound as error:
         return request.page("session/invitation_closed.html", status=404, message=error.message)
     goal = f"{PATH}/sign-in?next={PATH}{INVITATION}?token={token}"
     return bound_page(
-        request, "session/invitation.html", invitation=invitation, token=token, sign_in_address=goal,
-        has_passwords=sign_in.has_passwords, provider=sign_in.provider_name,
+        request,
+        "session/invitation.html",
+        invitation=invitation,
+        token=token,
+        sign_in_address=goal,
+        has_passwords=sign_in.has_passwords,
+        provider=sign_in.provider_name,
         account=None if request.session is None else request.session.account,
-    )  # fmt: skip
+    )
 
 
 async def accept_invitation(request: ConsoleRequest) -> Response:
@@ -44,13 +50,16 @@ async def accept_invitation(request: ConsoleRequest) -> Response:
     Errors:
         Invalid: the two passwords differ
     """
-    form, services = request.form, request.services
-    token, browser = form.get("token", ""), services.browser(request.raw)
+    form = request.form
+    services = request.services
+    token = form.get("token", "")
+    browser = services.browser(request.raw)
     invitations = services.sign_in.invitations
     if request.session is not None:
         await invitations.join(token, request.session.account, browser.address)
         return request.redirect("/", services.text("invitations.joined"))
-    username, password = form.get("username", ""), form.get("password", "")
+    username = form.get("username", "")
+    password = form.get("password", "")
     if not services.sign_in.has_passwords:
         await invitations.accept(token, username, "", browser.address)
         return request.redirect("/sign-in", services.text("invitations.accepted"))
@@ -66,9 +75,15 @@ async def invite(request: ConsoleRequest) -> Response:
     """Create an invitation to the installation, and show its link once."""
     form = request.form
     made = await request.perform(
-        "invitations.create", username=form.get("username", "").strip(), role=form.get("role", "reader"),
-        roles={name.removeprefix("role-"): role for name, role in form.items() if name.startswith("role-") and role},
-    )  # fmt: skip
+        "invitations.create",
+        username=form.get("username", "").strip(),
+        role=form.get("role", "reader"),
+        roles={
+            name.removeprefix("role-"): role
+            for name, role in form.items()
+            if name.startswith("role-") and role
+        },
+    )
     return _show_link(request, made, PATH + "/people")
 
 
@@ -76,9 +91,11 @@ async def invite_to_app(request: ConsoleRequest) -> Response:
     """Create an invitation to one app, and show its link once."""
     form = request.form
     made = await request.perform(
-        "invitations.create_for_app", app_id=request.app_id, username=form.get("username", "").strip(),
+        "invitations.create_for_app",
+        app_id=request.app_id,
+        username=form.get("username", "").strip(),
         role=form.get("role", ""),
-    )  # fmt: skip
+    )
     return _show_link(request, made, path_of(ACCESS, app_id=request.app_id))
 
 

@@ -47,9 +47,11 @@ async def show_models(request: ConsoleRequest) -> Response:
         request.perform("schedules.list", app_id=request.app_id),
     )
     return request.page(
-        "models/models.html", engines=engines.engines, runs=runs.runs,
+        "models/models.html",
+        engines=engines.engines,
+        runs=runs.runs,
         schedules=[schedule.to_dict() for schedule in schedules.schedules],
-    )  # fmt: skip
+    )
 
 
 async def create_engine(request: ConsoleRequest) -> Response:
@@ -67,7 +69,8 @@ async def create_engine(request: ConsoleRequest) -> Response:
 
 async def show_engine(request: ConsoleRequest) -> Response:
     """Show an engine: where it runs, its snapshots, and what served when."""
-    engine, page = _engine(request), _page_number(request)
+    engine = _engine(request)
+    page = _page_number(request)
     view, snapshots, history, trial = await asyncio.gather(
         request.perform("engines.get", **engine),
         request.perform("snapshots.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE),
@@ -76,13 +79,20 @@ async def show_engine(request: ConsoleRequest) -> Response:
     )
     address = path_of(ENGINE, **engine)
     return request.page(
-        "models/engine.html", view=view, engine=view.engine, facts=view.to_dict(), address=address,
-        snapshots=snapshots.snapshots, total=snapshots.total, history=history.entries,
-        trial=trial.engine.trial, verdict=trial.verdict,
+        "models/engine.html",
+        view=view,
+        engine=view.engine,
+        facts=view.to_dict(),
+        address=address,
+        snapshots=snapshots.snapshots,
+        total=snapshots.total,
+        history=history.entries,
+        trial=trial.engine.trial,
+        verdict=trial.verdict,
         scaling=list_inputs(ScalingChange, view.engine.scaling, exclude=NOT_IN_FORM),
         newer=f"{address}?page={page - 1}" if page else "",
         older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < snapshots.total else "",
-    )  # fmt: skip
+    )
 
 
 async def place_engine(request: ConsoleRequest) -> Response:
@@ -117,10 +127,14 @@ async def start_trial(request: ConsoleRequest) -> Response:
     """Give a share of people another snapshot."""
     form = request.form
     await request.perform(
-        "trials.start", **_engine(request), version=form.get("version", ""), share=form.get("share", "").strip(),
-        days=form.get("days", "").strip(), promote_when_better=form.get("promote_when_better") == "on",
+        "trials.start",
+        **_engine(request),
+        version=form.get("version", ""),
+        share=form.get("share", "").strip(),
+        days=form.get("days", "").strip(),
+        promote_when_better=form.get("promote_when_better") == "on",
         roll_back_when_worse=form.get("roll_back_when_worse") == "on",
-    )  # fmt: skip
+    )
     return _to_engine(request, _text(request, "models.on_people_started"))
 
 
@@ -147,62 +161,81 @@ async def roll_back(request: ConsoleRequest) -> Response:
 
 async def show_snapshot(request: ConsoleRequest) -> Response:
     """Show a snapshot: its evaluation with plots, what its promotion would change, and the gate's verdict."""
-    engine, version = _engine(request), request.path["version"]
+    engine = _engine(request)
+    version = request.path["version"]
     preview = await request.perform("promotions.preview", **engine, version=version)
     plots: dict[str, Any] = {}
     if preview.snapshot.report is not None:
         evaluation = await request.perform("evaluations.get", **engine, version=preview.snapshot.version)
         plots = {plot["name"]: plot for plot in evaluation.plots}
     return request.page(
-        "models/snapshot.html", preview=preview, one=preview.snapshot, plots=plots,
-        facts=preview.snapshot.to_dict(), report=preview.snapshot.report or {},
-        address=path_of(SNAPSHOT, **engine, version=version), engine_address=path_of(ENGINE, **engine),
-    )  # fmt: skip
+        "models/snapshot.html",
+        preview=preview,
+        one=preview.snapshot,
+        plots=plots,
+        facts=preview.snapshot.to_dict(),
+        report=preview.snapshot.report or {},
+        address=path_of(SNAPSHOT, **engine, version=version),
+        engine_address=path_of(ENGINE, **engine),
+    )
 
 
 async def promote(request: ConsoleRequest) -> Response:
     """Let a snapshot serve."""
     view = await request.perform(
-        "promotions.promote", **_engine(request), version=request.path["version"],
+        "promotions.promote",
+        **_engine(request),
+        version=request.path["version"],
         force=request.form.get("force", "").strip(),
-    )  # fmt: skip
+    )
     return _to_engine(request, _text(request, "models.promoted", version=view.entry.version))
 
 
 async def show_evaluations(request: ConsoleRequest) -> Response:
     """Show the evaluations of an engine, and how its quality developed from training to training."""
-    engine, page = _engine(request), _page_number(request)
+    engine = _engine(request)
+    page = _page_number(request)
     evaluations = await request.perform(
         "evaluations.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE
     )
     address = path_of(ENGINE + "/evaluations", **engine)
     return request.page(
-        "models/evaluations.html", rows=[row.to_dict() for row in evaluations.rows], total=evaluations.total,
-        curve=build_curve(evaluations.rows, _text(request, "models.curve")), engine_address=path_of(ENGINE, **engine),
+        "models/evaluations.html",
+        rows=[row.to_dict() for row in evaluations.rows],
+        total=evaluations.total,
+        curve=build_curve(evaluations.rows, _text(request, "models.curve")),
+        engine_address=path_of(ENGINE, **engine),
         newer=f"{address}?page={page - 1}" if page else "",
         older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < evaluations.total else "",
-    )  # fmt: skip
+    )
 
 
 async def compare(request: ConsoleRequest) -> Response:
     """Show two snapshots beside each other."""
     engine = _engine(request)
-    first, second = request.query.get("first", ""), request.query.get("second", "")
+    first = request.query.get("first", "")
+    second = request.query.get("second", "")
     comparison = await request.perform("snapshots.compare", **engine, first=first, second=second)
     versions = {"first": comparison.first.version, "second": comparison.second.version}
     return request.page(
-        "models/compare.html", found=comparison, versions=versions, engine_address=path_of(ENGINE, **engine),
+        "models/compare.html",
+        found=comparison,
+        versions=versions,
+        engine_address=path_of(ENGINE, **engine),
         lists_address=path_of(ENGINE + "/compare/lists", **engine) + "?" + urlencode(versions),
-    )  # fmt: skip
+    )
 
 
 async def compare_lists(request: ConsoleRequest) -> Response:
     """Show what two snapshots recommend to the same users."""
     query = request.query
     comparison = await request.perform(
-        "snapshots.compare_lists", **_engine(request), first=query.get("first", ""),
-        second=query.get("second", ""), user_ids=query.get("user_ids", ""),
-    )  # fmt: skip
+        "snapshots.compare_lists",
+        **_engine(request),
+        first=query.get("first", ""),
+        second=query.get("second", ""),
+        user_ids=query.get("user_ids", ""),
+    )
     return request.fragment("models/lists.html", found=comparison)
 
 

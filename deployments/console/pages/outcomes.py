@@ -31,12 +31,17 @@ async def show_outcomes(request: ConsoleRequest) -> Response:
     if by == "place":
         charts.append(_draw(report, text("outcomes.ctr_by_place"), "%", lambda group: 100 * group.ctr.value))
     return request.page(
-        "outcomes/outcomes.html", report=report, since=since, by=by, spans=SPANS, note=UNKNOWABLE,
+        "outcomes/outcomes.html",
+        report=report,
+        since=since,
+        by=by,
+        spans=SPANS,
+        note=UNKNOWABLE,
         dimensions=[(name, text(f"outcomes.by.{name}")) for name in get_args(Dimension)],
         charts=[chart for chart in charts if len(chart["x"]) > 1],
         best=max((group.ctr.value for group in report.groups), default=0.0),
         totals=_compare_totals(request, report.total),
-    )  # fmt: skip
+    )
 
 
 async def download_outcomes(request: ConsoleRequest) -> Response:
@@ -48,7 +53,8 @@ async def download_outcomes(request: ConsoleRequest) -> Response:
 
 
 def _read_choice(request: ConsoleRequest) -> tuple[str, str]:
-    since, by = request.query.get("since", "7d"), request.query.get("by", "engine")
+    since = request.query.get("since", "7d")
+    by = request.query.get("by", "engine")
     return since if since in SPANS else "7d", by if by in get_args(Dimension) else "engine"
 
 
@@ -61,10 +67,11 @@ def _compare_totals(request: ConsoleRequest, total: OutcomeGroup) -> list[tuple[
         (text("outcomes.per_1000"), total.revenue_per_1000.value, total.revenue_per_1000.before),
         (f"{text('outcomes.ctr')}, %", 100 * total.ctr.value, 100 * total.ctr.before),
         (
-            f"{text('outcomes.conversion')}, %", 100 * total.conversion.value,
+            f"{text('outcomes.conversion')}, %",
+            100 * total.conversion.value,
             None if total.conversion.before is None else 100 * total.conversion.before,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _draw(report: OutcomeReport, label: str, unit: str, read: Any) -> dict[str, Any]:

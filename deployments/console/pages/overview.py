@@ -58,14 +58,24 @@ def describe_findings(findings: Sequence[Finding], text: ConsoleTexts) -> list[d
 
 async def _read(request: ConsoleRequest) -> dict[str, Any]:
     overview = await request.perform("overview.get")
-    figures, text = overview.figures, request.services.text
+    figures = overview.figures
+    text = request.services.text
     total = sum(figures.served.values())
     charts = [
-        {"label": text("overview.rate_chart"), "x": figures.times_s, "series": [
-            {"label": text("overview.requests"), "values": figures.rates}], "height": 170},
-        {"label": text("overview.p99_chart"), "x": figures.times_s, "series": [
-            {"label": text("overview.p99"), "values": figures.p99s_ms}], "height": 170, "unit": "ms"},
-    ]  # fmt: skip
+        {
+            "label": text("overview.rate_chart"),
+            "x": figures.times_s,
+            "series": [{"label": text("overview.requests"), "values": figures.rates}],
+            "height": 170,
+        },
+        {
+            "label": text("overview.p99_chart"),
+            "x": figures.times_s,
+            "series": [{"label": text("overview.p99"), "values": figures.p99s_ms}],
+            "height": 170,
+            "unit": "ms",
+        },
+    ]
     return {
         "overview": overview,
         "figures": figures,

@@ -22,8 +22,8 @@ async def create_person(request: ConsoleRequest) -> Response:
     """Create an account; a generated password is shown once."""
     form = request.form
     made = await request.perform(
-        "people.create", username=form.get("username", "").strip(), role=form.get("role", "reader"),
-    )  # fmt: skip
+        "people.create", username=form.get("username", "").strip(), role=form.get("role", "reader")
+    )
     facts = made.to_dict()
     return request.page("access/password_shown.html", username=facts["username"], password=facts["password"])
 
@@ -38,7 +38,8 @@ async def show_person(request: ConsoleRequest) -> Response:
 
 async def change_person(request: ConsoleRequest) -> Response:
     """Lock, unlock, or remove the second factor."""
-    change, name = request.form.get("change", ""), request.path["username"]
+    change = request.form.get("change", "")
+    name = request.path["username"]
     if change in CHANGES:
         await request.perform(f"people.{change}", username=name)
     path = path_of(PERSON, username=name).removeprefix("/console")

@@ -30,9 +30,10 @@ async def begin(request: ConsoleRequest) -> Response:
     address, flow = await provider.begin(_callback(request))
     response = request.redirect("/", external=address)
     value = {
-        **asdict(flow), "goal": safe_goal(request.query.get("next", "")),
+        **asdict(flow),
+        "goal": safe_goal(request.query.get("next", "")),
         "till": request.services.clock.now_ms() // 1000 + FLOW_S,
-    }  # fmt: skip
+    }
     sealed = request.services.signing.steps.seal(value)
     request.sessions.set_flow(response, sealed, FLOW_S, secure=request.secure)
     return response
@@ -44,12 +45,14 @@ async def finish(request: ConsoleRequest) -> Response:
     Errors:
         TooMany: one address sends answers of the provider too often
     """
-    provider, services = _provider(request), request.services
+    provider = _provider(request)
+    services = request.services
     browser = services.browser(request.raw)
     value = services.signing.steps.open(request.sessions.flow(request.raw, secure=request.secure))
     flow = _flow(value, services.clock.now_ms() // 1000)
     issuer = request.query.get("iss", provider.config.issuer)
-    state, code = request.query.get("state", ""), request.query.get("code", "")
+    state = request.query.get("state", "")
+    code = request.query.get("code", "")
     same = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode("utf-8", "replace"))
     if flow is None or value is None or not same or not code or issuer != provider.config.issuer:
         return show_form(request, HOME, services.text("signin.provider_failed"), 403)

@@ -52,9 +52,14 @@ async def list_rules(request: ConsoleRequest) -> Response:
         row = (rule, describe_state(rule, now_ms), is_first, is_last)
         engines.setdefault(rule.engine_id, []).append(row)
     return request.page(
-        "rules/list.html", engines=engines, report=report, describe=describe_rule, start=start, rows=LISTED,
+        "rules/list.html",
+        engines=engines,
+        report=report,
+        describe=describe_rule,
+        start=start,
+        rows=LISTED,
         total=len(ranked),
-    )  # fmt: skip
+    )
 
 
 async def show_editor(request: ConsoleRequest) -> Response:
@@ -63,7 +68,8 @@ async def show_editor(request: ConsoleRequest) -> Response:
     Errors:
         NotFound: no such rule
     """
-    engine_id, name = request.query.get("engine", DEFAULT_ENGINE), request.query.get("name", "")
+    engine_id = request.query.get("engine", DEFAULT_ENGINE)
+    name = request.query.get("name", "")
     rule: BoostRule | None = None
     if name:
         listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
@@ -71,10 +77,15 @@ async def show_editor(request: ConsoleRequest) -> Response:
         if rule is None:
             raise NotFound(f"engine {engine_id} has no rule {name!r}")
     return request.page(
-        "rules/editor.html", rule=rule, engines=await _list_engines(request, engine_id),
-        values=_values_again(request) or _first_values(request, rule, engine_id), options=OPTIONS, actions=ACTIONS,
-        endpoints=ENDPOINTS, chosen_endpoints=request.form_lists.get("api_names", rule.api_names if rule else []),
-    )  # fmt: skip
+        "rules/editor.html",
+        rule=rule,
+        engines=await _list_engines(request, engine_id),
+        values=_values_again(request) or _first_values(request, rule, engine_id),
+        options=OPTIONS,
+        actions=ACTIONS,
+        endpoints=ENDPOINTS,
+        chosen_endpoints=request.form_lists.get("api_names", rule.api_names if rule else []),
+    )
 
 
 async def _list_engines(request: ConsoleRequest, engine_id: str) -> list[str]:
@@ -103,7 +114,9 @@ def _values_again(request: ConsoleRequest) -> dict[str, Any] | None:
 
 async def find_products(request: ConsoleRequest) -> Response:
     """Show products of a search, to choose some for a rule."""
-    q, products, message = request.query.get("q", "").strip(), list[Any](), ""
+    q = request.query.get("q", "").strip()
+    products = list[Any]()
+    message = ""
     if q:
         try:
             page = await request.perform("catalog.search", app_id=request.app_id, q=q[:1_000], limit=8)
@@ -127,11 +140,14 @@ async def preview_rule(request: ConsoleRequest) -> Response:
     try:
         rule = rule_from_form(request.form, request.form_lists)
         preview = await request.perform(
-            "rules.preview", app_id=request.app_id, engine_id=rule["engine_id"], rule=rule,
+            "rules.preview",
+            app_id=request.app_id,
+            engine_id=rule["engine_id"],
+            rule=rule,
             queries=_lines(request.form.get("try_queries", ""))[:6],
             users=_lines(request.form.get("try_users", ""))[:6],
             products=_lines(request.form.get("try_products", ""))[:6],
-        )  # fmt: skip
+        )
     except HouseError as error:
         return request.fragment("rules/preview.html", preview=None, message=error.message)
     return request.fragment("rules/preview.html", preview=preview, message="")
@@ -152,7 +168,8 @@ async def move_rule(request: ConsoleRequest) -> Response:
     Errors:
         NotFound: no such rule
     """
-    engine_id, name = request.form.get("engine_id", ""), request.form.get("name", "")
+    engine_id = request.form.get("engine_id", "")
+    name = request.form.get("name", "")
     listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
     names = [rule.name for rule in sort_rules(listed.rules)]
     if name not in names:
@@ -242,18 +259,30 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
     """Return the values of the inputs for a rule, or for a new one."""
     if rule is None:
         return {
-            "name": "", "engine_id": engine_id, "enabled": True, "priority": 0, "queries": "",
-            "query_option": "contains", "anchor_products": "", "boosting_tags": "", "boost_fq": "", "field": "",
-            "option": "is", "text": "", "action": "pin", "position": "", "starts_at": "", "ends_at": "", "more": "",
+            "name": "",
+            "engine_id": engine_id,
+            "enabled": True,
+            "priority": 0,
+            "queries": "",
+            "query_option": "contains",
+            "anchor_products": "",
+            "boosting_tags": "",
+            "boost_fq": "",
+            "field": "",
+            "option": "is",
+            "text": "",
+            "action": "pin",
+            "position": "",
+            "starts_at": "",
+            "ends_at": "",
+            "more": "",
             "picks": [],
-        }  # fmt: skip
+        }
     rest = [effect for effect in rule.boost if not _is_pick(effect)]
     boost = rest[0] if len(rest) == 1 and rest[0].pin_position is None else None
     has_inputs = boost is not None or not rest
     picks = [effect for effect in rule.boost if _is_pick(effect)] if has_inputs else []
-    shown = _FORM_FIELDS if has_inputs else tuple(
-        name for name in _FORM_FIELDS if name != "boost"
-    )  # fmt: skip
+    shown = _FORM_FIELDS if has_inputs else tuple(name for name in _FORM_FIELDS if name != "boost")
     more = {name: value for name, value in rule_to_dict(rule).items() if name not in shown}
     return {
         "name": rule.name,
@@ -302,10 +331,14 @@ def describe_rule(rule: BoostRule) -> dict[str, str]:
             + places
         )
     conditions: dict[str, Sequence[str]] = {
-        "search": rule.search_texts, "endpoint": rule.api_names, "anchor": rule.anchor_products,
-        "module": rule.module_names, "context": list(rule.context), "tag": rule.boosting_tags,
+        "search": rule.search_texts,
+        "endpoint": rule.api_names,
+        "anchor": rule.anchor_products,
+        "module": rule.module_names,
+        "context": list(rule.context),
+        "tag": rule.boosting_tags,
         "filter": [condition.query for condition in rule.filter_query],
-    }  # fmt: skip
+    }
     parts = [f"{word} {', '.join(values[:4])}" for word, values in conditions.items() if values]
     return {"effect": effect or "asset", "when": "; ".join(parts)}
 

@@ -28,14 +28,24 @@ async def show_search(request: ConsoleRequest) -> Response:
     since = request.query.get("since", "7d")
     kind = request.query.get("kind", "")
     activity = await request.perform(
-        "search.report", app_id=request.app_id, since=since if since in SPANS else "7d",
-        kind=kind if kind in get_args(QueryKind) else "", top=20, compare=True,
-    )  # fmt: skip
+        "search.report",
+        app_id=request.app_id,
+        since=since if since in SPANS else "7d",
+        kind=kind if kind in get_args(QueryKind) else "",
+        top=20,
+        compare=True,
+    )
     return request.page(
-        "search/search.html", activity=activity, report=activity.report, since=since, kind=kind, spans=SPANS,
-        kinds=get_args(QueryKind), chart=_days_chart(request, activity.report),
+        "search/search.html",
+        activity=activity,
+        report=activity.report,
+        since=since,
+        kind=kind,
+        spans=SPANS,
+        kinds=get_args(QueryKind),
+        chart=_days_chart(request, activity.report),
         totals=_compare_totals(request, activity),
-    )  # fmt: skip
+    )
 
 
 async def show_questions(request: ConsoleRequest) -> Response:
@@ -48,9 +58,13 @@ async def show_questions(request: ConsoleRequest) -> Response:
         "questions.list", app_id=request.app_id, state=state, start=start, limit=QUESTION_ROWS
     )
     return request.page(
-        "search/questions.html", questions=shown.questions, next_start=shown.next_start, state=state,
-        states=states, start=start,
-    )  # fmt: skip
+        "search/questions.html",
+        questions=shown.questions,
+        next_start=shown.next_start,
+        state=state,
+        states=states,
+        start=start,
+    )
 
 
 async def show_bank(request: ConsoleRequest) -> Response:
@@ -65,15 +79,19 @@ async def show_bank(request: ConsoleRequest) -> Response:
 
 async def change_bank(request: ConsoleRequest) -> Response:
     """Add, change or remove a question of the bank."""
-    form, verb = request.form, request.form.get("verb", "")
+    form = request.form
+    verb = request.form.get("verb", "")
     question = form.get("question", "").strip()
     if verb == "remove":
         await request.perform("bank.remove", app_id=request.app_id, questions=[form.get("question", "")])
     elif verb == "edit":
         await request.perform(
-            "bank.edit", app_id=request.app_id, question=form.get("question", ""),
-            new_question=form.get("new_question", "").strip() or None, weight=_weight(form.get("weight", "1")),
-        )  # fmt: skip
+            "bank.edit",
+            app_id=request.app_id,
+            question=form.get("question", ""),
+            new_question=form.get("new_question", "").strip() or None,
+            weight=_weight(form.get("weight", "1")),
+        )
     else:
         await request.perform(
             "bank.add", app_id=request.app_id, question=question, weight=_weight(form.get("weight", "1"))
@@ -86,7 +104,9 @@ def _compare_totals(
     request: ConsoleRequest, activity: SearchActivity
 ) -> list[tuple[str, float, float | None]]:
     """Return the name of each total with its values in the period and in the period before."""
-    report, before, text = activity.report, activity.before, request.services.text
+    report = activity.report
+    before = activity.before
+    text = request.services.text
     if before is None:
         return []
     kinds = {line.kind: line for line in before.kinds}

@@ -25,7 +25,8 @@ async def show_sign_in(request: ConsoleRequest) -> Response:
 async def sign_in(request: ConsoleRequest) -> Response:
     """Check a name and a password."""
     browser = request.services.browser(request.raw)
-    username, password = request.form.get("username", ""), request.form.get("password", "")
+    username = request.form.get("username", "")
+    password = request.form.get("password", "")
     result = await request.services.sign_in.check_password(browser, username, password)
     return await go_on(request, result, safe_goal(request.form.get("next", "")))
 
@@ -33,7 +34,8 @@ async def sign_in(request: ConsoleRequest) -> Response:
 async def check_code(request: ConsoleRequest) -> Response:
     """Check the second factor of somebody whose password was right."""
     browser = request.services.browser(request.raw)
-    step, code = request.form.get("step", ""), request.form.get("code", "")
+    step = request.form.get("step", "")
+    code = request.form.get("code", "")
     result = await request.services.sign_in.check_code(browser, step, code)
     return await go_on(request, result, safe_goal(request.form.get("next", "")))
 
@@ -67,14 +69,21 @@ def show_form(request: ConsoleRequest, goal: str, fault: str = "", status: int =
     """Return the form of the sign-in."""
     sign_in = request.services.sign_in
     return bound_page(
-        request, "session/sign_in.html", status=status, goal=goal, username=request.form.get("username", "")[:64],
-        fault=fault, provider=sign_in.provider_name, has_passwords=sign_in.has_passwords,
-    )  # fmt: skip
+        request,
+        "session/sign_in.html",
+        status=status,
+        goal=goal,
+        username=request.form.get("username", "")[:64],
+        fault=fault,
+        provider=sign_in.provider_name,
+        has_passwords=sign_in.has_passwords,
+    )
 
 
 def bound_page(request: ConsoleRequest, template: str, status: int = 0, **values: Any) -> Response:
     """Return a page whose form is bound to the session, or before the sign-in to a name of this browser."""
-    services, sessions = request.services, request.sessions
+    services = request.services
+    sessions = request.sessions
     request.notice = request.notice or sessions.take_notice(request.raw, secure=request.secure)
     if request.session is not None:
         return request.page(template, status=status, **values)

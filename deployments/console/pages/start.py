@@ -36,9 +36,13 @@ async def show_start(request: ConsoleRequest) -> Response:
         with suppress(HouseError):  # the steps help also while the report can't be read
             outcomes = await request.perform("outcomes.report", app_id=request.app_id)
     return request.page(
-        "start/start.html", steps=steps, done=text("start.done", done=done, count=len(steps)),
-        outcomes=outcomes, note=UNKNOWABLE, address=request.services.origin(request.raw),
-    )  # fmt: skip
+        "start/start.html",
+        steps=steps,
+        done=text("start.done", done=done, count=len(steps)),
+        outcomes=outcomes,
+        note=UNKNOWABLE,
+        address=request.services.origin(request.raw),
+    )
 
 
 def _build_step(

@@ -16,18 +16,25 @@ async def show_tokens(request: ConsoleRequest) -> Response:
     apps = [app["app_id"] for app in (await request.perform("apps.list")).to_dict()["apps"]]
     roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
     return request.page(
-        "access/tokens.html", tokens=tokens, own_apps=apps[:100], roles=roles, everyone=everyone,
+        "access/tokens.html",
+        tokens=tokens,
+        own_apps=apps[:100],
+        roles=roles,
+        everyone=everyone,
         now_ms=request.services.clock.now_ms(),
-    )  # fmt: skip
+    )
 
 
 async def create_token(request: ConsoleRequest) -> Response:
     """Create a token and show it once."""
     form = request.form
     made = await request.perform(
-        "tokens.create", name=form.get("name", "").strip(), role=form.get("role", "viewer"),
-        apps=tuple(request.form_lists.get("apps", ())), days=form.get("days") or 90,
-    )  # fmt: skip
+        "tokens.create",
+        name=form.get("name", "").strip(),
+        role=form.get("role", "viewer"),
+        apps=tuple(request.form_lists.get("apps", ())),
+        days=form.get("days") or 90,
+    )
     return request.page("access/token_shown.html", token=made.to_dict())
 
 

@@ -49,10 +49,11 @@ async def show_order(request: ConsoleRequest) -> Response:
         request.perform("engines.list", app_id=request.app_id),
     )
     return request.page(
-        "models/order.html", recipes=[recipe["name"] for recipe in recipes.recipes],
+        "models/order.html",
+        recipes=[recipe["name"] for recipe in recipes.recipes],
         engines=[view.engine.engine_id for view in engines.engines],
         estimate_address=path_of(TRAININGS + "/estimate", app_id=request.app_id),
-    )  # fmt: skip
+    )
 
 
 def _order(request: ConsoleRequest) -> dict[str, Any]:
@@ -113,10 +114,11 @@ async def show_schedules(request: ConsoleRequest) -> Response:
         request.perform("recipes.list", app_id=request.app_id),
     )
     return request.page(
-        "models/schedules.html", schedules=[schedule.to_dict() for schedule in schedules.schedules],
+        "models/schedules.html",
+        schedules=[schedule.to_dict() for schedule in schedules.schedules],
         engines=[view.engine.engine_id for view in engines.engines],
         recipes=[recipe["name"] for recipe in recipes.recipes],
-    )  # fmt: skip
+    )
 
 
 async def add_schedule(request: ConsoleRequest) -> Response:
@@ -124,10 +126,14 @@ async def add_schedule(request: ConsoleRequest) -> Response:
     form = request.form
     name = form.get("schedule", "").strip()
     await request.perform(
-        "schedules.add", app_id=request.app_id, schedule=name, when=form.get("when", "").strip(),
-        engine_id=form.get("engine_id", "default"), recipe=form.get("recipe", "default"),
+        "schedules.add",
+        app_id=request.app_id,
+        schedule=name,
+        when=form.get("when", "").strip(),
+        engine_id=form.get("engine_id", "default"),
+        recipe=form.get("recipe", "default"),
         promote=form.get("promote") == "on",
-    )  # fmt: skip
+    )
     address = _below(SCHEDULES, app_id=request.app_id)
     return request.redirect(address, request.services.text("models.schedule_added", name=name))
 

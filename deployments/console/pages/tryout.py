@@ -46,9 +46,12 @@ async def send_try(request: ConsoleRequest) -> Response:
     tried = await request.perform(_OPERATIONS.get(kind, "try.recommend"), app_id=request.app_id, **arguments)
     variants = [_describe(kind, variant) for variant in tried["variants"]]
     return request.fragment(
-        "tryout/results.html", kind=kind, path=tried["path"], variants=variants,
+        "tryout/results.html",
+        kind=kind,
+        path=tried["path"],
+        variants=variants,
         answer_address=path_of(TRY + "/answer", app_id=request.app_id),
-    )  # fmt: skip
+    )
 
 
 async def show_answer(request: ConsoleRequest) -> Response:
@@ -57,9 +60,12 @@ async def show_answer(request: ConsoleRequest) -> Response:
     tried = await request.perform("try.answer", app_id=request.app_id, question_id=question_id)
     data = tried["answer"].get("data") or {}
     return request.fragment(
-        "tryout/answer.html", answer=data, address=path_of(TRY + "/answer", app_id=request.app_id),
-        question_id=question_id, is_open=data.get("finish_reason") == "not_finished",
-    )  # fmt: skip
+        "tryout/answer.html",
+        answer=data,
+        address=path_of(TRY + "/answer", app_id=request.app_id),
+        question_id=question_id,
+        is_open=data.get("finish_reason") == "not_finished",
+    )
 
 
 def _body(kind: str, form: dict[str, str], side: str) -> dict[str, Any]:

@@ -20,7 +20,8 @@ _ACCOUNT = ("name", "profile_image", "description", "created_at", "updated_at")
 
 async def show_readers(request: ConsoleRequest) -> Response:
     """List users by the beginning of their ids."""
-    prefix, after = request.query.get("prefix", ""), request.query.get("after", "")
+    prefix = request.query.get("prefix", "")
+    after = request.query.get("after", "")
     chosen = {
         "prefix": prefix,
         **{name: request.query.get(name, "").strip() for name in ("contains", "text")},
@@ -33,9 +34,14 @@ async def show_readers(request: ConsoleRequest) -> Response:
     address = path_of(USERS, app_id=request.app_id)
     older = f"{address}?{urlencode({**chosen, 'after': page['next']})}" if page["next"] else ""
     return request.page(
-        "users/readers.html", users=page["users"], total=page["total"], active=page["active"],
-        older=older, newer=f"{address}?{urlencode(chosen)}" if after else "", address=address,
-    )  # fmt: skip
+        "users/readers.html",
+        users=page["users"],
+        total=page["total"],
+        active=page["active"],
+        older=older,
+        newer=f"{address}?{urlencode(chosen)}" if after else "",
+        address=address,
+    )
 
 
 async def show_reader(request: ConsoleRequest) -> Response:
@@ -45,9 +51,15 @@ async def show_reader(request: ConsoleRequest) -> Response:
     address = path_of(USER, app_id=request.app_id)
     account = {name: (person["record"] or {}).get(name) for name in _ACCOUNT}
     return request.page(
-        "users/reader.html", reader=person, account=account, who=who, name=next(iter(who.values()), ""),
-        parts=urlencode(who), address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
-    )  # fmt: skip
+        "users/reader.html",
+        reader=person,
+        account=account,
+        who=who,
+        name=next(iter(who.values()), ""),
+        parts=urlencode(who),
+        address=address,
+        record=json.dumps(person["record"], ensure_ascii=False, indent=2),
+    )
 
 
 async def show_recommendations(request: ConsoleRequest) -> Response:
@@ -98,7 +110,8 @@ async def show_erasure(request: ConsoleRequest) -> Response:
 
 
 def _who(given: dict[str, str]) -> dict[str, str]:
-    user_id, anonymous_id = given.get("user_id", "").strip(), given.get("anonymous_id", "").strip()
+    user_id = given.get("user_id", "").strip()
+    anonymous_id = given.get("anonymous_id", "").strip()
     who = {"user_id": user_id, "anonymous_id": anonymous_id}
     return {name: value for name, value in who.items() if value}
 

@@ -117,7 +117,8 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
         fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
-    request.caller, request.gate = Caller(credential), gate
+    request.caller = Caller(credential)
+    request.gate = gate
     await check_access(request, rules, gate)
     if rules.body != "ignored":
         most_bytes = gate.most_bytes if credential.is_secret else min(rules.browser_bytes, gate.most_bytes)

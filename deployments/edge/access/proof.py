@@ -124,7 +124,8 @@ def verify_identity(request: ApiRequest, claimed: ClaimedIdentity) -> None:
     """
     credential = request.credential
     strict = credential.app.settings.strict_user_hash
-    user_id, anonymous_id = claimed.user_id, claimed.anonymous_id
+    user_id = claimed.user_id
+    anonymous_id = claimed.anonymous_id
     token = request.token
     if token is not None and token.user_id:
         linked_id = token.claims.get("anonymous_id")

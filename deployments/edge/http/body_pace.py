@@ -32,7 +32,8 @@ class BodyPace:
         Errors:
             DeadlineExceeded: the body did not arrive in time
         """
-        waited_s, taken = 0.0, 0
+        waited_s = 0.0
+        taken = 0
         now_s = asyncio.get_running_loop().time
 
         async def receive_in_time() -> Message:

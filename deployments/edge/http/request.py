@@ -120,10 +120,27 @@ class ApiRequest:
     """
 
     __slots__ = (
-        "_fields", "addresses", "admitted_s", "answered_s", "body", "caller", "clock", "gate", "headers", "ids",
-        "is_automated", "method", "parsed", "payload", "query_string", "receive", "request_id", "scope",
-        "started_s", "trace",
-    )  # fmt: skip
+        "_fields",
+        "addresses",
+        "admitted_s",
+        "answered_s",
+        "body",
+        "caller",
+        "clock",
+        "gate",
+        "headers",
+        "ids",
+        "is_automated",
+        "method",
+        "parsed",
+        "payload",
+        "query_string",
+        "receive",
+        "request_id",
+        "scope",
+        "started_s",
+        "trace",
+    )
 
     def __init__(
         self, scope: Scope, receive: Receive, clock: Clock, addresses: ClientAddresses = DIRECT

@@ -88,7 +88,8 @@ class RequestLog:
 
     def flush(self, meter: Meter) -> None:
         """Report all counts to the meter and reset them."""
-        recorded, self._counts = self._counts, {}
+        recorded = self._counts
+        self._counts = {}
         for (endpoint, status), counts in recorded.items():
             meter.count("kiosk_requests", counts.count, endpoint=endpoint, status=str(status))
             for took_ms in counts.took_ms:

@@ -36,9 +36,18 @@ class LeasedBucket:
     """Tokens of one shared bucket that this replica may spend without asking the store."""
 
     __slots__ = (
-        "_away_until_s", "_clock", "_filled_at_s", "_lease_size", "_name", "_refused_until_s", "_store", "burst",
-        "lease_task", "rate", "tokens",
-    )  # fmt: skip
+        "_away_until_s",
+        "_clock",
+        "_filled_at_s",
+        "_lease_size",
+        "_name",
+        "_refused_until_s",
+        "_store",
+        "burst",
+        "lease_task",
+        "rate",
+        "tokens",
+    )
 
     def __init__(
         self,

@@ -62,7 +62,8 @@ class TokenBuckets:
 
     def _enter(self, name: tuple[str, ...], now_s: float, burst: float) -> _Bucket:
         if len(self._young) >= self._most:
-            self._old, self._young = self._young, {}
+            self._old = self._young
+            self._young = {}
         bucket = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)
         self._young[name] = bucket
         return bucket

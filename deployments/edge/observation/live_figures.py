@@ -21,7 +21,9 @@ from cluster.meter import Meter
 
 CLASSES_PER_DOUBLING = 5
 LEAST_MS = 0.05
-_REQUESTS, _REQUEST_MS, _ANSWERS = "kiosk_requests", "kiosk_request_ms", "kiosk_answers_total"
+_REQUESTS = "kiosk_requests"
+_REQUEST_MS = "kiosk_request_ms"
+_ANSWERS = "kiosk_answers_total"
 
 
 class FigureStore(Protocol):
@@ -64,9 +66,12 @@ class LiveMeter:
 
     def take(self) -> dict[str, int]:
         """Return the counts since the last call."""
-        counts, self._counts = self._counts, Counter()
-        requests, self._requests = self._requests, {}
-        samples, self._samples = self._samples, {}
+        counts = self._counts
+        self._counts = Counter()
+        requests = self._requests
+        self._requests = {}
+        samples = self._samples
+        self._samples = {}
         for place, count in requests.items():
             counts["requests"] += count
             status = place[1]

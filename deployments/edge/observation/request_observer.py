@@ -34,7 +34,8 @@ MOST_FOLLOWED = 10
 "Maximum traced requests per second whose caller requests a trace: clients must not determine the cost."
 LEAST_S = 0.001
 "Shorter stages of a traced request get no span: three of them would cost more than a small request."
-ENGINE, HOP = "engine", "hop"
+ENGINE = "engine"
+HOP = "hop"
 
 _log = structlog.get_logger()
 
@@ -94,9 +95,14 @@ class RequestObserver:
                 for name, began_s, ended_s in listed:
                     stages[name] = round(stages.get(name, 0.0) + (ended_s - began_s) * 1000, 2)
                 _log.warning(
-                    "request_slow", request_id=request.request_id, endpoint=endpoint, status=status,
-                    took_ms=round(took_ms, 2), app=app, stages=stages,
-                )  # fmt: skip
+                    "request_slow",
+                    request_id=request.request_id,
+                    endpoint=endpoint,
+                    status=status,
+                    took_ms=round(took_ms, 2),
+                    app=app,
+                    stages=stages,
+                )
         if trace is not None and trace.span is not None:
             _end_span(trace, trace.span, status, app)
 
@@ -130,7 +136,8 @@ class _PerSecond:
     def take(self, now_s: float) -> bool:
         second = int(now_s)
         if second != self._second:
-            self._second, self._taken = second, 0
+            self._second = second
+            self._taken = 0
         self._taken += 1
         return self._taken <= self._most
 

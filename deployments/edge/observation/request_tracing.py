@@ -33,7 +33,8 @@ class TracedApp:
         if span is None:
             await self._app(scope, receive, send)
             return
-        status, request_id = 500, ""
+        status = 500
+        request_id = ""
 
         async def send_noted(message: Message) -> None:
             nonlocal status, request_id

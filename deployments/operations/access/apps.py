@@ -255,13 +255,18 @@ async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
     await key_admin(services).app(given.app_id)
     stores = services.stores
     products, engines, types = await asyncio.gather(
-        stores.records.count(given.app_id, "product"), stores.engines.all(given.app_id),
+        stores.records.count(given.app_id, "product"),
+        stores.engines.all(given.app_id),
         services.cache.get(("apps.progress", given.app_id), lambda: _count_types(services, given.app_id)),
-    )  # fmt: skip
+    )
     return AppProgress(
-        given.app_id, products, sum(types.values()), types.get("checkout", 0),
-        sum(1 for engine in engines if engine.snapshot), any(types.get(kind) for kind in _PAGE_EVENTS),
-    )  # fmt: skip
+        given.app_id,
+        products,
+        sum(types.values()),
+        types.get("checkout", 0),
+        sum(1 for engine in engines if engine.snapshot),
+        any(types.get(kind) for kind in _PAGE_EVENTS),
+    )
 
 
 async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:

@@ -128,7 +128,8 @@ class ChangedClient:
 
     def to_lines(self) -> ResultLines:
         """Return the rule in words, and what a name proves."""
-        client, is_allowed = self.rule.client, self.rule.decision == "allow"
+        client = self.rule.client
+        is_allowed = self.rule.decision == "allow"
         may = "may call" if is_allowed else "is refused"
         line = f"{client} {may}; calls per minute: {_format_rate(self.rule)}."
         hint = "Any client may give itself this name; host:HOST lets in only who answers there."

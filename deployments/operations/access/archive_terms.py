@@ -32,9 +32,10 @@ class OfTerms(OfApp):
     """The terms of an archive, or those of articles with one licence."""
 
     licence: str = Field(
-        "", max_length=200,
+        "",
+        max_length=200,
         description="Only for articles with this licence; empty: for all that have no terms by their licence.",
-    )  # fmt: skip
+    )
 
 
 class SetTerms(OfTerms):

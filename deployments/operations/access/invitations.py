@@ -92,7 +92,8 @@ class NewInvitation:
 
     def to_lines(self) -> ResultLines:
         """Return the link, and how long it works."""
-        record, link = self.record, self.to_dict()["link"]
+        record = self.record
+        link = self.to_dict()["link"]
         hours = (record.expires_at - record.created_at) // _HOUR_MS
         lines = (
             f"Invitation {record.invitation_id} works once, for {hours} hours.",
@@ -125,9 +126,10 @@ class Invite(Arguments):
     )
     role: str = Field("reader", description="reader or administrator.")
     roles: dict[str, str] = Field(
-        default_factory=dict, max_length=100,
+        default_factory=dict,
+        max_length=100,
         description="App -> viewer, analyst, editor or owner. Administrators own every app without one.",
-    )  # fmt: skip
+    )
     hours: int = Field(HOURS, ge=1, le=MOST_HOURS, description="Hours until the link expires.")
 
 
@@ -255,7 +257,8 @@ async def _add(
         )
     for app_id in roles:
         await key_admin(services).app(app_id)
-    principal, now_ms = services.principal, services.now_ms()
+    principal = services.principal
+    now_ms = services.now_ms()
     invitations = await services.stores.invitations.all()
     open_now = [
         invitation

@@ -55,7 +55,8 @@ class RevokedKey:
 
     def to_lines(self) -> ResultLines:
         """Return the key, and how a new one is made."""
-        app_id, key = self.entry.app.app_id, self.entry.key
+        app_id = self.entry.app.app_id
+        key = self.entry.key
         return (
             f"The {key.kind} key {key.hint} of {app_id} is revoked. "
             f"`kiosk keys rotate {app_id} --kind {key.kind}` makes a new one.",

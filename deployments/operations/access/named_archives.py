@@ -31,9 +31,12 @@ class OpenArchive(OfApp):
     """Settings of an archive; an absent one stays as it is."""
 
     title: str | None = Field(
-        None, min_length=1, max_length=100, pattern=_LINE,
+        None,
+        min_length=1,
+        max_length=100,
+        pattern=_LINE,
         description="What it is called, on its pages and to agents; at first the display name of the app.",
-    )  # fmt: skip
+    )
     subjects: str | None = Field(
         None, max_length=200, pattern=_LINE, description="What it covers, as world, politics, sport."
     )
@@ -41,9 +44,12 @@ class OpenArchive(OfApp):
         None, max_length=20, description="ISO 639-1 codes of the languages of its articles."
     )
     licence: str | None = Field(
-        None, min_length=1, max_length=200, pattern=_LINE,
+        None,
+        min_length=1,
+        max_length=200,
+        pattern=_LINE,
         description="Licence of articles that name none of their own; at first: All rights reserved.",
-    )  # fmt: skip
+    )
     citation: str | None = Field(
         None,
         max_length=500,

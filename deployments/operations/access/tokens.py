@@ -139,11 +139,13 @@ async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     Errors:
         Forbidden: tokens of everybody, and the principal is no administrator
     """
-    principal, store = services.principal, services.stores.admin_tokens
+    principal = services.principal
+    store = services.stores.admin_tokens
     if given.everyone or not principal.user_id:
         principal.require("owner", "")
         return TokenList(await store.all())
-    tokens, apps = await store.of_user(principal.user_id), set(principal.apps)
+    tokens = await store.of_user(principal.user_id)
+    apps = set(principal.apps)
     return TokenList([token for token in tokens if not apps or (token.apps and apps.issuperset(token.apps))])
 
 
@@ -165,7 +167,8 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
         Forbidden: the principal may not give this role, these apps or this account away
         Conflict: the account has the most tokens already
     """
-    role, now_ms = _role(given.role), services.now_ms()
+    role = _role(given.role)
+    now_ms = services.now_ms()
     account = await _owner(services, given)
     _refuse_exceeding(services.principal, role, given.apps, "create")
     app_ids = {app.app_id for app in await key_admin(services).apps()}

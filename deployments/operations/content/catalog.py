@@ -96,9 +96,13 @@ async def search_products(services: AdminServices, given: SearchProducts) -> dic
     As the API does, without personalization.
     """
     body: dict[str, Any] = {
-        "q": given.q.strip() or "*", "rows": given.limit, "start": given.offset, "engine_id": given.engine_id,
-        "fl": ["product_id", *SHOWN_FIELDS], "personalization_weight": 0,
-    }  # fmt: skip
+        "q": given.q.strip() or "*",
+        "rows": given.limit,
+        "start": given.offset,
+        "engine_id": given.engine_id,
+        "fl": ["product_id", *SHOWN_FIELDS],
+        "personalization_weight": 0,
+    }
     if given.fq:
         body["fq"] = given.fq
     answer = await call_api(services.api, given.app_id, "POST", "/v1/search/search", body)
@@ -256,9 +260,12 @@ async def relate_product(services: AdminServices, given: ProductOfEngine) -> dic
     A part that the API refuses (for example an app without an engine) has its reason in `refused`.
     """
     body = {
-        "product_id": [given.product_id], "rows": given.limit, "engine_id": given.engine_id, "explain": True,
+        "product_id": [given.product_id],
+        "rows": given.limit,
+        "engine_id": given.engine_id,
+        "explain": True,
         "fl": ["product_id", "title", "price", "cover_image"],
-    }  # fmt: skip
+    }
     path = "/v1/recommendation/product_to_products"
     similar, together, questions = await asyncio.gather(
         _products(services, given.app_id, path, body),
@@ -338,9 +345,12 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
         asyncio.to_thread(segments.count_product_interactions, given.app_id, given.product_id, since_ms),
     )
     late = await read_uncompacted(
-        services.stores.changes, given.app_id, offsets.get("interaction", "0"), INTERACTION_TYPES,
+        services.stores.changes,
+        given.app_id,
+        offsets.get("interaction", "0"),
+        INTERACTION_TYPES,
         most_pages=_LATE_PAGES,
-    )  # fmt: skip
+    )
     counts = Counter(settled)
     counts.update(
         (str(interaction.item["type"]), interaction.at_ms // DAY_MS)

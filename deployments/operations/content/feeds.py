@@ -52,9 +52,11 @@ class NewFeed(OfFeed):
         "", max_length=2, description="The language of articles that do not name one, as en or de."
     )
     licence: str = Field(
-        "", max_length=200, pattern=_LINE,
+        "",
+        max_length=200,
+        pattern=_LINE,
         description="The licence of articles that name none; at first: All rights reserved.",
-    )  # fmt: skip
+    )
     locked_tier: str = Field(
         "subscriber",
         pattern=TIER_FORM,
@@ -81,7 +83,8 @@ class FeedView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        feed, state = self.feed, self.state
+        feed = self.feed
+        state = self.state
         fields = ("address", "every_minutes", "reads_pages", "topic", "language", "licence", "locked_tier")
         counts = ("entries", "added", "updated", "removed", "refused")
         return {
@@ -127,10 +130,14 @@ class FeedList:
             facts = view.to_dict()
             rows.append(
                 (
-                    facts["feed"], facts["address"], facts["status"], str(facts["articles"]),
-                    (facts["polled_at"] or "never")[:16], facts["error"] or facts["result"] or "",
+                    facts["feed"],
+                    facts["address"],
+                    facts["status"],
+                    str(facts["articles"]),
+                    (facts["polled_at"] or "never")[:16],
+                    facts["error"] or facts["result"] or "",
                 )
-            )  # fmt: skip
+            )
         return (
             ResultTable(
                 ("feed", "address", "status", "articles", "polled (UTC)", "result"),

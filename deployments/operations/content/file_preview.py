@@ -62,7 +62,8 @@ def preview_file(task: PreviewTask) -> dict[str, Any]:
     Errors:
         Invalid: the file does not have its format, or a rule is invalid
     """
-    record, path = task.record, Path(task.path)
+    record = task.record
+    path = Path(task.path)
     if task.encoding is not None:
         record = record.model_copy(update={"encoding": task.encoding})
     if task.kind == "check":

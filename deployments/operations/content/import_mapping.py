@@ -40,9 +40,11 @@ class MappingChoices:
             "chosen": {str(at): name for at, name in self.chosen.items()},
             "readings": {str(at): name for at, name in self.readings.items()},
             "tables": {str(at): dict(table) for at, table in self.tables.items()},
-            "row_type": self.row_type, "joins_rows": self.joins_rows, "has_refunds": self.has_refunds,
+            "row_type": self.row_type,
+            "joins_rows": self.joins_rows,
+            "has_refunds": self.has_refunds,
             "more": self.more.splitlines(),
-        }  # fmt: skip
+        }
 
 
 def read_choices(
@@ -62,7 +64,8 @@ def read_choices(
     chosen: dict[int, str] = {}
     readings: dict[int, str] = {}
     tables: dict[int, Mapping[str, str]] = {}
-    row_type, more = "", list[str]()
+    row_type = ""
+    more = list[str]()
     for text in mapping:
         if text in left_out or text in (JOIN_RULE, RETURNS_RULE):
             continue

@@ -72,7 +72,11 @@ async def _preview(
     DelimitedFormat("", given.encoding or "")
     return await services.preview(
         PreviewTask(
-            record=record, path=str(path), mapping=given.mapping, encoding=given.encoding,
-            now_ms=services.now_ms(), **task,
+            record=record,
+            path=str(path),
+            mapping=given.mapping,
+            encoding=given.encoding,
+            now_ms=services.now_ms(),
+            **task,
         )
-    )  # fmt: skip
+    )

@@ -95,7 +95,8 @@ class ImportView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the import for JSON."""
-        record, progress = self.record, self.stored.progress
+        record = self.record
+        progress = self.stored.progress
         current = progress if progress is not None and progress.attempt == record.attempt else None
         shown = current or progress
         counts = ("rows", "accepted", "refused", "failed")
@@ -163,11 +164,18 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
         record = FileImport(
-            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name,
-            format=detect_content(received.head, given.encoding), size=received.size, sha256=received.sha256,
-            noun=given.noun, created_at=services.now_ms(), created_by=services.principal.username,
-            delimiter=given.delimiter, encoding=given.encoding,
-        )  # fmt: skip
+            app_id=given.app_id,
+            import_id=str(new_task_id()),
+            file_name=given.file_name,
+            format=detect_content(received.head, given.encoding),
+            size=received.size,
+            sha256=received.sha256,
+            noun=given.noun,
+            created_at=services.now_ms(),
+            created_by=services.principal.username,
+            delimiter=given.delimiter,
+            encoding=given.encoding,
+        )
         if record.format == "parquet":
             await services.preview(
                 PreviewTask(kind="check", record=record, path=str(path), now_ms=services.now_ms())
@@ -212,7 +220,8 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
         Invalid: a rule is invalid
     """
     stored = await find_import(services, given)
-    record, status = stored.record, _view(services, stored).status
+    record = stored.record
+    status = _view(services, stored).status
     await _refuse_read_only(services, given.app_id)
     refuse_removed(record)
     if status in ("running", "finished"):
@@ -237,10 +246,15 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
         )
     started = record.model_copy(
         update={
-            "mapping": mapping, "encoding": encoding, "keep_going": given.keep_going, "restart": given.restart,
-            "attempt": attempt, "slot": slot, "started_at": services.now_ms(),
+            "mapping": mapping,
+            "encoding": encoding,
+            "keep_going": given.keep_going,
+            "restart": given.restart,
+            "attempt": attempt,
+            "slot": slot,
+            "started_at": services.now_ms(),
         }
-    )  # fmt: skip
+    )
     await services.stores.imports.clear_stop(given.app_id, given.import_id)
     await services.stores.imports.put(started)
     try:

@@ -128,8 +128,11 @@ class ReplayReport:
             for entry, result in self.results
         ]
         return {
-            "app": self.app_id, "replayed": self.replayed, "entries": len(self.results), "results": results,
-        }  # fmt: skip
+            "app": self.app_id,
+            "replayed": self.replayed,
+            "entries": len(self.results),
+            "results": results,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,8 @@ async def list_questions(services: AdminServices, given: ListQuestions) -> Shown
 
 def show_question(stored: StoredQuestion) -> ShownQuestion:
     """Return a question without its person."""
-    question, answer = stored.question, stored.answer
+    question = stored.question
+    answer = stored.answer
     state: QuestionState = "waiting"
     if answer.finished:
         state = "answered" if answer.sentences else "unanswered"
@@ -198,7 +199,8 @@ async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
 
 
 async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankContents:
-    bank, key = services.stores.question_bank, ("bank", app_id)
+    bank = services.stores.question_bank
+    key = ("bank", app_id)
     for _ in range(2):
         contents: QuestionBankContents = await services.cache.get(
             key, lambda: bank.load(app_id), keep_s=_KEPT_S

@@ -94,7 +94,8 @@ def compare_rules(first: CompiledRule, second: CompiledRule) -> RuleConflict | N
     """Return how two rules of one engine contradict each other, `first` with the higher priority; None: not at all."""
     if not can_meet(first, second):
         return None
-    winner, loser = first.rule.name, second.rule.name
+    winner = first.rule.name
+    loser = second.rule.name
     places = sorted(_pinned_places(first) & _pinned_places(second))
     if places:
         words = ", ".join(str(place + 1) for place in places[:5])
@@ -131,7 +132,8 @@ def idle_reason(rule: BoostRule, now_ms: int) -> str:
 
 def can_meet(first: CompiledRule, second: CompiledRule) -> bool:
     """Return whether one query can trigger both rules, as far as their conditions show."""
-    first_rule, second_rule = first.rule, second.rule
+    first_rule = first.rule
+    second_rule = second.rule
     if first_rule.engine_id != second_rule.engine_id or not _windows_meet(first_rule, second_rule):
         return False
     if _needs_tag(first_rule) or _needs_tag(second_rule):
@@ -162,8 +164,13 @@ def _windows_meet(first: BoostRule, second: BoostRule) -> bool:
 
 def _needs_tag(rule: BoostRule) -> bool:
     conditions = (
-        rule.api_names, rule.anchor_products, rule.module_names, rule.context, rule.filter_query, rule.search_texts,
-    )  # fmt: skip
+        rule.api_names,
+        rule.anchor_products,
+        rule.module_names,
+        rule.context,
+        rule.filter_query,
+        rule.search_texts,
+    )
     return bool(rule.boosting_tags) and not any(conditions)
 
 
@@ -172,7 +179,8 @@ def _sets_meet(mine: Sequence[str], theirs: Sequence[str]) -> bool:
 
 
 def _texts_meet(first: CompiledRule, second: CompiledRule) -> bool:
-    mine, theirs = first.rule.search_texts, second.rule.search_texts
+    mine = first.rule.search_texts
+    theirs = second.rule.search_texts
     if not mine or not theirs:
         # the one with a text applies to searches only, the other one perhaps not at all
         unlike = second.rule if mine else first.rule

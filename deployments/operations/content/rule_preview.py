@@ -27,7 +27,8 @@ MOST_SAMPLES = 6
 "Requests of one kind; each is sent twice."
 LOOKED_THROUGH = 100
 "Places that are looked through for the new place of a product that leaves the shown ones."
-_TITLE, _IMAGE = "title", "cover_image"
+_TITLE = "title"
+_IMAGE = "cover_image"
 _EVERYTHING = "*"
 _Texts = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=MOST_SAMPLES)]
 _Ids = Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=MOST_SAMPLES)]

@@ -90,7 +90,8 @@ class StoredRulesChange:
 
     def to_lines(self) -> ResultLines:
         """Return the names of the rules."""
-        count, names = len(self.rules), ", ".join(rule.name for rule in self.rules)
+        count = len(self.rules)
+        names = ", ".join(rule.name for rule in self.rules)
         return (f"{count} rule{'s' * (count != 1)} of {self.app_id} stored: {names}",)
 
 

@@ -57,7 +57,9 @@ async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: 
         TooLarge: more bytes than allowed; the rest is not read
         Invalid: the file is empty, or the client sends nothing more
     """
-    digest, size, head = hashlib.sha256(), 0, b""
+    digest = hashlib.sha256()
+    size = 0
+    head = b""
     parts = aiter(content)
     with target.open("wb") as out:
         while True:

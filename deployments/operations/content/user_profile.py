@@ -49,7 +49,8 @@ def describe_user(
     `is_cut`: there may be earlier interactions, so the counts are lower bounds.
     """
     types = Counter(event.type for event in events)
-    categories, brands = defaultdict[str, float](float), defaultdict[str, float](float)
+    categories = defaultdict[str, float](float)
+    brands = defaultdict[str, float](float)
     prices: list[float] = []
     for event in events:
         weight = _WEIGHTS.get(event.type, 1.0)
@@ -66,9 +67,12 @@ def describe_user(
             if isinstance(price, int | float) and weight > 0:
                 prices.append(float(price))
     view = UserProfileView(
-        (), dict(types.most_common()), _shares(categories), _shares(brands),
+        (),
+        dict(types.most_common()),
+        _shares(categories),
+        _shares(brands),
         (min(prices), max(prices)) if prices else None,
-    )  # fmt: skip
+    )
     return UserProfileView(
         _sentences(events, view, is_cut), view.types, view.categories, view.brands, view.price
     )
@@ -91,7 +95,8 @@ def _sentences(events: Sequence[RecentEvent], view: UserProfileView, is_cut: boo
     if not events:
         return ("No interactions yet. Recommendations are popular and trending products.",)
     times = [event.at_ms for event in events]
-    first, last = iso_ms(min(times))[:10], iso_ms(max(times))[:10]
+    first = iso_ms(min(times))[:10]
+    last = iso_ms(max(times))[:10]
     actions = ", ".join(
         f"{_VERBS.get(kind, kind.replace('_', ' '))} {'at least ' * is_cut}{count:,}"
         for kind, count in view.types.items()

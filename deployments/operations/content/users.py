@@ -57,10 +57,11 @@ class SearchUsers(ListRecords):
         "", max_length=512, description="A part of the ids; upper and lower case are alike."
     )
     text: str = Field(
-        "", max_length=512,
+        "",
+        max_length=512,
         description="The begin of a name, of an e-mail address, or of a word of the name or description in the records "
         "of users; upper and lower case are alike. It is not combined with `contains`.",
-    )  # fmt: skip
+    )
     exact: bool = Field(False, description="The text is the whole name or e-mail address.")
 
 
@@ -145,9 +146,11 @@ def merge_user_ids(
 
 async def _search_names(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
     """Return users whose records have a name or an e-mail address."""
-    text, records = given.text.strip().casefold(), services.stores.records
+    text = given.text.strip().casefold()
+    records = services.stores.records
     users: list[dict[str, Any]] = []
-    after, ids = given.after, list[str]()
+    after = given.after
+    ids = list[str]()
     for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
         ids = await records.page(given.app_id, "user", prefix=given.prefix, after=after, limit=_IDS_AT_ONCE)
         for user_id, body in zip(ids, await records.get_many(given.app_id, "user", ids), strict=True):
@@ -201,7 +204,8 @@ async def _list_stored_users(
     With a part, at most `MOST_LOOKED_THROUGH` ids are looked through.
     """
     stored: list[str] = []
-    after, size = given.after, _IDS_AT_ONCE if part else given.limit
+    after = given.after
+    size = _IDS_AT_ONCE if part else given.limit
     for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
         ids = await services.stores.records.page(
             given.app_id, "user", prefix=given.prefix, after=after, limit=size
@@ -311,9 +315,12 @@ async def _find_related(
         return {}
     quoted = (product_id.replace("\\", "\\\\").replace('"', '\\"') for product_id in product_ids)
     body = {
-        "rows": len(product_ids), "engine_id": given.engine_id, "explain": True, "fl": ["product_id"],
+        "rows": len(product_ids),
+        "engine_id": given.engine_id,
+        "explain": True,
+        "fl": ["product_id"],
         "fq": "product_id:(" + " OR ".join(f'"{product_id}"' for product_id in quoted) + ")",
-    }  # fmt: skip
+    }
     bodies, *answers = await asyncio.gather(
         services.stores.records.get_many(given.app_id, "product", anchors),
         *(_call_similar(services, given.app_id, {**body, "product_id": [anchor]}) for anchor in anchors),
@@ -349,9 +356,12 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
     """
     _require_one(given)
     body: dict[str, Any] = {
-        **_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": [given.product_id],
+        **_who(given),
+        "rows": given.limit,
+        "engine_id": given.engine_id,
+        "explain": [given.product_id],
         "fl": _FIELDS,
-    }  # fmt: skip
+    }
     if given.fq:
         body["fq"] = given.fq
     answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)

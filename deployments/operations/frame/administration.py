@@ -115,7 +115,8 @@ class Administration(Generic[S]):
 
     async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
         services = self.services if self._bind is None else self._bind(self.services, principal)
-        before, begun_id = None, ""
+        before = None
+        begun_id = ""
         try:
             if operation.changes:
                 before = await _read_before(operation, services, arguments)

@@ -164,7 +164,8 @@ async def _add_begun(services: AdminServices) -> None:
 
     A process without the key of the log notes what it did as begun, and the next reader proves the row.
     """
-    audit, before_ms = services.stores.audit, services.now_ms() - MOST_TAKEN_MS
+    audit = services.stores.audit
+    before_ms = services.now_ms() - MOST_TAKEN_MS
     for begun_id, row in await audit.begun():
         if row.at < before_ms or row.outcome != "begun":
             await audit.append(row, begun_id=begun_id, only_begun=True)

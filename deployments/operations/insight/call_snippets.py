@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-ADDRESS, KEY = "http://localhost:8080", "YOUR_SECRET_KEY"
+ADDRESS = "http://localhost:8080"
+KEY = "YOUR_SECRET_KEY"
 
 
 def render_snippets(

@@ -127,16 +127,22 @@ async def plan_experiment(services: AdminServices, given: PlanExperiment) -> Exp
         Invalid: there is no difference to find, a rate above 1, or nothing was measured; NotFound: no such app
     """
     given.require_difference()
-    mean, spread, correlation = given.mean, given.spread, given.correlation
+    mean = given.mean
+    spread = given.spread
+    correlation = given.correlation
     people_per_day = given.people_per_day
     is_measured = given.rate is None and mean is None
     is_rate = given.rate is not None
     if given.rate is not None:
-        mean, spread, correlation = given.rate, (given.rate * (1 - given.rate)) ** 0.5, 0.0
+        mean = given.rate
+        spread = (given.rate * (1 - given.rate)) ** 0.5
+        correlation = 0.0
     elif mean is None or spread is None:
         goal = _goal_from_name(given.goal)
         figures = await _measure(services, given.app_id, goal)
-        mean, spread, is_rate = figures.mean, figures.spread, not goal.value
+        mean = figures.mean
+        spread = figures.spread
+        is_rate = not goal.value
         # conversions are reported without CUPED
         correlation = 0.0 if is_rate else figures.correlation
         people_per_day = people_per_day or figures.people_per_day
@@ -152,9 +158,14 @@ async def plan_experiment(services: AdminServices, given: PlanExperiment) -> Exp
         )
     else:
         size = estimate_value_size(
-            mean, spread, given.relative_lift, correlation=correlation, variants=given.variants,
-            power=given.power, people_per_day=people_per_day,
-        )  # fmt: skip
+            mean,
+            spread,
+            given.relative_lift,
+            correlation=correlation,
+            variants=given.variants,
+            power=given.power,
+            people_per_day=people_per_day,
+        )
     return ExperimentPlan(size, mean, spread, correlation, people_per_day, is_measured)
 
 

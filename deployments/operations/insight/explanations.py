@@ -120,7 +120,8 @@ def describe_rules(rules: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_move(move: Mapping[str, Any]) -> str:
-    before, after = int(move.get("from", 0)) + 1, int(move.get("to", 0)) + 1
+    before = int(move.get("from", 0)) + 1
+    after = int(move.get("to", 0)) + 1
     causes = {"diversity": "for diversity", "dither": "by dithering"}
     cause = causes.get(str(move.get("by")), f"by {move.get('by')}")
     return f"Moved from position {before} to {after} {cause}"

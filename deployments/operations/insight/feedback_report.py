@@ -162,10 +162,12 @@ def _line(judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestio
     recorded = questions.get(last.question_id)
     cited = () if recorded is None else {passage.product_id for passage in recorded.answer.passages}
     return QuestionFeedback(
-        "" if recorded is None else _text(recorded), *_counts(judgements),
-        answers=len({judgement.question_id for judgement in judgements}), question_id=last.question_id,
+        "" if recorded is None else _text(recorded),
+        *_counts(judgements),
+        answers=len({judgement.question_id for judgement in judgements}),
+        question_id=last.question_id,
         sources=len(cited),
-    )  # fmt: skip
+    )
 
 
 def _counts(judgements: Iterable[Judgement]) -> tuple[int, int, int]:

@@ -144,7 +144,8 @@ def check_disk(path: Path, limit: float) -> Finding:
     while not path.exists() and path != path.parent:
         path = path.parent
     try:
-        share, free = used_share(path), shutil.disk_usage(path).free / 2**30
+        share = used_share(path)
+        free = shutil.disk_usage(path).free / 2**30
     except OSError as error:
         return Finding("disk", "warning", f"it can't be looked at: {error.strerror or error}")
     words = f"{share:.0%} used, {free:.1f} GiB free"
@@ -181,14 +182,16 @@ async def check_exposed_keys(access: AccessStore, now_ms: int) -> Finding:
     That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
     the key to everybody who opens it.
     """
-    exposed, book = await access.exposed(), await access.read_all()
+    exposed = await access.exposed()
+    book = await access.read_all()
     exposed_keys: tuple[list[str], list[str]] = [], []
     for key in book.keys.values():
         for list_, name in zip(exposed_keys, (key.key_id, IN_BROWSER + key.key_id), strict=True):
             at_ms = exposed.get(name)
             if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
                 list_.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
-    in_addresses, in_browsers = sorted(exposed_keys[0]), sorted(exposed_keys[1])
+    in_addresses = sorted(exposed_keys[0])
+    in_browsers = sorted(exposed_keys[1])
     words = [f"came as ?api_key=: {', '.join(in_addresses)}"] if in_addresses else []
     advice = ["send it as the header X-API-KEY: proxies write addresses down"] if in_addresses else []
     if in_browsers:

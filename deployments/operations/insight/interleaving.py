@@ -65,7 +65,8 @@ class InterleavingView:
     @property
     def verdict(self) -> str:
         """Return the decision as a sentence."""
-        report, share = self.report, self.report.result.share
+        report = self.report
+        share = self.report.result.share
         if report.better:
             side = report.experiment.variant(report.better)
             name = report.better if side is None else side.name
@@ -79,7 +80,8 @@ class InterleavingView:
 
     def to_lines(self) -> ResultLines:
         """Return what the command line prints."""
-        report, result = self.report, self.report.result
+        report = self.report
+        result = self.report.result
         first, second = report.experiment.variants
         rows = [
             (first.slug, first.name, f"{result.first_clicks:,}", f"{result.first_wins:,}"),
@@ -172,9 +174,13 @@ async def report_interleaving(services: AdminServices, given: OfExperiment) -> I
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
-    stores, artifacts, now_ms = services.stores, services.artifacts, services.now_ms()
+    stores = services.stores
+    artifacts = services.artifacts
+    now_ms = services.now_ms()
     report = await read_report(
-        services, given, "interleave",
+        services,
+        given,
+        "interleave",
         lambda experiment: load_interleaving_report(stores, artifacts, experiment, now_ms),
-    )  # fmt: skip
+    )
     return InterleavingView(report, services.now_ms())

@@ -159,14 +159,26 @@ async def _order_logged(services: AdminServices, given: OrderEvaluation, recipe:
 
     span_ms = parse_span_ms(given.since)
     target, serving = await select_logged_target(
-        services.stores, services.artifacts, given.app_id, given.engine_id, recipe, given.snapshot, given.candidate
-    )  # fmt: skip
+        services.stores,
+        services.artifacts,
+        given.app_id,
+        given.engine_id,
+        recipe,
+        given.snapshot,
+        given.candidate,
+    )
     now_ms = services.now_ms()
     logged = {
-        "is_recipe": recipe is not None, "engine_id": target.engine_id, "version": target.version,
-        "serving": serving, "since_ms": now_ms - span_ms, "until_ms": now_ms, "most": given.lists,
-        "pauses": dict(target.pauses), "serving_pauses": dict(target.serving_pauses),
-    }  # fmt: skip
+        "is_recipe": recipe is not None,
+        "engine_id": target.engine_id,
+        "version": target.version,
+        "serving": serving,
+        "since_ms": now_ms - span_ms,
+        "until_ms": now_ms,
+        "most": given.lists,
+        "pauses": dict(target.pauses),
+        "serving_pauses": dict(target.serving_pauses),
+    }
     chosen = await asyncio.to_thread(load_recipe_file, "default") if recipe is None else recipe
     return await _order(services, given, "evaluation", chosen.model_dump(mode="json"), {"logged": logged})
 
@@ -182,7 +194,13 @@ async def _order(
 
     return RunView(
         await create_run(
-            services.stores, given.app_id, given.engine_id, recipe,
-            now_ms=services.now_ms(), by=services.principal.username, kind=kind, options=options,
+            services.stores,
+            given.app_id,
+            given.engine_id,
+            recipe,
+            now_ms=services.now_ms(),
+            by=services.principal.username,
+            kind=kind,
+            options=options,
         )
-    )  # fmt: skip
+    )

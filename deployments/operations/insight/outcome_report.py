@@ -112,7 +112,8 @@ class OutcomeReport:
     @property
     def sentence(self) -> str:
         """Return in one line what Kiosk brought."""
-        total, currency = self.total, f"{self.currency} " if self.currency else ""
+        total = self.total
+        currency = f"{self.currency} " if self.currency else ""
         days = max(1, round((self.until - self.since) / 86_400_000))
         if not total.lists:
             return f"Kiosk gave no lists in the last {days} days, or `served_log` is off."
@@ -137,19 +138,33 @@ class OutcomeReport:
         groups = [*self.groups, self.total] if self.by != "total" else self.groups
         table = ResultTable(
             (
-                self.by, "lists", "people", "clicks", "CTR", "conversion", "revenue", "per 1000 lists", "coverage",
+                self.by,
+                "lists",
+                "people",
+                "clicks",
+                "CTR",
+                "conversion",
+                "revenue",
+                "per 1000 lists",
+                "coverage",
             ),
             [
                 (
-                    group.group, f"{group.lists:,}", f"{group.people:,}", f"{group.clicks:,}", group.ctr.to_text(),
-                    group.conversion.to_text(), f"{group.revenue.value:,.2f}", group.revenue_per_1000.to_text(",.2f"),
+                    group.group,
+                    f"{group.lists:,}",
+                    f"{group.people:,}",
+                    f"{group.clicks:,}",
+                    group.ctr.to_text(),
+                    group.conversion.to_text(),
+                    f"{group.revenue.value:,.2f}",
+                    group.revenue_per_1000.to_text(",.2f"),
                     "-" if group.coverage is None else group.coverage.to_text(),
                 )
                 for group in groups
             ],
             empty="No answers.",
             droppable=("coverage", "people", "conversion"),
-        )  # fmt: skip
+        )
         refused = {
             name: self.verdicts[name]
             for name in ("unknown", "foreign", "future", "late")
@@ -217,7 +232,8 @@ class _GroupBuilder:
 
     def build(self, name: str) -> OutcomeGroup:
         """Return one group."""
-        cells, before = self._cells.get(name, _NO_CELLS), self._before.get(name)
+        cells = self._cells.get(name, _NO_CELLS)
+        before = self._before.get(name)
         lists = cells["lists"]
 
         def ratio(upper: str, lower: str, scale: float = 1.0) -> Figure:

@@ -150,7 +150,8 @@ def load_report(
 def _load_report(
     artifacts: ArtifactStore, app_id: str, by: Dimension, since_ms: int, until_ms: int, most: int | None
 ) -> OutcomeReport:
-    served, outcomes = ServedLogStore(artifacts), OutcomeStore(artifacts)
+    served = ServedLogStore(artifacts)
+    outcomes = OutcomeStore(artifacts)
     commit = served.commit(app_id)
     begin_ms = _shorten(commit, since_ms, until_ms, most)
     before_ms = 2 * begin_ms - until_ms
@@ -164,9 +165,18 @@ def _load_report(
     total, groups, left_out = build_groups(sums, earlier, fresh, catalog, by)
     days = [name_day(day) for day in range(begin_ms // DAY_MS, until_ms // DAY_MS + 1)]
     return OutcomeReport(
-        app_id, by, begin_ms, until_ms, "", total, groups, left_out,
-        outcomes.counts(app_id, days), catalog, is_shortened=begin_ms > since_ms,
-    )  # fmt: skip
+        app_id,
+        by,
+        begin_ms,
+        until_ms,
+        "",
+        total,
+        groups,
+        left_out,
+        outcomes.counts(app_id, days),
+        catalog,
+        is_shortened=begin_ms > since_ms,
+    )
 
 
 def _sum_period(

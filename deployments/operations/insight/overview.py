@@ -103,7 +103,8 @@ async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     Cost:
         about twenty commands, and ten for each app, at most five round trips
     """
-    stores, principal = services.stores, services.principal
+    stores = services.stores
+    principal = services.principal
     visible = principal.app_ids
     if visible == ():
         raise Forbidden("this needs a role in an app")
@@ -165,23 +166,30 @@ def find_percentile(window: Mapping[str, int], share: float) -> float | None:
 
 async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]]:
     """Return what an API replica can check: the store, leases of background work, releases, disk and keys."""
-    stores, now_ms, config = services.stores, services.now_ms(), services.config
-    cluster, schema = LeaseReader(stores.server), SchemaStore(stores.server)
+    stores = services.stores
+    now_ms = services.now_ms()
+    config = services.config
+    cluster = LeaseReader(stores.server)
+    schema = SchemaStore(stores.server)
     try:
         memory, persistence, leases, stored, releases, keys = await asyncio.gather(
-            stores.infos("memory"), stores.infos("persistence"),
+            stores.infos("memory"),
+            stores.infos("persistence"),
             asyncio.gather(*(cluster.read_lease(name) for name in LEASES)),
-            schema.read(), schema.list_releases(now_ms), check_exposed_keys(stores.access, now_ms),
-        )  # fmt: skip
+            schema.read(),
+            schema.list_releases(now_ms),
+            check_exposed_keys(stores.access, now_ms),
+        )
         app_memory = await ReplicaMemoryStore(stores.server).read(now_ms)
     except HouseError as error:
         return [Finding("redis", "bad", error.message)], {}
     fullest = max(memory, key=used_memory_share)
     findings = [
-        _find_worst(map(check_redis_memory, memory)), _find_worst(map(check_redis_persistence, persistence)),
+        _find_worst(map(check_redis_memory, memory)),
+        _find_worst(map(check_redis_persistence, persistence)),
         *(check_lease(lease.name, lease.owner, lease.remaining_ms) for lease in leases),
         check_release(stored, newest_schema(), releases),
-    ]  # fmt: skip
+    ]
     if (of_apps := check_app_memory(app_memory)).level != "ok":
         findings.append(of_apps)
     if config.data_dir:
@@ -203,11 +211,13 @@ async def _read_app(services: AdminServices, app_id: str) -> AppState:
     stores = services.stores
     (waiting, engines, runs, followers), newest = await asyncio.gather(
         asyncio.gather(
-            stores.intake.depth(app_id), stores.engines.all(app_id), stores.runs.newest(app_id, 10),
+            stores.intake.depth(app_id),
+            stores.engines.all(app_id),
+            stores.runs.newest(app_id, 10),
             stores.changes.list_followers(app_id),
         ),
         asyncio.gather(*(stores.changes.last(app_id, noun) for noun in _NOUNS)),
-    )  # fmt: skip
+    )
     last = dict(zip(_NOUNS, newest, strict=True))
     lags = [
         follower_lag_ms(last[noun], follower.offsets[noun], follower.at_ms)

@@ -143,11 +143,14 @@ class ProductMeasures:
         totals = np.asarray(counts.sum(axis=0)).astype(np.int64)
         catalog = max(self.catalog, int((totals > 0).sum()))
         frequencies = np.bincount(totals)
-        shown, bits, fresh = float(totals.sum()), float(totals @ self.bits), float(totals @ self.is_fresh)
+        shown = float(totals.sum())
+        bits = float(totals @ self.bits)
+        fresh = float(totals @ self.is_fresh)
         rows = [_measure(frequencies, shown, bits, fresh, catalog)]
         for bucket in range(BUCKETS):
             span = slice(counts.indptr[bucket], counts.indptr[bucket + 1])
-            columns, its = counts.indices[span], counts.data[span].astype(np.int64)
+            columns = counts.indices[span]
+            its = counts.data[span].astype(np.int64)
             left = totals[columns]
             size = len(frequencies)
             without = (
@@ -155,10 +158,13 @@ class ProductMeasures:
             )
             rows.append(
                 _measure(
-                    without, shown - float(its.sum()), bits - float(its @ self.bits[columns]),
-                    fresh - float(its @ self.is_fresh[columns]), catalog,
+                    without,
+                    shown - float(its.sum()),
+                    bits - float(its @ self.bits[columns]),
+                    fresh - float(its @ self.is_fresh[columns]),
+                    catalog,
                 )
-            )  # fmt: skip
+            )
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -38,14 +38,16 @@ class ReplayBounds:
             raise TooMany("another answer is ranked again just now; try again", retry_after_s=5)
         if self._kept not in (None, key):
             drop(self._kept)
-        needed, free = estimate_bytes(rows), self._read_free()
+        needed = estimate_bytes(rows)
+        free = self._read_free()
         if needed + _SPARE > free:
             raise Unavailable(
                 f"the past of this app takes about {needed >> 20:,} MB and {free >> 20:,} MB are free, so it is not "
                 "loaded beside what serves; run `kiosk replay` on a machine with more memory",
                 told=True,
             )
-        self._is_busy, self._kept = True, key
+        self._is_busy = True
+        self._kept = key
         try:
             yield
         finally:

@@ -47,7 +47,8 @@ class AnswerReplayReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        row, answer = self.answer.row, self.answer
+        row = self.answer.row
+        answer = self.answer
         names = ("service_id", "endpoint", "engine_id", "snapshot", "level", "rules", "experiments")
         return {
             **{name: row[name] for name in names},
@@ -63,7 +64,8 @@ class AnswerReplayReport:
 
     def to_lines(self) -> ResultLines:
         """Return the verdict, the reasons and the places that differ."""
-        row, answer = self.answer.row, self.answer
+        row = self.answer.row
+        answer = self.answer
         head = (
             f"{row['endpoint']} of engine {row['engine_id']} at {iso_ms(int(row['at']))[:19]}, snapshot "
             f"{row['snapshot'] or 'none'}, {len(row['products'])} products"
@@ -75,7 +77,8 @@ class AnswerReplayReport:
         return (head, verdict, *reasons, *self._list_places())
 
     def _list_places(self) -> list[ResultTable]:
-        served, answer = list(self.answer.row["products"]), self.answer
+        served = list(self.answer.row["products"])
+        answer = self.answer
         columns: list[tuple[str, Sequence[str]]] = [("served", served)]
         if not answer.is_equal:
             columns.append(("ranked again", answer.products))

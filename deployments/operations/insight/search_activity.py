@@ -99,7 +99,9 @@ async def load_search_activity(
     Errors:
         NotFound: no such app
     """
-    stores, app_id, until_ms = services.stores, given.app_id, services.now_ms()
+    stores = services.stores
+    app_id = given.app_id
+    until_ms = services.now_ms()
     since_ms = until_ms - span_ms
     if app_id not in (await stores.access.read_all()).apps:
         raise NotFound(f"there is no app {app_id!r}")
@@ -110,9 +112,15 @@ async def load_search_activity(
     if given.kind in ("", "ask"):
         feedback = await _load_feedback(services, app_id, begin, until_ms, given.top)
     report = await asyncio.to_thread(
-        build_search_report, settled, waiting,
-        since=begin, until=until_ms, kind=given.kind, top=given.top, feedback=feedback,
-    )  # fmt: skip
+        build_search_report,
+        settled,
+        waiting,
+        since=begin,
+        until=until_ms,
+        kind=given.kind,
+        top=given.top,
+        feedback=feedback,
+    )
     suggestions = await asyncio.to_thread(suggest_texts, report)
     before = None
     if given.compare and begin == since_ms:
@@ -122,9 +130,14 @@ async def load_search_activity(
         )
         if begin == first_ms:
             before = await asyncio.to_thread(
-                build_search_report, settled, waiting,
-                since=first_ms, until=since_ms - 1, kind=given.kind, top=1,
-            )  # fmt: skip
+                build_search_report,
+                settled,
+                waiting,
+                since=first_ms,
+                until=since_ms - 1,
+                kind=given.kind,
+                top=1,
+            )
     return SearchActivity(report, report.since > since_ms, suggestions, before)
 
 

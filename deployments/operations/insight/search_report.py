@@ -153,10 +153,16 @@ def build_search_report(
         known=pl.when(pl.col("reader") != "").then(pl.col("reader")),
         day=pl.from_epoch("at", time_unit="ms").dt.strftime("%Y-%m-%d"),
     )
-    by_text = frame.group_by("text", "kind").agg(
-        queries=pl.len(), readers=pl.col("known").drop_nulls().n_unique(), unfound=pl.col("unfound").sum(),
-        found=pl.col("total").filter(pl.col("total") >= 0).mean().fill_null(0.0).round(1),
-    ).sort(["queries", "text", "kind"], descending=[True, False, False])  # fmt: skip
+    by_text = (
+        frame.group_by("text", "kind")
+        .agg(
+            queries=pl.len(),
+            readers=pl.col("known").drop_nulls().n_unique(),
+            unfound=pl.col("unfound").sum(),
+            found=pl.col("total").filter(pl.col("total") >= 0).mean().fill_null(0.0).round(1),
+        )
+        .sort(["queries", "text", "kind"], descending=[True, False, False])
+    )
     texts = by_text.group_by("text").agg(pl.col("queries").sum(), pl.col("unfound").sum())
     texts = texts.sort(["queries", "text"], descending=[True, False])
     lost = texts.filter(pl.col("unfound") == pl.col("queries"))
@@ -197,19 +203,28 @@ def suggest_texts(report: SearchReport) -> dict[str, str]:
 
 def _slow(frame: pl.DataFrame, top: int) -> list[SlowQuery]:
     took = pl.col("took_ms")
-    slow = frame.group_by("text", "kind").agg(
-        queries=pl.len(), p95_ms=took.quantile(0.95, "nearest").round(2), slowest_ms=took.max().round(2)
-    ).sort(["p95_ms", "text", "kind"], descending=[True, False, False])  # fmt: skip
+    slow = (
+        frame.group_by("text", "kind")
+        .agg(queries=pl.len(), p95_ms=took.quantile(0.95, "nearest").round(2), slowest_ms=took.max().round(2))
+        .sort(["p95_ms", "text", "kind"], descending=[True, False, False])
+    )
     return [SlowQuery(**row) for row in slow.head(top).to_dicts()]
 
 
 def _kinds(frame: pl.DataFrame) -> list[KindCounts]:
     took = pl.col("took_ms")
-    rows = frame.group_by("kind").agg(
-        queries=pl.len(), unfound=pl.col("unfound").sum(), readers=pl.col("known").drop_nulls().n_unique(),
-        p50_ms=took.quantile(0.5, "nearest").round(2), p95_ms=took.quantile(0.95, "nearest").round(2),
-        p99_ms=took.quantile(0.99, "nearest").round(2),
-    ).sort(["queries", "kind"], descending=[True, False])  # fmt: skip
+    rows = (
+        frame.group_by("kind")
+        .agg(
+            queries=pl.len(),
+            unfound=pl.col("unfound").sum(),
+            readers=pl.col("known").drop_nulls().n_unique(),
+            p50_ms=took.quantile(0.5, "nearest").round(2),
+            p95_ms=took.quantile(0.95, "nearest").round(2),
+            p99_ms=took.quantile(0.99, "nearest").round(2),
+        )
+        .sort(["queries", "kind"], descending=[True, False])
+    )
     return [KindCounts(**row) for row in rows.to_dicts()]
 
 

@@ -112,7 +112,9 @@ def write_bundle(out: Path, parts: Mapping[str, Any], logs: Iterable[Path], now_
             def add(name: str, text: str) -> None:
                 data = text.encode("utf-8", "replace")
                 entry = tarfile.TarInfo(f"kiosk-support/{name}")
-                entry.size, entry.mtime, entry.mode = len(data), now_s, 0o600
+                entry.size = len(data)
+                entry.mtime = now_s
+                entry.mode = 0o600
                 archive.addfile(entry, io.BytesIO(data))
                 names.append(name)
 

@@ -26,9 +26,13 @@ from deployments.operations.models.snapshots import find_version
 
 MOST_VARIANTS = 2
 RecommendationKind = Literal[
-    "user_to_products", "user_to_trending", "user_to_categories", "user_to_attributes", "user_to_history",
+    "user_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
     "product_to_products",
-]  # fmt: skip
+]
 Body = dict[str, Any]
 _Version = Annotated[str, Field(max_length=64)]
 

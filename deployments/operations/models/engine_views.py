@@ -41,7 +41,8 @@ class EngineView:
 
     def to_dict(self) -> dict[str, object]:
         """Say it as JSON."""
-        engine, status = self.engine, self.status if self.is_fresh else None
+        engine = self.engine
+        status = self.status if self.is_fresh else None
         return {
             "app_id": engine.app_id,
             "engine_id": engine.engine_id,
@@ -63,7 +64,8 @@ class EngineView:
 
     def to_row(self) -> tuple[str, ...]:
         """Say it as a line of a table."""
-        engine, status = self.engine, self.status if self.is_fresh else None
+        engine = self.engine
+        status = self.status if self.is_fresh else None
         lives = engine.placement + (f" -> {engine.moving_to}" if engine.moving_to else "")
         replicas = "with the API replicas"
         if status is not None:

@@ -115,16 +115,18 @@ class ScalingChange(OfEngine):
     replicas_min: int | None = Field(None, title="Minimum replicas", description="Minimum replicas.")
     replicas_max: int | None = Field(None, title="Maximum replicas", description="Maximum replicas.")
     target_requests: float | None = Field(
-        None, title="Target requests in flight per replica",
+        None,
+        title="Target requests in flight per replica",
         description="Requests under way per replica before another one starts.",
-    )  # fmt: skip
+    )
     memory_budget_mb: int | None = Field(
         None, title="Memory per replica (MiB)", description="MiB a replica may hold."
     )
     num_cpus: float | None = Field(
-        None, title="CPUs per replica",
+        None,
+        title="CPUs per replica",
         description="Processors Ray keeps for a replica; a change starts replicas anew.",
-    )  # fmt: skip
+    )
     upscale_delay_s: float | None = Field(
         None, title="Scale-up delay (seconds)", description="Scale-up delay in seconds."
     )
@@ -413,7 +415,9 @@ async def delete_engine(services: AdminServices, given: DeleteEngine) -> EngineV
         Invalid: it is the default engine
         Conflict: requests come in, and `force` is off
     """
-    stores, app_id, engine_id = services.stores, given.app_id, given.engine_id
+    stores = services.stores
+    app_id = given.app_id
+    engine_id = given.engine_id
     engine = await find_engine(stores, app_id, engine_id)
     if engine.is_default:
         raise Invalid("the default engine answers requests that name none and can't be deleted")

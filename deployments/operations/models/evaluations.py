@@ -153,7 +153,8 @@ def _theirs(name: str, other: Mapping[str, Any], places: list[tuple[str, str]]) 
 
 
 def _list(store: ArtifactStore, given: ListEvaluations) -> EvaluationList:
-    app_id, engine_id = given.app_id, given.engine_id
+    app_id = given.app_id
+    engine_id = given.engine_id
     snapshots = SnapshotStore(store).versions(app_id, engine_id)[::-1]
     rows = []
     for snapshot in snapshots[given.offset : given.offset + given.limit]:

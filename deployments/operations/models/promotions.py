@@ -43,9 +43,10 @@ class RollBack(OfEngine):
     """What shall serve again."""
 
     to: str = Field(
-        default="", pattern=_VERSION,
+        default="",
+        pattern=_VERSION,
         description="A version or its start, or `none`: no trained model; empty: what served before.",
-    )  # fmt: skip
+    )
 
 
 class ReadHistory(OfEngine):
@@ -188,7 +189,9 @@ async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> P
     """Let a snapshot serve, unless it is certainly worse than what serves."""
     from jobs.refresh.runs import promotion
 
-    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    app_id = given.app_id
+    engine_id = given.engine_id
+    artifacts = services.artifacts
     serving = (await promotion.get_engine(services.stores, app_id, engine_id)).snapshot
     version = await asyncio.to_thread(_choose_version, artifacts, app_id, engine_id, given.version)
     report = await _current_report(services, given, version, serving)
@@ -215,7 +218,9 @@ async def roll_back(services: AdminServices, given: RollBack) -> RolledBack:
     """
     from jobs.refresh.runs.promotion import roll_back_version
 
-    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    app_id = given.app_id
+    engine_id = given.engine_id
+    artifacts = services.artifacts
     to = None if not given.to else ""
     if given.to not in ("", "none"):
         to = await asyncio.to_thread(SnapshotStore(artifacts).find_version, app_id, engine_id, given.to)
@@ -272,7 +277,9 @@ async def _current_report(
     from jobs.refresh.evaluation.reports import ReportStore
     from jobs.refresh.runs.promotion import is_compared
 
-    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    app_id = given.app_id
+    engine_id = given.engine_id
+    artifacts = services.artifacts
     kept = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
     has = SnapshotStore(artifacts).has
     if (
@@ -296,7 +303,8 @@ def _preview(artifacts: ArtifactStore, given: OfSnapshot, serving: str) -> Promo
     from jobs.refresh.evaluation.gate import check_gate
     from jobs.refresh.runs.promotion import is_compared
 
-    app_id, engine_id = given.app_id, given.engine_id
+    app_id = given.app_id
+    engine_id = given.engine_id
     version = find_version(artifacts, app_id, engine_id, given.version)
     snapshot = read_snapshot(artifacts, app_id, engine_id, version, serving)
     now = None

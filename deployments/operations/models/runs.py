@@ -174,7 +174,9 @@ def _build_stage_table(run: Run) -> ResultTable:
 def _build_part_table(run: Run) -> ResultTable:
     rows = []
     for part in run.parts:
-        alone, weight, unseen = part.get("alone"), part.get("weight", 0.0), part.get("weight_unseen")
+        alone = part.get("alone")
+        weight = part.get("weight", 0.0)
+        unseen = part.get("weight_unseen")
         rows.append(
             (
                 str(part.get("part", "")),
@@ -262,11 +264,17 @@ async def order_run(services: AdminServices, given: OrderRun) -> RunView:
     by = "kiosk train" if principal.way == "command line" else principal.username
     return RunView(
         await create_run(
-            services.stores, given.app_id, given.engine_id, recipe.model_dump(mode="json"),
-            now_ms=services.now_ms(), by=by, promote=given.promote, owner=services.training_owner,
+            services.stores,
+            given.app_id,
+            given.engine_id,
+            recipe.model_dump(mode="json"),
+            now_ms=services.now_ms(),
+            by=by,
+            promote=given.promote,
+            owner=services.training_owner,
             code=services.training_code,
         )
-    )  # fmt: skip
+    )
 
 
 @operation("runs.cancel", "POST", "/apps/{app_id}/runs/{run_id}/cancel", "editor", read_before=get_run)

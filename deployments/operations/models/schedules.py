@@ -73,7 +73,8 @@ class ScheduleView:
 
     def to_lines(self) -> ResultLines:
         """Return when the engine is trained."""
-        schedule, due = self.schedule, iso_ms(next_slot(self.schedule, self.at_ms))[:16]
+        schedule = self.schedule
+        due = iso_ms(next_slot(self.schedule, self.at_ms))[:16]
         return (
             f"Engine {schedule.engine_id} of {schedule.app_id} is trained {schedule.when}, the next time {due} UTC.",
         )
@@ -172,7 +173,9 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
     recipe = await choose_recipe(given.recipe, {})
     from jobs.refresh.runs.run_commands import check_engine, check_memory_limit
 
-    app_id, name, now_ms = given.app_id, given.schedule, services.now_ms()
+    app_id = given.app_id
+    name = given.schedule
+    now_ms = services.now_ms()
     made = Schedule(
         app_id=app_id,
         name=name,

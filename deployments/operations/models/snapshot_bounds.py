@@ -21,7 +21,8 @@ class SnapshotBounds:
     """Counts the snapshots that engines hold for comparisons of this process."""
 
     def __init__(self, most: int = MOST, most_in_all: int = MOST_IN_ALL) -> None:
-        self._most, self._most_in_all = most, most_in_all
+        self._most = most
+        self._most_in_all = most_in_all
         self._requested_s: dict[SnapshotName, float] = {}
 
     @property

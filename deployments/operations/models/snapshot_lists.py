@@ -116,7 +116,9 @@ async def compare_lists(services: AdminServices, given: CompareLists) -> ListCom
         TooMany: other comparisons hold their snapshots still
         Fault: a snapshot can't be loaded
     """
-    recommender, app_id, engine_id = services.recommender, given.app_id, given.engine_id
+    recommender = services.recommender
+    app_id = given.app_id
+    engine_id = given.engine_id
     if recommender is None:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
     serving = (await find_engine(services.stores, app_id, engine_id)).snapshot
@@ -187,10 +189,16 @@ async def _ask(
 ) -> RecommendationResult:
     result = await recommender.answer(
         UserQuery(
-            "user_to_products", given.app_id, given.engine_id, user_id=user_id, rows=given.rows,
-            fields=("product_id", "title"), snapshot=version, explain=True,
+            "user_to_products",
+            given.app_id,
+            given.engine_id,
+            user_id=user_id,
+            rows=given.rows,
+            fields=("product_id", "title"),
+            snapshot=version,
+            explain=True,
         )
-    )  # fmt: skip
+    )
     if version and (result.explanation or {}).get("snapshot") != version:
         raise Fault(
             f"snapshot {version} can't be used now: it is damaged, or experiments use too many others"

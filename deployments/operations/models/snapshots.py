@@ -117,7 +117,8 @@ class SnapshotComparison:
     @property
     def figures(self) -> list[dict[str, Any]]:
         """Return each figure of both with its interval, in the order of the first."""
-        first, second = read_intervals(self.first.report), read_intervals(self.second.report)
+        first = read_intervals(self.first.report)
+        second = read_intervals(self.second.report)
         return [
             {"figure": name, "first": first.get(name), "second": second.get(name)}
             for name in dict.fromkeys([*first, *second])

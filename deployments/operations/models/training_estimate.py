@@ -47,7 +47,8 @@ def estimate_from_counts(
     from jobs.refresh.runs.local_worker import free_memory_mb
 
     counts = SegmentStore(store).row_counts(app_id)
-    events, products = counts.get("interaction", 0), counts.get("product", 0)
+    events = counts.get("interaction", 0)
+    products = counts.get("product", 0)
     if not events and not products:
         raise Invalid(f"app {app_id} has nothing to learn from: no data of it is compacted yet; upload some")
     if recipe.events.newest is not None:
@@ -61,7 +62,8 @@ def _count_users(events: int, newest: Sequence[Run]) -> int:
     """Return the number of users, by the share that the newest training counted."""
     for run in newest:
         for stage in run.stages:
-            counted, users = stage.facts.get("events"), stage.facts.get("readers")
+            counted = stage.facts.get("events")
+            users = stage.facts.get("readers")
             if stage.name == "dataset" and counted and users:
                 return max(1, events * int(users) // int(counted))
     return max(1, events // EVENTS_A_USER)

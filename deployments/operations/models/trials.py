@@ -61,7 +61,8 @@ class TrialView:
 
     def to_lines(self) -> ResultLines:
         """Return what is compared, a table of both snapshots, and what is certain."""
-        engine, trial = self.engine, self.engine.trial
+        engine = self.engine
+        trial = self.engine.trial
         if trial is None:
             return (f"Engine {engine.engine_id} of {engine.app_id} has no trial of snapshots.",)
         first = (
@@ -211,7 +212,13 @@ def _row(group: dict[str, Any]) -> tuple[str, ...]:
         return format(group.get(f"{measure}_per_person", 0.0), form)
 
     return (
-        group["version"], f"{group['people']:,}", f"{group['lists']:,}", figure("clicks", ".2%"),
-        figure("revenue", ".2f"), figure("latency", ".1f"), figure("empty", ".2%"), figure("coverage", ".1%"),
+        group["version"],
+        f"{group['people']:,}",
+        f"{group['lists']:,}",
+        figure("clicks", ".2%"),
+        figure("revenue", ".2f"),
+        figure("latency", ".1f"),
+        figure("empty", ".2%"),
+        figure("coverage", ".1%"),
         f"{group['failures']:,}",
-    )  # fmt: skip
+    )

@@ -68,7 +68,8 @@ def cut_rows(rows: Iterator[SizedRow], size: int, bounds: ReadBounds, skip: int 
         chunk_bytes += row_bytes
         if len(chunk) == size or chunk_bytes >= most:
             yield chunk
-            chunk, chunk_bytes = [], 0
+            chunk = []
+            chunk_bytes = 0
     if chunk:
         yield chunk
 
@@ -98,11 +99,14 @@ def cut_batches(batches: Iterator[Any], size: int, bounds: ReadBounds, skip: int
             )
             taken = min(size - rows, max(last + 1 - at, 1), batch.num_rows - at)
             waiting.append(batch.slice(at, taken))
-            at, rows = at + taken, rows + taken
+            at = at + taken
+            rows = rows + taken
             chunk_bytes += int(ends[at - 1]) - begun
             if rows == size or chunk_bytes >= most:
                 yield pa.Table.from_batches(waiting)
-                waiting, rows, chunk_bytes = [], 0, 0
+                waiting = []
+                rows = 0
+                chunk_bytes = 0
     if waiting:
         yield pa.Table.from_batches(waiting)
 

@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 
 from jobs.ingest.files.row import Row, UnreadableRow
 
-_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
-_ZULU, _NOTHING = pa.scalar("Z"), pa.scalar("")
+_YEAR_1_MS = -62_135_596_800_000
+_YEAR_10000_MS = 253_402_300_800_000
+_ZULU = pa.scalar("Z")
+_NOTHING = pa.scalar("")
 
 
 class ColumnRows(Sequence[Row]):

@@ -342,7 +342,8 @@ def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
                 rest = others[-1]
             if len(rest) > LONGEST_ROW:
                 yield UnreadableRow(f"longer than {LONGEST_ROW} bytes", shorten_row(rest))
-                rest, skipping = b"", True
+                rest = b""
+                skipping = True
     _check_complete(source, count)
     if rest and not skipping:
         yield rest
@@ -412,7 +413,8 @@ def _read_with_retry(
         try:
             for entry in read(done):
                 yield entry
-                done, tried = done + size(entry), 0
+                done = done + size(entry)
+                tried = 0
             return
         except OSError as error:
             if source.is_local:

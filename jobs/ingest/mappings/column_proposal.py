@@ -130,7 +130,8 @@ def propose_for_file(source: SourceFile, files: PlainFiles, noun: str) -> Mappin
     encoding = propose_source_encoding(source)
     if encoding:
         layout = replace(source.layout, encoding=encoding)
-        files, source = replace(files, layout=layout), replace(source, layout=layout)
+        files = replace(files, layout=layout)
+        source = replace(source, layout=layout)
     columns = propose_columns(source, files, noun)
     return MappingProposal(tuple(columns), tuple(propose_mapping(columns, noun)), encoding)
 
@@ -195,9 +196,13 @@ def _describe(name: str, rows: Sequence[Mapping[str, Any]]) -> ColumnProposal:
         reading = orders[0] if orders else "day-first"
     distinct = dict.fromkeys(_sample_text(value) for value in values)
     return ColumnProposal(
-        name, kind, len(values), _choose_samples(distinct), reading=reading,
+        name,
+        kind,
+        len(values),
+        _choose_samples(distinct),
+        reading=reading,
         values=tuple(distinct) if len(distinct) <= MOST_VALUES else (),
-    )  # fmt: skip
+    )
 
 
 def _choose_samples(distinct: Iterable[str]) -> tuple[str, ...]:

@@ -64,7 +64,8 @@ def parse_date(text: str, order: DateOrder) -> datetime | None:
     match = _match_numbers(text)
     if match is None:
         return None
-    first, other = int(match["first"]), int(match["other"])
+    first = int(match["first"])
+    other = int(match["other"])
     day, month = (first, other) if order == "day-first" else (other, first)
     year = int(match["year"])
     if len(match["year"]) == 2:

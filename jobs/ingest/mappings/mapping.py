@@ -203,7 +203,8 @@ class FieldMap:
             return table
         if self.has_refunds or self.order_rule:
             return None
-        names, columns = frozenset(table.schema.names), dict[str, Any]()
+        names = frozenset(table.schema.names)
+        columns = dict[str, Any]()
         for rule in self.rules:
             name = rule.target[0]
             plainly = rule.target == (name,) and rule.kind == target_kind(name) and name not in columns

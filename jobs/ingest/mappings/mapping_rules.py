@@ -80,11 +80,16 @@ def parse_rule(text: str) -> MappingRule:
     table: Mapping[str, str] = {}
     quoted, column = split_quoted(column)
     if tabled := _TABLED.fullmatch(column):
-        column, table = tabled["column"], _parse_value_table(tabled["table"], text)
+        column = tabled["column"]
+        table = _parse_value_table(tabled["table"], text)
     named = _NAMED.fullmatch(column)
-    bare, kind, option = column, target_kind(target), ""
+    bare = column
+    kind = target_kind(target)
+    option = ""
     if named is not None and named["kind"] in KINDS:
-        bare, kind, option = named["column"], named["kind"], named["option"] or ""
+        bare = named["column"]
+        kind = named["kind"]
+        option = named["option"] or ""
     elif named is not None and named["option"] is not None:
         hint = propose_name(named["kind"], KINDS)
         raise Invalid(
@@ -94,7 +99,8 @@ def parse_rule(text: str) -> MappingRule:
     separators = ""
     if kind in _SPLIT:
         column = bare.rstrip("|>;,/") or bare
-        separators, bare = bare[len(column) :], column
+        separators = bare[len(column) :]
+        bare = column
     if len(separators) > 2 or len(set(separators)) < len(separators):
         raise Invalid(
             f"mapping {text!r}: after the column stand at most two different signs, the one between items "
@@ -106,9 +112,14 @@ def parse_rule(text: str) -> MappingRule:
             raise Invalid(f"mapping {text!r}: behind a quoted column stand separators, a kind or a table")
         bare = quoted
     return MappingRule(
-        parse_path(target), bare, kind=kind, option=option, table=table,
-        item_separator=filled[0], level_separator=filled[1],
-    )  # fmt: skip
+        parse_path(target),
+        bare,
+        kind=kind,
+        option=option,
+        table=table,
+        item_separator=filled[0],
+        level_separator=filled[1],
+    )
 
 
 def quote_column(name: str) -> str:

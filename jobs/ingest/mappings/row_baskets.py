@@ -102,7 +102,11 @@ class BasketFiles:
         beginning, because an order may have rows anywhere.
         """
         joiner = _BasketJoiner(self._most_open)
-        first, rows, numbers, lines, chunk_bytes = skip, list[Row](), list[int](), 0, 0
+        first = skip
+        rows = list[Row]()
+        numbers = list[int]()
+        lines = 0
+        chunk_bytes = 0
         for number, row, count in islice(self._joined(source, joiner), skip, None):
             rows.append(row)
             numbers.append(number)
@@ -110,7 +114,11 @@ class BasketFiles:
             chunk_bytes += _measure(row)
             if len(rows) == size or chunk_bytes >= self._chunk_bytes:
                 yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
-                first, rows, numbers, lines, chunk_bytes = first + len(rows), [], [], 0, 0
+                first = first + len(rows)
+                rows = []
+                numbers = []
+                lines = 0
+                chunk_bytes = 0
         if rows:
             yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
 
@@ -221,7 +229,8 @@ class _BasketJoiner:
 
 def _order_key(record: dict[str, Any]) -> _Key | None:
     """Return what rows of one order have in common; None for a row that stays alone."""
-    order_id, ids = record.get(ORDER_ID), record.get("product_ids")
+    order_id = record.get(ORDER_ID)
+    ids = record.get("product_ids")
     users = (record.get("user_id"), record.get("anonymous_id"))
     texts = (order_id, record.get("type"), *(name for name in users if name is not None))
     if not order_id or not any(users) or not all(isinstance(text, str) for text in texts):

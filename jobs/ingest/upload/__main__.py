@@ -51,8 +51,13 @@ async def _import(app_id: str, import_id: str, settings: Settings) -> ImportProg
     artifacts = open_artifact_store(settings)
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         work = UploadedFileIngest(
-            stores, artifacts, settings.data_dir / "ingest", clock, node=socket.gethostname(), why_full=why_full
-        )  # fmt: skip
+            stores,
+            artifacts,
+            settings.data_dir / "ingest",
+            clock,
+            node=socket.gethostname(),
+            why_full=why_full,
+        )
         return await work.run(app_id, import_id)
 
 

@@ -85,9 +85,11 @@ class UploadedFileIngest:
             record, await asyncio.to_thread(fetch_upload, record, self._artifacts, self._state_dir)
         )
         self._progress = ImportProgress(
-            attempt=record.attempt, at=self._clock.now_ms(), node=self._node,
+            attempt=record.attempt,
+            at=self._clock.now_ms(),
+            node=self._node,
             run_id=run_from_order(order, self._state_dir).folder.name,
-        )  # fmt: skip
+        )
         await self._look_for_erasures(record)
         await self._write(record)
         beats = asyncio.create_task(self._beat(record))
@@ -109,9 +111,13 @@ class UploadedFileIngest:
         try:
             report = await ingest(
                 replace(order, erased=self._erased),
-                self._stores, state_dir=self._state_dir, segments=SegmentStore(self._artifacts, self._clock),
-                restart=record.restart, clock=self._clock, watch=self._watch,
-            )  # fmt: skip
+                self._stores,
+                state_dir=self._state_dir,
+                segments=SegmentStore(self._artifacts, self._clock),
+                restart=record.restart,
+                clock=self._clock,
+                watch=self._watch,
+            )
         except (HouseError, MemoryError, RecursionError) as error:
             status = "cancelled" if self._stop_reason == "stop" else "failed"
             reason = error.message if isinstance(error, HouseError) else TOO_MUCH
@@ -124,10 +130,12 @@ class UploadedFileIngest:
     def _watch(self, progress: IngestProgress) -> None:
         self._progress = self._progress.model_copy(
             update={
-                "rows": progress.rows, "accepted": progress.accepted, "refused": progress.refused,
+                "rows": progress.rows,
+                "accepted": progress.accepted,
+                "refused": progress.refused,
                 "failed": progress.failed,
             }
-        )  # fmt: skip
+        )
         if reason := self._why_full():
             raise Conflict(f"{reason} The import goes on where it stopped once there is room.")
         if self._stop_reason:
@@ -215,8 +223,10 @@ def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrde
 
 def _outcome(report: IngestReport) -> dict[str, object]:
     return {
-        "accepted": report.accepted, "refused": report.refused, "failed": report.failed,
+        "accepted": report.accepted,
+        "refused": report.refused,
+        "failed": report.failed,
         # Without examples: they hold personal data, and an erasure reaches the file of refused rows.
         "reasons": tuple({**asdict(reason), "example": ""} for reason in report.reasons[:_REASONS]),
         "warnings": report.warnings,
-    }  # fmt: skip
+    }

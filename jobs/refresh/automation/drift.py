@@ -57,7 +57,8 @@ def find_drift(now: Mapping[Signal, Counts], earlier: Sequence[Mapping[Signal, C
         if trials < LEAST_TRIALS or len(past) < LEAST_DAYS:
             continue
         rates = np.array([day_hits / day_trials for day_hits, day_trials in past])
-        mean, rate = float(rates.mean()), hits / trials
+        mean = float(rates.mean())
+        rate = hits / trials
         noise = float(rates.var(ddof=1)) * (1 + 1 / len(rates)) + mean * (1 - mean) / trials
         bound = float(student.ppf(1 - ERROR_RATE / 2, len(rates) - 1)) * noise**0.5
         if abs(rate - mean) > max(bound, LEAST_CHANGE * mean):

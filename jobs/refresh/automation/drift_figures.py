@@ -100,7 +100,8 @@ def _is_attributed(store: ArtifactStore, app_id: str, until_ms: int) -> bool:
 
 def _count_lists(store: ArtifactStore, app_id: str, window: Window) -> tuple[int, int, int, int]:
     since_ms, until_ms = window
-    served, outcomes = ServedLogStore(store), OutcomeStore(store)
+    served = ServedLogStore(store)
+    outcomes = OutcomeStore(store)
     answers = served.files(
         app_id, served.commit(app_id), since_ms, until_ms, ("service_id", "endpoint", "start", "products")
     )

@@ -152,12 +152,23 @@ class ModelSupervisor:
         end = "" if engine_id == DEFAULT_ENGINE else f"-{engine_id}"
         # the run first: once it is stored, a process that dies here leaves an engine that was trained by hand
         await create_run(
-            self._stores, app_id, engine_id, recipe, now_ms=now_ms, by=BY, promote=True, run_id=f"first-training{end}",
-        )  # fmt: skip
+            self._stores,
+            app_id,
+            engine_id,
+            recipe,
+            now_ms=now_ms,
+            by=BY,
+            promote=True,
+            run_id=f"first-training{end}",
+        )
         made = Schedule(
-            app_id=app_id, name=f"{SCHEDULE}{end}", engine_id=engine_id, when="nightly", recipe=recipe,
+            app_id=app_id,
+            name=f"{SCHEDULE}{end}",
+            engine_id=engine_id,
+            when="nightly",
+            recipe=recipe,
             created_at=now_ms,
-        )  # fmt: skip
+        )
         await self._stores.schedules.put(made)
         self._log.info("first_training_ordered", app=app_id, engine=engine_id, recipe=recipe["name"])
 
@@ -183,9 +194,15 @@ class ModelSupervisor:
         for engine_id, schedule in waiting.items():
             try:
                 await create_run(
-                    self._stores, app_id, engine_id, schedule.recipe, now_ms=now_ms, by=EARLY + drift.sentence,
-                    promote=schedule.promote, run_id=f"drift-{engine_id}-{hour}",
-                )  # fmt: skip
+                    self._stores,
+                    app_id,
+                    engine_id,
+                    schedule.recipe,
+                    now_ms=now_ms,
+                    by=EARLY + drift.sentence,
+                    promote=schedule.promote,
+                    run_id=f"drift-{engine_id}-{hour}",
+                )
             except (Conflict, NotFound) as error:
                 # an engine that was deleted, or that another process trains, must not hold up the others
                 self._log.warning(
@@ -209,7 +226,8 @@ def may_train_early(runs: Iterable[Run], now_ms: int) -> bool:
 def _choose_recipe(artifacts: ArtifactStore, app_id: str) -> dict[str, Any] | None:
     """Return the recipe of a first training; None if it would not pay."""
     rows = SegmentStore(artifacts).row_counts(app_id)
-    events, products = rows.get("interaction", 0), rows.get("product", 0)
+    events = rows.get("interaction", 0)
+    products = rows.get("product", 0)
     if events < LEAST_EVENTS or products < LEAST_PRODUCTS:
         return None
     people, all_people = _count_people(artifacts, app_id)

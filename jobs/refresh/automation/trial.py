@@ -125,7 +125,8 @@ def decide_trial(candidate: GroupSample, control: GroupSample, candidate_share: 
 
 
 def _compare(candidate: GroupSample, control: GroupSample, measure: Measure, alpha: float) -> EffectEstimate:
-    treated, untreated = candidate.sample(measure), control.sample(measure)
+    treated = candidate.sample(measure)
+    untreated = control.sample(measure)
     if measure == "revenue" and min(candidate.buyers, control.buyers) < LEAST_BUYERS:
         # so that a snapshot whose people buy nothing at all is found, their share decides until amounts can
         treated = VariantSample.from_conversions(candidate.people, candidate.buyers)
@@ -157,7 +158,8 @@ def _breaks(measure: Measure, effect: EffectEstimate, usual: float) -> bool:
 
 def _describe(measure: Measure, candidate: GroupSample, control: GroupSample, effect: EffectEstimate) -> str:
     form = ".2f" if measure in ("revenue", "latency") else ".2%"
-    now, before = candidate.sample(measure).mean, control.sample(measure).mean
+    now = candidate.sample(measure).mean
+    before = control.sample(measure).mean
     return (
         f"{measure} per person {now:{form}} with {candidate.version}, {before:{form}} with {control.version}; "
         f"difference {effect.low:+{form}} to {effect.high:+{form}}, "

@@ -125,16 +125,29 @@ class TrialWatch:
 
     async def _roll_back(self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict) -> None:
         await roll_back_version(
-            self._stores, self._artifacts, engine.app_id, engine.engine_id, now_ms=self._clock.now_ms(), by=BY,
-            to=trial.version, reason=verdict.sentence, evidence=verdict.to_dict(),
-        )  # fmt: skip
+            self._stores,
+            self._artifacts,
+            engine.app_id,
+            engine.engine_id,
+            now_ms=self._clock.now_ms(),
+            by=BY,
+            to=trial.version,
+            reason=verdict.sentence,
+            evidence=verdict.to_dict(),
+        )
         await self._record(engine, trial, "promotions.roll_back", verdict.sentence, verdict)
 
     async def _promote(self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict) -> None:
         await promote_version(
-            self._stores, self._artifacts, engine.app_id, engine.engine_id, trial.version,
-            now_ms=self._clock.now_ms(), by=BY, evidence=verdict.to_dict(),
-        )  # fmt: skip
+            self._stores,
+            self._artifacts,
+            engine.app_id,
+            engine.engine_id,
+            trial.version,
+            now_ms=self._clock.now_ms(),
+            by=BY,
+            evidence=verdict.to_dict(),
+        )
         await self._record(engine, trial, "promotions.promote", verdict.sentence, verdict)
 
     async def _end(

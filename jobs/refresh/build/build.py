@@ -64,7 +64,8 @@ def build_snapshot(
     """
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
-    origin, extras = origin or SnapshotOrigin(), extras or {}
+    origin = origin or SnapshotOrigin()
+    extras = extras or {}
     # one name per process: a worker that lost its run may still write while the new worker does
     part_folder = folder.parent / f".{folder.name}.{os.getpid()}.part"
     shutil.rmtree(part_folder, ignore_errors=True)

@@ -105,7 +105,8 @@ def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ign
     data = select_newest_events(data, recipe.events.newest)
     parts = []
     for name, part in recipe.parts.items():
-        weight, weight_new = float(blend.weights.get(name, 0.0)), float(blend.weights_new.get(name, 0.0))
+        weight = float(blend.weights.get(name, 0.0))
+        weight_new = float(blend.weights_new.get(name, 0.0))
         unseen = None if blend.weights_unseen is None else float(blend.weights_unseen.get(name, 0.0))
         if weight or weight_new or unseen:
             on_step(f"train {name}")

@@ -79,10 +79,8 @@ class RerankedEngine:
         total = self.engine.score(histories)
         best = [best_few(scores, self.reranker.candidates) for scores in total]
         lengths = np.array([len(items) for items in best], np.int64)
-        owners, items = (
-            np.repeat(np.arange(len(best)), lengths),
-            np.concatenate([*best, np.zeros(0, np.int64)]),
-        )
+        owners = np.repeat(np.arange(len(best)), lengths)
+        items = np.concatenate([*best, np.zeros(0, np.int64)])
         parts, _ = score_parts(self.engine.blend, histories, owners, items)
         bounds = np.append(0, np.cumsum(lengths))
         for row, past in enumerate(_list_histories(histories)):
@@ -195,7 +193,8 @@ def _collect_rows(
     which = np.flatnonzero(lists.at_s >= begin_s)
     lengths = np.diff(lists.starts)[which]
     entries = expand_runs(lists.starts[which], lengths)
-    rows, scores = [], []
+    rows = []
+    scores = []
     for first in range(0, len(which), _BLOCK):
         block = which[first : first + _BLOCK]
         histories = cut_histories(data, lists.users[block], lists.at_s[block])

@@ -249,9 +249,12 @@ def _build_interactions(
     sound = named & np.isfinite(at_s) & (np.abs(np.nan_to_num(weight, nan=np.inf)) <= _LARGEST_WEIGHT)
     kept = np.flatnonzero(sound & (weight != 0))
     positions = pa.array(kept)
-    users, items = users.take(positions), items.take(positions)
-    user_names, item_names = Vocabulary.of(users), Vocabulary.of(items)
-    user, item = user_names.codes(users), item_names.codes(items)
+    users = users.take(positions)
+    items = items.take(positions)
+    user_names = Vocabulary.of(users)
+    item_names = Vocabulary.of(items)
+    user = user_names.codes(users)
+    item = item_names.codes(items)
     at_s = at_s[kept]
     order = np.lexsort((at_s, user))
     if not clock:

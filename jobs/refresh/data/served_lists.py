@@ -142,5 +142,6 @@ def collect_served_lists(
 
 
 def _empty_lists(left_out: Mapping[str, int]) -> ServedLists:
-    none, times = np.zeros(0, np.int64), np.zeros(0)
+    none = np.zeros(0, np.int64)
+    times = np.zeros(0)
     return ServedLists(none, times, np.zeros(1, np.int64), none, none, np.zeros(0, np.bool_), left_out)

@@ -132,7 +132,8 @@ class EvaluationSplit:
         """
         if self.seen == "out":
             return self
-        owner, items = self.targets.owners(), self.targets.items
+        owner = self.targets.owners()
+        items = self.targets.items
         again = _contains_pairs(
             self.histories.owners(), self.histories.items, owner, items, self.histories.n_items
         )
@@ -224,13 +225,15 @@ def split_at(
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
     users = np.unique(after.reader)
-    owner, item = np.searchsorted(users, after.reader), after.item
+    owner = np.searchsorted(users, after.reader)
+    item = after.item
     histories = UserHistories.of(train, users, instant_s)
     taken = _items_of_users(train, users, kinds) if seen == "other_kinds" else None
     if seen != "allowed":
         old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
         fresh = ~_contains_pairs(*old, owner, item, data.n_items)
-        owner, item = owner[fresh], item[fresh]
+        owner = owner[fresh]
+        item = item[fresh]
     targets = Targets.from_pairs(owner, item, len(users))
     period_s = (float(after.at_s.min()), float(after.at_s.max())) if len(after) else None
     trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken, "by_time", period_s)
@@ -248,7 +251,8 @@ def split_next_in_session(
     begins = np.where(np.diff(bounds) > 0, data.at_s[np.minimum(bounds[:-1], len(data) - 1)], np.inf)
     tested = begins > instant_s
     rows_tested = tested[data.reader]
-    train, test = data.pick(~rows_tested), data.pick(rows_tested)
+    train = data.pick(~rows_tested)
+    test = data.pick(rows_tested)
     is_trained = np.zeros(data.n_items, np.bool_)
     is_trained[train.item] = True
     test = test.pick(is_trained[test.item])
@@ -333,10 +337,15 @@ def _leave_out_at(
     count = len(users)
     at_s = data.at_s[targets]
     trial = EvaluationSplit(
-        name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds,
+        name,
+        train,
+        histories,
+        Targets(np.arange(count + 1), data.item[targets]),
+        seen,
+        kinds,
         protocol="leave_last_out",
         period_s=(float(at_s.min()), float(at_s.max())) if data.clock and count else None,
-    )  # fmt: skip
+    )
     if seen == "other_kinds":
         trial = replace(trial, taken=_items_of_users(train, users, kinds))
     if seen == "allowed":

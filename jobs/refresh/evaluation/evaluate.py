@@ -272,7 +272,8 @@ def compare_evaluations(
     """
     if figure not in before.figures or figure not in after.figures:
         raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")
-    first, second = before.figures[figure], after.figures[figure]
+    first = before.figures[figure]
+    second = after.figures[figure]
     if len(first) != len(second) or before.trial != after.trial:
         raise Invalid("only examinations of the same trial can be compared")
     low, high = bootstrap_interval(second - first, rng)

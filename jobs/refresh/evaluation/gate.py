@@ -51,7 +51,8 @@ def check_reranker(facts: Mapping[str, Any]) -> GateDecision:
     Its clicks on held-out days must be certainly better placed than those of the blend, and the interactions after them
     not certainly worse predicted.
     """
-    later, interactions = facts["later_days"], facts.get("interactions")
+    later = facts["later_days"]
+    interactions = facts.get("interactions")
     change = later["after"] - later["before"]
     figures = (
         f"clicks of held-out days {later['after']:.4f} against {later['before']:.4f} of the blend alone "

@@ -52,9 +52,13 @@ def collect_lists(
         left_out[reason] = answers.height - kept.height
         answers = kept
     places = answers.select(
-        "service_id", "products", "origins", "propensities",
-        place=pl.int_ranges(0, pl.col("products").list.len()), row=pl.int_range(pl.len()),
-    ).explode("products", "origins", "propensities", "place")  # fmt: skip
+        "service_id",
+        "products",
+        "origins",
+        "propensities",
+        place=pl.int_ranges(0, pl.col("products").list.len()),
+        row=pl.int_range(pl.len()),
+    ).explode("products", "origins", "propensities", "place")
     is_ruled = pl.col("origins") == RULE
     left_out["places of rules"] = places.filter(is_ruled).height
     clicks = (
@@ -84,7 +88,9 @@ def place_ranking(lists: LoggedLists, rank: Callable[[str, str], Iterable[str]])
     keep their places; the ranking fills the others. The log does not keep the candidates of an exploration, so the
     support of the result is the most that is possible.
     """
-    chosen, shown, can_move = [], [], []
+    chosen = []
+    shown = []
+    can_move = []
     columns = lists.answers.select("service_id", "user", "products", "origins")
     for service_id, user, products, origins in columns.iter_rows():
         origin_of = dict(zip(products, origins, strict=True))
@@ -103,7 +109,8 @@ def place_ranking(lists: LoggedLists, rank: Callable[[str, str], Iterable[str]])
 
 def _conditions() -> dict[str, pl.Expr]:
     """Return what an answer must fulfil, in this order, by the reason that leaves it out otherwise."""
-    size, propensities = pl.col("products").list.len(), pl.col("propensities")
+    size = pl.col("products").list.len()
+    propensities = pl.col("propensities")
     is_chance = pl.element().is_between(0, 1, closed="right").fill_null(value=False)
     return {
         "other endpoints": pl.col("endpoint").is_in(LIST_ENDPOINTS),

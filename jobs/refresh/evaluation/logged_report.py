@@ -21,7 +21,8 @@ from jobs.refresh.evaluation.off_policy import (
 )
 
 PROTOCOL = "logged"
-SHOWN, SERVING = "the lists shown", "the serving version"
+SHOWN = "the lists shown"
+SERVING = "the serving version"
 ESTIMATORS = ("ips", "snips", "dr")
 HEADLINE = "dr"
 "The estimate of the figures and of sentences."

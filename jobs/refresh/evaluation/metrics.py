@@ -135,7 +135,8 @@ def gini(counts: Rows) -> float:
     total = int(counts.sum())
     if not total:
         return 0.0
-    ordered, places = np.sort(counts), np.arange(1, len(counts) + 1)
+    ordered = np.sort(counts)
+    places = np.arange(1, len(counts) + 1)
     return float((2 * places - len(counts) - 1) @ ordered / (len(counts) * total))
 
 

@@ -186,7 +186,8 @@ def _sum_up(log: LoggedPlaces, values: Floats) -> PolicyEstimate:
 
 def _normalize(log: LoggedPlaces, weights: Floats) -> PolicyEstimate:
     """Return the self-normalized estimate: the weighted mean of each place, times the share of lists that have it."""
-    count, places = len(log.people), log.places
+    count = len(log.people)
+    places = log.places
     total = np.bincount(places, weights)
     share = np.bincount(places) / count
     rate = np.bincount(places, weights * log.rewards) / np.maximum(total, 1e-300)

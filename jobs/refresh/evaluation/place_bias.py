@@ -16,7 +16,8 @@ import numpy as np
 
 from actors.vectors.types import Floats, Mask, Rows
 
-_SCORE_BINS, _MEAN_BINS = 20, 5
+_SCORE_BINS = 20
+_MEAN_BINS = 5
 _BINS = _SCORE_BINS * _MEAN_BINS
 _ROUNDS = 200
 _LEAST_LOOK = 0.05

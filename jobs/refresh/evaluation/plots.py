@@ -13,7 +13,11 @@ from html import escape
 from typing import Any
 
 _COLOURS = ("#2f6f8f", "#d08c3a", "#7a9a4b", "#8a5a8c")
-_WIDTH, _PLOT, _TOP, _LEFT, _BOTTOM = 720, 240, 72, 56, 56
+_WIDTH = 720
+_PLOT = 240
+_TOP = 72
+_LEFT = 56
+_BOTTOM = 56
 _INK, _GRID, _WHISKER, _PAPER = "#000000", "#dddddd", "#222222", "#ffffff"
 _AXIS = "mean over users (0 to 1); lines: 95 % intervals"
 
@@ -83,7 +87,8 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     most = max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
     marks = choose_ticks(most)
-    scale, step = _PLOT / marks[-1], (_WIDTH - _LEFT - 16) / max(len(groups), 1)
+    scale = _PLOT / marks[-1]
+    step = (_WIDTH - _LEFT - 16) / max(len(groups), 1)
     width = min(48.0, step * 0.8 / max(len(names), 1))
     baseline = _TOP + _PLOT
     chart = BarChart(baseline + _BOTTOM, [PlotLabel(_LEFT, 20, title, size=15)])
@@ -226,7 +231,9 @@ def _bar_shapes(
         PlotBox(x, baseline - height, width - 2, height, colour, f"{bar.value:.4f}")
     ]
     if bar.low is not None and bar.high is not None:
-        middle, top, bottom = x + width / 2 - 1, baseline - bar.high * scale, baseline - bar.low * scale
+        middle = x + width / 2 - 1
+        top = baseline - bar.high * scale
+        bottom = baseline - bar.low * scale
         shapes.append(PlotLine(middle, top, middle, bottom, _WHISKER))
         shapes += [PlotLine(middle - 4, y, middle + 4, y, _WHISKER) for y in (top, bottom)]
     return shapes

@@ -144,10 +144,17 @@ def describe_split(trial: EvaluationSplit) -> dict[str, Any]:
     if relevant:
         sentence += f"; {relevant}{kinds}; {_SEEN[trial.seen]}"
     return {
-        "protocol": trial.protocol, "reason": trial.reason, "from": first or None, "until": last or None,
-        "relevant": f"{relevant}{kinds}", "seen": trial.seen, "kinds": list(trial.kinds),
-        "users": len(trial), "training_events": len(trial.train), "sentence": f"{sentence}.",
-    }  # fmt: skip
+        "protocol": trial.protocol,
+        "reason": trial.reason,
+        "from": first or None,
+        "until": last or None,
+        "relevant": f"{relevant}{kinds}",
+        "seen": trial.seen,
+        "kinds": list(trial.kinds),
+        "users": len(trial),
+        "training_events": len(trial.train),
+        "sentence": f"{sentence}.",
+    }
 
 
 def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> str:

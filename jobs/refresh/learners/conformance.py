@@ -29,7 +29,8 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 
-USERS, ITEMS = 40, 12
+USERS = 40
+ITEMS = 12
 DAY_S = 86_400.0
 _ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
@@ -198,10 +199,8 @@ def _all_histories(data: Interactions | None = None) -> UserHistories:
 
 
 def _check_reproducible(learner: Learner) -> None:
-    first, again = (
-        _save_model(_train_model(learner)),
-        _save_model(_train_model(learner, read_only_interactions(checkerboard_interactions()))),
-    )
+    first = _save_model(_train_model(learner))
+    again = _save_model(_train_model(learner, read_only_interactions(checkerboard_interactions())))
     assert bytes_from_parts(first) == bytes_from_parts(again), (
         "two trainings with an equal rng saved different arrays"
     )
@@ -241,7 +240,8 @@ def _check_plain_parts(learner: Learner) -> None:
 
 
 def _check_finite_rows(learner: Learner) -> None:
-    model, histories = _train_model(learner), _all_histories()
+    model = _train_model(learner)
+    histories = _all_histories()
     scores = _score_histories(model, histories)
     assert scores.dtype == np.float32, f"scores are {scores.dtype}, float32 was expected"
     assert np.isfinite(scores).all(), "there are NaN or infinite scores"
@@ -251,7 +251,8 @@ def _check_finite_rows(learner: Learner) -> None:
 
 
 def _check_empty_history(learner: Learner) -> None:
-    model, data = _train_model(learner), checkerboard_interactions()
+    model = _train_model(learner)
+    data = checkerboard_interactions()
     scores = _score_histories(model, UserHistories.of(data, np.array([-1, -1])))
     assert np.array_equal(scores[0], scores[1]), "two empty histories get different rows"
     assert np.isfinite(scores).all(), "an empty history gets NaN or infinite scores"
@@ -289,7 +290,8 @@ def _check_untrained_item(learner: Learner) -> None:
 
 
 def _check_batch_independence(learner: Learner) -> None:
-    model, histories = _train_model(learner), _all_histories()
+    model = _train_model(learner)
+    histories = _all_histories()
     alone = np.concatenate(
         [_score_histories(model, histories.select_block(at, at + 1)) for at in range(USERS)]
     )
@@ -305,7 +307,8 @@ def _check_empty_training(learner: Learner) -> None:
 
 
 def _check_sparse_forms(learner: Learner) -> None:
-    model, histories = _train_model(learner), _all_histories()
+    model = _train_model(learner)
+    histories = _all_histories()
     scores = _score_histories(model, histories)
     if isinstance(model, SparseModel):
         assert np.array_equal(model.sparse(histories).toarray(), scores), "`sparse` says something else"

@@ -273,7 +273,8 @@ def _choose_parameters(
     if len(choices) == 1:
         return None
     fold_of = rng.permutation(data.n_items) % round(1 / _VALIDATION_SHARE)
-    figures, ratios = [], []
+    figures = []
+    ratios = []
     for fold in range(_FOLDS):
         hidden = _select_fold(recipe, data, trained, trained & (fold_of == fold), rng)
         if hidden is not None:
@@ -338,7 +339,8 @@ def _compare_parameters(
     }
     similar = {fading: (past[fading] @ shared @ candidates).toarray() for fading in recipe.fading}
     right = candidates.toarray().astype(np.float32)
-    figures, ratios = [], []
+    figures = []
+    ratios = []
     for regularisation in recipe.regularisation:
         gram = _regularised_gram(scaled[hidden.rest], regularisation)
         towards = solve(gram, right, assume_a="pos", check_finite=False)

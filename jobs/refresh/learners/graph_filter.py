@@ -100,7 +100,8 @@ class GraphFilterLearner:
             step = max(1, _VALUES_AT_ONCE // vectors.shape[1])
             for at in range(0, pairs.nnz, step):
                 place = slice(at, at + step)
-                left, right = rows[place], pairs.indices[place]
+                left = rows[place]
+                right = pairs.indices[place]
                 low = np.einsum("mf,mf->m", vectors[left], vectors[right]) * roots[right] / roots[left]
                 pairs.data[place] += np.float32(self.recipe.alpha) * low
         np.maximum(pairs.data, _SMALLEST, out=pairs.data)

@@ -129,7 +129,8 @@ def export_trees(booster: Any) -> TreeArrays:
     """Return the trees of a LightGBM booster as plain arrays, from its text form: that has all digits of a number."""
     conditions: list[tuple[int, float, bool, int]] = []
     leaves: list[float] = []
-    starts, leaf_starts = [0], [0]
+    starts = [0]
+    leaf_starts = [0]
     for block in booster.model_to_string().split("\nTree=")[1:]:
         lines = block.split("\n\n", 1)[0].splitlines()[1:]
         tree = {name: values.split() for name, _, values in (line.partition("=") for line in lines)}
@@ -166,7 +167,8 @@ def _add_subtree(
         return 1 << (len(leaves) - 1 - first)
     left = _add_subtree(tree, int(tree["left_child"][node]), first, conditions, leaves)
     right = _add_subtree(tree, int(tree["right_child"][node]), first, conditions, leaves)
-    threshold, decision = float(tree["threshold"][node]), int(tree["decision_type"][node])
+    threshold = float(tree["threshold"][node])
+    decision = int(tree["decision_type"][node])
     # Without missing values in the training, LightGBM takes a later one as 0.
     has_missing = decision & _MISSING_TYPE == _MISSING_IS_NAN
     missing_left = bool(decision & _DEFAULT_LEFT) if has_missing else threshold >= 0

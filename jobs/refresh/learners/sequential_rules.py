@@ -91,9 +91,12 @@ class SequentialRulesLearner:
             returns: CSR float64 [last - first, n]
         """
         recipe = self.recipe
-        rows, columns, values = [], [], []
+        rows = []
+        columns = []
+        values = []
         for distance in range(1, min(recipe.window, len(data) - 1) + 1):
-            before, after = data.item[:-distance], data.item[distance:]
+            before = data.item[:-distance]
+            after = data.item[distance:]
             strength = weights[distance:] / distance**recipe.distance_power
             together = (runs[distance:] == runs[:-distance]) & (before != after)
             for left, right, share in ((before, after, 1.0), (after, before, recipe.back)):

@@ -63,7 +63,8 @@ class SessionKnnLearner:
         rank = np.full(count, -1, np.int64)
         rank[newest] = np.arange(len(newest))
         kept = (rank[session] >= 0) & (from_end <= self.recipe.longest)
-        rows, items = rank[session[kept]], liked.item[kept]
+        rows = rank[session[kept]]
+        items = liked.item[kept]
         pairs = np.unique(np.stack((rows, items)), axis=1) if len(rows) else np.zeros((2, 0), np.int64)
         by_session = _build_index(pairs[0], pairs[1], len(newest))
         order = np.lexsort((pairs[0], pairs[1]))

@@ -46,7 +46,8 @@ def prune_rows(weights: Any, keep: int) -> Any:
         return weights
     kept = np.ones(weights.nnz, np.bool_)
     for row in crowded.tolist():
-        first, last = weights.indptr[row], weights.indptr[row + 1]
+        first = weights.indptr[row]
+        last = weights.indptr[row + 1]
         values = weights.data[first:last]
         cut = np.partition(values, len(values) - keep)[len(values) - keep]
         kept[first:last] = values > cut

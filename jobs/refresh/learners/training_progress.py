@@ -75,9 +75,11 @@ def digest_training(recipe: str, seed: int, data: Interactions) -> str:
     for array in (data.reader, data.item, data.at_s, data.weight):
         digest.update(np.ascontiguousarray(array).tobytes())
     if data.content is not None:
-        arrays = (data.content,) if isinstance(data.content, np.ndarray) else (
-            data.content.data, data.content.indices, data.content.indptr,
-        )  # fmt: skip
+        arrays = (
+            (data.content,)
+            if isinstance(data.content, np.ndarray)
+            else (data.content.data, data.content.indices, data.content.indptr)
+        )
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]

@@ -137,15 +137,24 @@ class _Training:
     """One training: its data, compiled steps and held-out events."""
 
     def __init__(
-        self, recipe: TransformerRecipe, config: TransformerConfig, sequences: Sequences,
-        n_items: int, content: Matrix | None, seed: int,
-    ) -> None:  # fmt: skip
+        self,
+        recipe: TransformerRecipe,
+        config: TransformerConfig,
+        sequences: Sequences,
+        n_items: int,
+        content: Matrix | None,
+        seed: int,
+    ) -> None:
         import jax
 
         from jobs.refresh.learners import transformer_steps as steps
 
-        self._recipe, self._config, self._seed, self._n_items = recipe, config, seed, n_items
-        self._jax, self._steps = jax, steps
+        self._recipe = recipe
+        self._config = config
+        self._seed = seed
+        self._n_items = n_items
+        self._jax = jax
+        self._steps = steps
         self._step_config = steps.StepConfig(config, recipe.dropout, recipe.decay)
         self._content = content
         self._last_events = self._hold_out(sequences)
@@ -209,9 +218,16 @@ class _Training:
             state.step += 1
             rate = recipe.rate * min(1.0, state.step / _WARM_UP)
             state.parameters, state.moments, loss = self._steps.update(
-                state.parameters, state.moments, batch, sampled, self._content,
-                self._jax.random.fold_in(key, state.step), rate, state.step, config=self._step_config,
-            )  # fmt: skip
+                state.parameters,
+                state.moments,
+                batch,
+                sampled,
+                self._content,
+                self._jax.random.fold_in(key, state.step),
+                rate,
+                state.step,
+                config=self._step_config,
+            )
             losses.append(loss)
         state.epoch += 1
         figure = self._measure(state.parameters)

@@ -49,7 +49,9 @@ def sequences_from_interactions(data: Interactions) -> Sequences:
     users = np.flatnonzero(lengths > 1)
     rows = expand_runs(data.starts()[users], lengths[users])
     starts = np.concatenate(([0], np.cumsum(lengths[users]))).astype(np.int64)
-    items, weights, at_s = data.item[rows], data.weight[rows], data.at_s[rows]
+    items = data.item[rows]
+    weights = data.weight[rows]
+    at_s = data.at_s[rows]
     gaps = bucket_gaps(at_s, data.clock)
     if data.clock and len(gaps):
         gaps[starts[:-1]] = 1  # no pause is known before the first event
@@ -153,7 +155,8 @@ def _cut_pieces(sequences: Sequences, length: int, rng: np.random.Generator) -> 
 def _place_pieces(sizes: Rows, length: int, rng: np.random.Generator) -> tuple[Rows, Rows, int]:
     """Return row and place of each piece, and the number of rows; pieces fill rows in random order."""
     order = rng.permutation(len(sizes))
-    row, place = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
+    row = np.zeros(len(sizes), np.int64)
+    place = np.zeros(len(sizes), np.int64)
     waiting: list[tuple[int, int]] = []
     rows = 0
     for piece, size in zip(order.tolist(), sizes[order].tolist(), strict=True):

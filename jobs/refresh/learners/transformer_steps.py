@@ -51,7 +51,8 @@ def build_parameters(
     def draw(*shape: int, spread: float) -> Matrix:
         return rng.normal(0.0, spread, shape).astype(np.float32)
 
-    width, wide = dimensions, _WIDTH * dimensions
+    width = dimensions
+    wide = _WIDTH * dimensions
     parameters: Arrays = {
         "items": draw(items, width, spread=width**-0.5),
         "weights": draw(WEIGHTS, width, spread=0.02),
@@ -145,9 +146,16 @@ def compute_loss(
 
 
 def _update(
-    parameters: Arrays, moments: Arrays, rows: Arrays, sampled: Arrays | None,
-    content: Any, key: Any, rate: Any, count: Any, config: StepConfig,
-) -> tuple[Arrays, Arrays, Any]:  # fmt: skip
+    parameters: Arrays,
+    moments: Arrays,
+    rows: Arrays,
+    sampled: Arrays | None,
+    content: Any,
+    key: Any,
+    rate: Any,
+    count: Any,
+    config: StepConfig,
+) -> tuple[Arrays, Arrays, Any]:
     loss, gradients = jax.value_and_grad(compute_loss)(parameters, content, rows, sampled, config, key)
     length = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients.values()))
     shrink = jnp.minimum(1.0, _LONGEST_GRADIENT / (length + 1e-9))

@@ -109,7 +109,8 @@ def _content_cost(recipe: Recipe, part: ContentRecipe, size: DataSize) -> Traini
     seconds = content_regression.estimate_seconds(size.items, features, part)
     if not any(getattr(other, "learner", "") in USABLE for other in recipe.parts.values()):
         weights: PartRecipe = EaseRecipe() if size.items <= EASE_ITEMS else ItemKnnRecipe()
-        memory, seconds = max(memory, _memory_bytes(weights, size)), seconds + _train_seconds(weights, size)
+        memory = max(memory, _memory_bytes(weights, size))
+        seconds = seconds + _train_seconds(weights, size)
     return TrainingCost(CONTENT_COST, memory, seconds, 1, is_ranked=False)
 
 
@@ -125,13 +126,12 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
         Invalid: the memory does not suffice; the message names the component and the parameter to change
     """
     costs = estimate_costs(recipe, size)
-    needed, allowed, limit = (
-        estimate_peak_memory(costs, size),
-        recipe.limits.memory_mb << 20,
-        "limits.memory_mb allows",
-    )
+    needed = estimate_peak_memory(costs, size)
+    allowed = recipe.limits.memory_mb << 20
+    limit = "limits.memory_mb allows"
     if memory_mb is not None and memory_mb << 20 < allowed:
-        allowed, limit = memory_mb << 20, "this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves"
+        allowed = memory_mb << 20
+        limit = "this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves"
     if needed <= allowed:
         return
     worst = max(costs, key=lambda cost: cost.memory)

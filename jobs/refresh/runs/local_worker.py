@@ -72,8 +72,13 @@ async def run_locally(
     )
 
     place = WorkerContext(
-        stores, artifacts, SystemClock(), scratch, free_memory_mb(),
-        release=current_release(), code_dir=code_path(scratch.parent),
+        stores,
+        artifacts,
+        SystemClock(),
+        scratch,
+        free_memory_mb(),
+        release=current_release(),
+        code_dir=code_path(scratch.parent),
         tracking_uri=os.environ.get(URI_VARIABLE, ""),
-    )  # fmt: skip
+    )
     return await TrainingWorker(place, owner, watch).work(app_id, run_id)

@@ -73,7 +73,8 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _CLICK_COLUMNS: Final = ("service_id", "type", "places")
 _CLICK_DAYS: Final = 7
-_CANDIDATE, _SERVING = "candidate", "serving"
+_CANDIDATE = "candidate"
+_SERVING = "serving"
 _NOT_REBUILT: Final = "requests that can't be rebuilt"
 _STEP_MS: Final = 60_000
 _MOST_STEPS: Final = 2_000
@@ -121,7 +122,8 @@ async def select_logged_target(
     if sum(map(bool, (recipe, snapshot, candidate))) > 1:
         raise Invalid("choose one of recipe, snapshot and candidate")
     engine = await get_engine(stores, app_id, engine_id)
-    serving, pauses = engine.snapshot, engine.repeat_after_days
+    serving = engine.snapshot
+    pauses = engine.repeat_after_days
     if candidate:
         rival = await get_engine(stores, app_id, candidate)
         if not rival.snapshot:
@@ -204,9 +206,15 @@ def evaluate_log(
     report = build_report(lists, policy, against, serving, f"{app_id} {engine_id}")
     sampled = {"of": total, "seed": period.seed} if total > answers.height else {}
     return {
-        **report, "target": str(target), "engine_id": engine_id, "serving_version": serving,
-        "since_ms": period.since_ms, "until_ms": period.until_ms, "sample": sampled, "notes": notes,
-    }  # fmt: skip
+        **report,
+        "target": str(target),
+        "engine_id": engine_id,
+        "serving_version": serving,
+        "since_ms": period.since_ms,
+        "until_ms": period.until_ms,
+        "sample": sampled,
+        "notes": notes,
+    }
 
 
 def read_answers(
@@ -286,7 +294,8 @@ def rank_lists(
     """
     on_step("rebuild the app")
     answers = lists.answers.sort("at")
-    begins_ms, ends_ms = int(answers["at"][0]), int(answers["at"][-1])
+    begins_ms = int(answers["at"][0])
+    ends_ms = int(answers["at"][-1])
     stream = SegmentStream(services.artifacts, app_id)
     state = services.segments.load(app_id, salvage=True)
     users = services.segments.records(app_id, "user", salvage=True)

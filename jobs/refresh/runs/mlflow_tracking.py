@@ -72,7 +72,8 @@ def _copy(client: Any, run: Run, report: Mapping[str, Any] | None) -> str:
     else:
         name = run.version or run.run_id
         copy = client.create_run(experiment_id, run.started_at or run.created_at, {_TAG: run.run_id}, name)
-    run_id, at_ms = str(copy.info.run_id), run.finished_at or int(time.time() * 1000)
+    run_id = str(copy.info.run_id)
+    at_ms = run.finished_at or int(time.time() * 1000)
     metrics = [Metric(name, value, at_ms, 0) for name, value in list_metrics(run, report)]
     parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in flatten(run.recipe)]
     for first in range(0, len(metrics), 500):

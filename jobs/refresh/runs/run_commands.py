@@ -24,7 +24,8 @@ def check_memory_limit(recipe: Mapping[str, Any], app: App) -> None:
     Errors:
         Invalid: `limits.memory_mb` is larger than the bound
     """
-    limits, most = recipe.get("limits"), training_memory_mb(app)
+    limits = recipe.get("limits")
+    most = training_memory_mb(app)
     given = limits.get("memory_mb") if isinstance(limits, Mapping) else None
     if most and isinstance(given, int) and given > most:
         raise Invalid(

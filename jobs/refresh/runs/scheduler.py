@@ -103,7 +103,8 @@ class RunScheduler:
 
     async def _fire_schedules(self, app_id: str) -> None:
         for schedule in await self._stores.schedules.all(app_id):
-            now_ms, slot = self._clock.now_ms(), None
+            now_ms = self._clock.now_ms()
+            slot = None
             try:
                 slot = due_slot(schedule, now_ms)
                 if slot is not None:

@@ -78,11 +78,16 @@ def pack_folder(folder: Path) -> bytes:
     """
     if not folder.is_dir():
         raise Invalid(f"--working-dir {folder} is no folder")
-    out, size, count, has_python = io.BytesIO(), 0, 0, False
+    out = io.BytesIO()
+    size = 0
+    count = 0
+    has_python = False
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as package:
         for path in _files(folder, folder, ()):
             data = path.read_bytes()
-            size, count, has_python = size + len(data), count + 1, has_python or path.suffix == ".py"
+            size = size + len(data)
+            count = count + 1
+            has_python = has_python or path.suffix == ".py"
             if size > MOST_BYTES or count > MOST_FILES:
                 raise Invalid(
                     f"--working-dir {folder} holds more than {MOST_BYTES >> 20} MB or {MOST_FILES:,} files; name a "
@@ -100,7 +105,8 @@ def store_package(code_dir: Path, package: bytes) -> str:
     """Write a package into the folder of the installation and delete old ones; return its digest."""
     code_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256(package).hexdigest()
-    path, part = code_dir / f"{digest}.zip", code_dir / f".{digest}.{os.getpid()}"
+    path = code_dir / f"{digest}.zip"
+    part = code_dir / f".{digest}.{os.getpid()}"
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(package)

@@ -168,7 +168,8 @@ def evaluate_plan(
     figure = f"ndcg@{k}"
     rng = build_rng(recipe.seed, "intervals")
     engine = train_engine(recipe, trial.train, on_step)
-    dropped, dropped_unseen = dict[str, str](), dict[str, str]()
+    dropped = dict[str, str]()
+    dropped_unseen = dict[str, str]()
     if plan.chooses:
         on_step("confirm weights")
         rng_confirm = build_rng(recipe.seed, "confirm")

@@ -172,9 +172,10 @@ def _paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> di
     values = np.asarray(first["values"], np.float64) - np.asarray(other["values"], np.float64)
     low, high = bootstrap_interval(values, np.random.default_rng(_SEED))
     return {
-        "difference": round(float(values.mean()), 5), "difference_low": round(low, 5),
+        "difference": round(float(values.mean()), 5),
+        "difference_low": round(low, 5),
         "difference_high": round(high, 5),
-    }  # fmt: skip
+    }
 
 
 def compare_rows(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -205,8 +206,10 @@ def compare_rows(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             f"interval of the paired difference {near['difference_low']:+.4f} to {near['difference_high']:+.4f})"
         )
     return {
-        "is_proven": not equal and len(others) == len(rows) - 1, "equal": len(equal) + 1, "sentence": sentence,
-    }  # fmt: skip
+        "is_proven": not equal and len(others) == len(rows) - 1,
+        "equal": len(equal) + 1,
+        "sentence": sentence,
+    }
 
 
 def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
@@ -262,7 +265,8 @@ def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Re
 
 def _split_values(text: str) -> list[Any]:
     """Split a text at commas outside of brackets."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
         if letter == "," and depth == 0:

@@ -83,7 +83,8 @@ def read_training_source(
     if needs_content(recipe):
         vectors = build_item_vectors(settled.products, data.items)
         if vectors is not None:
-            data, embedder = data.with_content(vectors), settled.products.embedder
+            data = data.with_content(vectors)
+            embedder = settled.products.embedder
     if recipe.cohorts is not None:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.from_users(users, data.readers, recipe.cohorts.fields))

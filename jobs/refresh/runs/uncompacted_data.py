@@ -27,14 +27,16 @@ async def wait_for_compaction(
     Errors:
         Unavailable: the store does not answer
     """
-    uploads, rest_s = await stores.intake.depth(app_id), stall_s
+    uploads = await stores.intake.depth(app_id)
+    rest_s = stall_s
     left_s = COMPACTION_WAIT_S
     while uploads and min(rest_s, left_s) > 0:
         report(f"waiting until the intake applies {uploads:,} accepted uploads")
         await asyncio.sleep(_POLL_S)
         now = await stores.intake.depth(app_id)
         rest_s = stall_s if now < uploads else rest_s - _POLL_S
-        uploads, left_s = now, left_s - _POLL_S
+        uploads = now
+        left_s = left_s - _POLL_S
     ends = {noun: await stores.changes.last(app_id, noun) for noun in _NOUNS}
     done = await stores.changes.compacted_offsets(app_id)
     rest_s = stall_s
@@ -45,7 +47,8 @@ async def wait_for_compaction(
         await asyncio.sleep(_POLL_S)
         now_done = await stores.changes.compacted_offsets(app_id)
         rest_s = stall_s if now_done != done else rest_s - _POLL_S
-        done, left_s = now_done, left_s - _POLL_S
+        done = now_done
+        left_s = left_s - _POLL_S
         missing = _list_missing(ends, done)
     return _explain(uploads, missing)
 

@@ -276,7 +276,8 @@ class TrainingWorker:
 
     async def _promote(self, version: str) -> dict[str, Any]:
         """Promote the version if the gate allows; an earlier attempt may have promoted it already."""
-        place, run = self._place, self._run
+        place = self._place
+        run = self._run
         try:
             entry = await promote_version(
                 place.stores,
@@ -337,7 +338,8 @@ class TrainingWorker:
 
     async def _serving_versions(self, run: Run) -> set[str]:
         """Return the versions that serve the engine or are part of its experiments."""
-        stores, now_ms = self._place.stores, self._place.clock.now_ms()
+        stores = self._place.stores
+        now_ms = self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
         experiments = (await stores.experiments.read_all(run.app_id)).experiments
         open_ones = [
@@ -365,7 +367,8 @@ class TrainingWorker:
         Errors:
             RunLost: the run was cancelled, or another worker claimed it
         """
-        run, now_ms = self._run, self._place.clock.now_ms()
+        run = self._run
+        now_ms = self._place.clock.now_ms()
         async with self._writing:
             written = await update_run(
                 self._place.stores,
@@ -379,7 +382,8 @@ class TrainingWorker:
         self._notify(written)
 
     async def _finish_run(self, status: RunStatus, changes: dict[str, Any], attempt: RunAttempt) -> Run:
-        run, now_ms = self._run, self._place.clock.now_ms()
+        run = self._run
+        now_ms = self._place.clock.now_ms()
         async with self._writing:
             written = await update_run(
                 self._place.stores,

@@ -141,7 +141,9 @@ def choose_blend(
         start[at] = given.get(names[at], 0.0)
     # repeats are in the first places already, so the metric's own lists say enough
     choice = choose(every, usable, depth=1)
-    weights, single, gains = np.zeros(len(names)), np.zeros(len(names)), np.full(len(names), np.nan)
+    weights = np.zeros(len(names))
+    single = np.zeros(len(names))
+    gains = np.full(len(names), np.nan)
     weights[usable], single[usable], gains[usable] = choice.weights, choice.single, choice.gains
     return BlendChoice(weights, first, choice.figure, single, gains)
 
@@ -178,7 +180,8 @@ def _remove_uncertain(candidates: TuningCandidates, weights: Floats) -> Floats:
     """Remove the components whose gain over the rest of the blend is within its uncertainty, the smallest first."""
     while np.count_nonzero(weights) > 1 and len(candidates) > 1:
         now = candidates.compute_ndcg(candidates.blend_scores(weights))
-        least, smaller = _CERTAIN_GAIN, weights
+        least = _CERTAIN_GAIN
+        smaller = weights
         for at in np.flatnonzero(weights).tolist():
             without = weights.copy()
             without[at] = 0.0
@@ -186,7 +189,8 @@ def _remove_uncertain(candidates: TuningCandidates, weights: Floats) -> Floats:
             doubt = float(gains.std(ddof=1)) / len(gains) ** 0.5
             certainty = float(gains.mean()) / max(doubt, 1e-12)
             if certainty < least:
-                least, smaller = certainty, without
+                least = certainty
+                smaller = without
         if smaller is weights:
             break
         weights = smaller
@@ -199,7 +203,8 @@ def _find_best_step(
     """Return the best weights one step away with a significant gain, None if there are none."""
     total = candidates.blend_scores(weights)
     now = candidates.compute_ndcg(total)
-    best, best_gain = None, 0.0
+    best = None
+    best_gain = 0.0
     for part, family in enumerate(families):
         rivals = [other for other, named in enumerate(families) if named == family and weights[other]]
         without = total
@@ -214,7 +219,8 @@ def _find_best_step(
             ndcg = candidates.compute_ndcg(without + candidates.scores[part] * np.float32(weight))
             gain = significant_gain(ndcg - now, now)
             if gain > best_gain:
-                best, best_gain = weights.copy(), gain
+                best = weights.copy()
+                best_gain = gain
                 best[rivals] = 0.0
                 best[part] = weight
     return best
@@ -280,12 +286,15 @@ def confirm_blend(
 def _find_better_blend(candidates: TuningCandidates, weights: Floats) -> tuple[Floats, float, float] | None:
     """Return the best significantly better blend with fewer components, with the NDCG before and after."""
     now = candidates.compute_ndcg(candidates.blend_scores(weights))
-    best, best_gain = None, 0.0
+    best = None
+    best_gain = 0.0
     for fewer in _smaller_blends(weights):
         gains = candidates.compute_ndcg(candidates.blend_scores(fewer)) - now
-        gain, doubt = float(gains.mean()), float(gains.std(ddof=1)) / len(gains) ** 0.5
+        gain = float(gains.mean())
+        doubt = float(gains.std(ddof=1)) / len(gains) ** 0.5
         if gain > best_gain and gain > _CERTAIN * doubt:
-            best, best_gain = fewer, gain
+            best = fewer
+            best_gain = gain
     before = float(now.mean())
     return None if best is None else (best, before, before + best_gain)
 

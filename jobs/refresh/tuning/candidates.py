@@ -134,7 +134,8 @@ def _collect_block(
     models: Sequence[Model], trial: EvaluationSplit, depth: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Return the component scores and the target mask of one block of users."""
-    histories, width = trial.histories, trial.histories.n_items
+    histories = trial.histories
+    width = trial.histories.n_items
     every = [StandardizedScores.of(model, histories) for model in models]
     selected = list(_select_best(every, trial, depth))
     sizes = np.array([len(items) for items in selected], np.int64)

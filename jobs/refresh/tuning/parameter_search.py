@@ -65,7 +65,9 @@ def tune_part(
             tried = search.train(changed)
             changed_figures = search.figures(changed, tried)
             if significant_gain(changed_figures - figures, figures) > 0:
-                untuned, figures, models = changed, changed_figures, tried
+                untuned = changed
+                figures = changed_figures
+                models = tried
     if fadings and coarse_clock:
         faded, models, figures, fadings = search.compare_event_order(models, figures, fadings)
         untuned = set_parameter(untuned, "fading", faded)

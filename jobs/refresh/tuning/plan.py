@@ -64,7 +64,8 @@ def make_plan(
     Errors:
         Invalid: no component fits the catalog, or the splits have no users with a history
     """
-    given, n_items = recipe, trials[0].train.n_items
+    given = recipe
+    n_items = trials[0].train.n_items
     recipe = fit_recipe_to_catalog(recipe, n_items)
     trained = tune_and_train(recipe, trials, on_step)
     on_step("choose weights")
@@ -75,9 +76,13 @@ def make_plan(
         }
     )
     outcomes = build_outcomes(
-        given.model_copy(update={"blend": blend}), list(recipe.parts),
-        single=plan.single, gains=gains, n_items=n_items, chooses=given.blend.weights == "auto",
-    )  # fmt: skip
+        given.model_copy(update={"blend": blend}),
+        list(recipe.parts),
+        single=plan.single,
+        gains=gains,
+        n_items=n_items,
+        chooses=given.blend.weights == "auto",
+    )
     return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
 
 
@@ -97,7 +102,8 @@ def remove_parts(
     `dropped_unseen` are those to remove from lists without products of the user's history.
     """
     recipe = plan.recipe
-    weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
+    weights = recipe.blend.weights
+    weights_new = recipe.blend.weights_new
     if not (dropped or dropped_unseen) or weights == "auto" or weights_new == "auto":
         return plan
     left = {name: weight for name, weight in weights.items() if name not in dropped}
@@ -154,12 +160,14 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
 
     Return the plan, and the best gain of each component without weight.
     """
-    blend, first = recipe.blend, trained.trials[0]
+    blend = recipe.blend
+    first = trained.trials[0]
     every = trained.collect(recipe)
     unseen = [] if first.seen == "out" else trained.collect(recipe, unseen=True)
     choice = choose_blend(recipe, trained.variants, every, unseen)
     parts: dict[str, PartRecipe] = {}
-    weights, weights_unseen = dict[str, float](), dict[str, float]()
+    weights = dict[str, float]()
+    weights_unseen = dict[str, float]()
     for at, variant in enumerate(trained.variants):
         for chosen, side in ((choice.weights, weights), (choice.weights_unseen, weights_unseen)):
             if chosen[at]:
@@ -227,7 +235,8 @@ def _choose_new_user_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[
             ]
         )
         choice = choose_weights(candidates, start, names)
-        start, figure = choice.weights, choice.figure
+        start = choice.weights
+        figure = choice.figure
     weights = start / start.max()
     return {
         name: _round_weight(weight) for name, weight in zip(names, weights, strict=True) if weight

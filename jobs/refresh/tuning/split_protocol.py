@@ -149,7 +149,8 @@ def cuts_single_sessions(trial: EvaluationSplit) -> bool:
     histories = with_history.histories
     if not len(with_history) or trial.seen == "allowed":
         return False
-    first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
+    first = histories.at_s[histories.starts[:-1]]
+    last = histories.at_s[histories.starts[1:] - 1]
     short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
     return bool(short.mean() > _MOST_USERS)
 

@@ -115,14 +115,21 @@ class ArchiveReport:
             "checks": self.checks,
             "clients": [
                 {
-                    "client_name": line.name, "client_ids": list(line.client_ids), "calls": line.calls,
-                    "asks": line.asks, "reads": line.reads, "refused": line.refused,
+                    "client_name": line.name,
+                    "client_ids": list(line.client_ids),
+                    "calls": line.calls,
+                    "asks": line.asks,
+                    "reads": line.reads,
+                    "refused": line.refused,
                 }
                 for line in self.clients
             ],
             "signers": [
                 {
-                    "agent": line.name, "calls": line.calls, "asks": line.asks, "reads": line.reads,
+                    "agent": line.name,
+                    "calls": line.calls,
+                    "asks": line.asks,
+                    "reads": line.reads,
                     "refused": line.refused,
                 }
                 for line in self.signers
@@ -138,19 +145,26 @@ class ArchiveReport:
             "coverage": dict(self.coverage),
             "cost": dict(self.cost),
             "citations": {
-                "links": self.links, "visits": self.visits, "repeated_visits": self.repeated_visits,
+                "links": self.links,
+                "visits": self.visits,
+                "repeated_visits": self.repeated_visits,
                 "other_visits": self.other_visits,
                 "yield": None if self.visit_share is None else round(self.visit_share, 6),
             },
             "usage": {name: [row.to_dict() for row in rows] for name, rows in self.usage.items()},
             "took_ms": self.took_ms,
             "articles": [
-                {"product_id": product_id, "title": self.titles.get(product_id, ""), "read": read, "found": hits}
+                {
+                    "product_id": product_id,
+                    "title": self.titles.get(product_id, ""),
+                    "read": read,
+                    "found": hits,
+                }
                 for product_id, read, hits in self.articles
             ],
             "refusals": _pairs_to_dicts("reason", self.refusals),
             "days": _pairs_to_dicts("day", self.days),
-        }  # fmt: skip
+        }
 
 
 def build_archive_report(
@@ -170,7 +184,8 @@ def build_archive_report(
         100,000 calls and their visits: 0.4 s
     """
     period = select_period(rows, since, until, unanswered_below)
-    calls, visits = period.calls, period.visits
+    calls = period.calls
+    visits = period.visits
     asks = calls.filter("is_ask")
     asks = asks.with_columns(text=pl.col("question").str.replace_all(r"\s+", " ").str.strip_chars())
     missed = asks.filter("is_unanswered")
@@ -209,8 +224,11 @@ def build_archive_report(
 def list_callers(calls: pl.DataFrame, name: str = "client_name") -> list[ClientUsage]:
     """Return the use of each client, or of each value of another column: the most calls first."""
     lines = calls.group_by(name).agg(
-        pl.col("client").unique().sort(), pl.col("is_ask").sum(), pl.col("is_read").sum(), pl.col("is_refused").sum()
-    )  # fmt: skip
+        pl.col("client").unique().sort(),
+        pl.col("is_ask").sum(),
+        pl.col("is_read").sum(),
+        pl.col("is_refused").sum(),
+    )
     usage = [
         ClientUsage(caller, tuple(client_ids), asks, reads, refused)
         for caller, client_ids, asks, reads, refused in lines.iter_rows()
@@ -228,9 +246,11 @@ def _articles(period: PeriodCalls) -> list[tuple[str, int, int]]:
 
 
 def _unanswered(missed: pl.DataFrame) -> list[UnansweredQuestion]:
-    lines = missed.filter(pl.col("text") != "").group_by("text").agg(
-        pl.len(), pl.col("at").max(), pl.col("share").max()
-    )  # fmt: skip
+    lines = (
+        missed.filter(pl.col("text") != "")
+        .group_by("text")
+        .agg(pl.len(), pl.col("at").max(), pl.col("share").max())
+    )
     questions = [UnansweredQuestion(*row) for row in lines.iter_rows()]
     return sorted(questions, key=lambda line: (-line.calls, -line.last_at, line.question))
 

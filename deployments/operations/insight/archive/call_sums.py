@@ -91,14 +91,22 @@ def select_period(rows: pl.DataFrame, since: int, until: int, unanswered_below: 
     rows = rows.filter(pl.col("at").is_between(since, until))
     rows = rows.with_columns(pl.col(pl.String).fill_null(""))
     whole = rows.filter(pl.col("event") == "call")
-    calls = whole.filter(pl.col("client_name") != CHECK_CLIENT).with_columns(
-        is_ask=_IS_ANSWERED & _IS_ASK, is_read=_IS_ANSWERED & ~_IS_ASK, is_refused=~_IS_ANSWERED,
-        share=_COVERAGE, skill=pl.when(pl.col("skill_used") == "").then(pl.lit(DIRECT)).otherwise(pl.col("skill_used")),
-        day=pl.from_epoch("at", time_unit="ms").dt.strftime("%Y-%m-%d"),
-        links=pl.when(pl.col("marked") & _IS_ANSWERED).then(pl.col("articles").list.len()).otherwise(0),
-    ).with_columns(is_unanswered=pl.col("is_ask") & (
-        (pl.col("articles").list.len() == 0) | (pl.col("share") < unanswered_below)
-    ))  # fmt: skip
+    calls = (
+        whole.filter(pl.col("client_name") != CHECK_CLIENT)
+        .with_columns(
+            is_ask=_IS_ANSWERED & _IS_ASK,
+            is_read=_IS_ANSWERED & ~_IS_ASK,
+            is_refused=~_IS_ANSWERED,
+            share=_COVERAGE,
+            skill=pl.when(pl.col("skill_used") == "").then(pl.lit(DIRECT)).otherwise(pl.col("skill_used")),
+            day=pl.from_epoch("at", time_unit="ms").dt.strftime("%Y-%m-%d"),
+            links=pl.when(pl.col("marked") & _IS_ANSWERED).then(pl.col("articles").list.len()).otherwise(0),
+        )
+        .with_columns(
+            is_unanswered=pl.col("is_ask")
+            & ((pl.col("articles").list.len() == 0) | (pl.col("share") < unanswered_below))
+        )
+    )
     sent = rows.filter(pl.col("event") == "visit").height
     matched = match_visits(rows, calls.select("call_id", "client_name", "skill", "tool", "day", "articles"))
     return PeriodCalls(calls, len(whole) - len(calls), matched, sent - int(matched["times"].sum()))
@@ -115,10 +123,16 @@ def sum_usage(period: PeriodCalls, by: Dimension) -> list[UsageRow]:
         )
         calls = calls.explode("article").drop_nulls("article")
     counts = calls.group_by(name).agg(
-        calls=pl.len(), asks=pl.col("is_ask").sum(), reads=pl.col("is_read").sum(), refused=pl.col("is_refused").sum(),
-        unanswered=pl.col("is_unanswered").sum(), links=pl.col("links").sum(), took_ms=pl.col("took_ms").sum().round(3),
-        reply_bytes=pl.col("reply_bytes").sum(), model_tokens=pl.col("model_tokens").sum(),
-    )  # fmt: skip
+        calls=pl.len(),
+        asks=pl.col("is_ask").sum(),
+        reads=pl.col("is_read").sum(),
+        refused=pl.col("is_refused").sum(),
+        unanswered=pl.col("is_unanswered").sum(),
+        links=pl.col("links").sum(),
+        took_ms=pl.col("took_ms").sum().round(3),
+        reply_bytes=pl.col("reply_bytes").sum(),
+        model_tokens=pl.col("model_tokens").sum(),
+    )
     rows = counts.join(visits.group_by(name).agg(visits=pl.len()), on=name, how="left")
     rows = rows.with_columns(pl.col("visits").fill_null(0))
     rows = rows.sort(name) if by == "day" else rows.sort(["calls", name], descending=[True, False])
@@ -145,6 +159,8 @@ def sum_cost(period: PeriodCalls) -> dict[str, Any]:
     calls = period.calls
     reply_bytes = int(calls["reply_bytes"].sum())
     return {
-        "took_ms": round(float(calls["took_ms"].sum()), 3), "reply_bytes": reply_bytes,
-        "reply_tokens": round(reply_bytes / BYTES_A_TOKEN), "model_tokens": int(calls["model_tokens"].sum()),
-    }  # fmt: skip
+        "took_ms": round(float(calls["took_ms"].sum()), 3),
+        "reply_bytes": reply_bytes,
+        "reply_tokens": round(reply_bytes / BYTES_A_TOKEN),
+        "model_tokens": int(calls["model_tokens"].sum()),
+    }

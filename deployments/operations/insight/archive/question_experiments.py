@@ -37,7 +37,8 @@ class QuestionExperimentView:
             reach = (
                 "-" if effect is None else f"{effect.value:+.4f} ({effect.low:+.4f} to {effect.high:+.4f})"
             )
-            questions, visits = f"{line.sample.users:,}", f"{line.sample.total:,.0f}"
+            questions = f"{line.sample.users:,}"
+            visits = f"{line.sample.total:,.0f}"
             rows.append((line.variant.slug, questions, visits, f"{line.sample.mean:.4f}", reach))
         experiment = self.report.experiment
         verdict = f"{self.report.better} is better." if self.report.better else "It is open which is better."

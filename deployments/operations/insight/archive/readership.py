@@ -49,9 +49,12 @@ class ReadArchiveReport(OfApp):
     since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
     top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
     unanswered_below: float = Field(
-        default=UNANSWERED_BELOW, ge=0, le=1, allow_inf_nan=False,
+        default=UNANSWERED_BELOW,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
         description="A question is unanswered if its best passage holds less of it than this share.",
-    )  # fmt: skip
+    )
 
 
 class ExportArchiveReport(OfApp):
@@ -101,14 +104,27 @@ def write_usage(report: ArchiveReport, by: Breakdown, form: str) -> bytes:
     """Return the rows of one part of a report as a file."""
     if by == "unanswered":
         rows = [{**group.to_dict(), "examples": "\n".join(group.examples)} for group in report.groups]
-        schema = {"question": pl.String, "calls": pl.Int64, "questions": pl.Int64, "last_at": pl.Int64,
-                  "coverage": pl.Float64, "examples": pl.String}  # fmt: skip
+        schema = {
+            "question": pl.String,
+            "calls": pl.Int64,
+            "questions": pl.Int64,
+            "last_at": pl.Int64,
+            "coverage": pl.Float64,
+            "examples": pl.String,
+        }
     else:
         rows = [{by: row.pop("name"), **row} for row in map(UsageRow.to_dict, report.usage[by])]
         counts = ("calls", "asks", "reads", "refused", "unanswered", "links", "visits")
-        schema = {by: pl.String, **dict.fromkeys(counts, pl.Int64), "took_ms": pl.Float64, "reply_bytes": pl.Int64,
-                  "model_tokens": pl.Int64, "yield": pl.Float64}  # fmt: skip
-    frame, sink = pl.DataFrame(rows, schema=cast(Any, schema)), io.BytesIO()
+        schema = {
+            by: pl.String,
+            **dict.fromkeys(counts, pl.Int64),
+            "took_ms": pl.Float64,
+            "reply_bytes": pl.Int64,
+            "model_tokens": pl.Int64,
+            "yield": pl.Float64,
+        }
+    frame = pl.DataFrame(rows, schema=cast(Any, schema))
+    sink = io.BytesIO()
     if form == "parquet":
         frame.write_parquet(sink)
         return sink.getvalue()
@@ -138,7 +154,8 @@ async def load_calls(services: AdminServices, app_id: str, since_ms: int) -> tup
             services.stores, services.artifacts, app_id, "calls", since_ms, Path(tempfile.gettempdir())
         )
         assert isinstance(source, LogSource)
-        begin_ms, left = since_ms, MOST_ROWS
+        begin_ms = since_ms
+        left = MOST_ROWS
         for entry in sorted(source.compacted.commit.files, key=lambda file: -file.facts["last"]):
             left -= entry.rows
             if left < 0 and entry.facts["last"] >= begin_ms:
@@ -164,9 +181,14 @@ async def load_archive_report(
     since_ms, rows = await load_calls(services, given.app_id, until_ms - parse_span_ms(given.since))
     embedder = await asyncio.to_thread(_open_embedder, services, given.app_id)
     report = await asyncio.to_thread(
-        build_archive_report, rows, since=since_ms, until=until_ms, top=top or given.top,
-        unanswered_below=given.unanswered_below, embedder=embedder,
-    )  # fmt: skip
+        build_archive_report,
+        rows,
+        since=since_ms,
+        until=until_ms,
+        top=top or given.top,
+        unanswered_below=given.unanswered_below,
+        embedder=embedder,
+    )
     if top is not None:
         return report
     ids = list(
@@ -183,7 +205,8 @@ async def load_archive_report(
 
 def _open_embedder(services: AdminServices, app_id: str) -> Embedder | None:
     """Return the embedder of the archive's newest snapshot; None without one, or if it is not on this machine."""
-    folder, artifacts = services.config.data_dir, services.artifacts
+    folder = services.config.data_dir
+    artifacts = services.artifacts
     snapshots = PassageSnapshotStore(artifacts)
     if folder is not None:
         snapshots = PassageSnapshotStore(artifacts, EncoderStore(folder / "models", artifacts).find)
