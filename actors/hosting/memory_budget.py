@@ -149,7 +149,7 @@ class MemoryBudget:
             self._meter.remove_gauge("kiosk_memory_over_budget", app=app_id)
             self._reported.discard(app_id)
         for app_id, nbytes in self._large.items():
-            self._meter.gauge("kiosk_memory_over_budget", nbytes / self.budget_bytes, app=app_id)
+            self._meter.gauge("kiosk_memory_over_budget", nbytes / max(self.budget_bytes, 1), app=app_id)
             if app_id not in self._reported:
                 self._reported.add(app_id)
                 self._log.warning(

@@ -65,7 +65,7 @@ async def test_columns_are_left_out_of_a_table_and_its_file_until_they_are_chose
 ) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.go("/people")
         headings = tab.page.locator("thead th:visible")

@@ -26,7 +26,7 @@ SETTING_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "questions_without_proof", "questions_per_day", "provider_tokens_per_day",
     ),
     "capacity": ("max_records", "max_storage_mb", "max_engines", "max_trainings", "max_training_memory_mb"),
-    "content": ("primary_language", "currency", "update_significance", "affiliation_fq"),
+    "content": ("primary_language", "currency", "update_significance", "affiliation_fq", "citation_marks"),
     "compatibility": ("product_envelope", "completion_paging", "service_id_aliases", "service_id_response_alias"),
     "proof": (
         "prove_writers", "strict_user_hash", "typed_user_hash", "derived_token_key", "keyed_visitor_ids",

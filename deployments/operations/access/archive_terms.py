@@ -124,8 +124,11 @@ class DescribedTerms:
             )
             for name, terms in sorted(self.terms.items())
         ]
-        columns = ("licence", "permits", "prohibits", "payment", "file")
-        table = ResultTable(columns, rows, f"{self.app_id} has no terms that machines read.")
+        table = ResultTable(
+            ("licence", "permits", "prohibits", "payment", "file"),
+            rows,
+            f"{self.app_id} has no terms that machines read.",
+        )
         robots = self.robots_txt.splitlines()
         return (table, "", "Lines for the robots.txt of your site:", "", *robots) if robots else (table,)
 

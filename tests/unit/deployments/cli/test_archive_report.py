@@ -185,7 +185,7 @@ def test_rules_and_report_over_a_stopped_installation(
     run_json("report", "mcp", "--by", "agent", "--out", str(part))
     assert part.read_text().splitlines()[0].startswith("agent,calls,asks,reads")
     wrong = CliRunner().invoke(command_line(), ["report", "mcp", "--by", "person", "--out", str(part)])
-    assert wrong.exit_code == 2
+    assert isinstance(wrong.exception, Invalid)
     report = run_json("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg")
     assert (report["app_id"], report["calls"]) == ("playground", 2)
     assert len(report["charts"]) == 6

@@ -80,7 +80,10 @@ def test_a_pagination_id_does_not_choose_the_item() -> None:
 
 
 def test_frequencies_of_cold_start_items_in_explored_lists_are_their_propensities() -> None:
-    cold_start, state = [50, 51, 52, 22], SimpleNamespace(serving_version="", serving_model=None)
+    cold_start = [50, 51, 52, 22]
+    state = SimpleNamespace(
+        serving_version="", serving_model=None, overlay=SimpleNamespace(position=""), priors_position=""
+    )
     shown: Counter[tuple[int, int]] = Counter()
     logged: dict[tuple[int, int], float] = {}
     count = 0
