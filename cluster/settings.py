@@ -20,10 +20,10 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster.access_tier import parse_claim_values
 from cluster.artifacts_address import check_data_dir, parse_artifacts_address
 from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
-from cluster.records.access_tier import parse_claim_values
 from cluster.redis_url import add_options
 
 REDIS_URL_FILE = "redis.url"

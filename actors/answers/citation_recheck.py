@@ -25,10 +25,10 @@ from actors.answers.render import answer_to_json, passage_from_snippet, snippet_
 from actors.archive.messages import Snippet
 from actors.archive.passages import Document, read_product
 from actors.hosting.log_follower import LogFollower
+from cluster.access_tier import NOBODY, may_read
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
-from cluster.records.access_tier import NOBODY, may_read
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
 from cluster.store.archive.questions import StoredQuestion
 from cluster.store.data.changes import ChangeLogEntry, Follower

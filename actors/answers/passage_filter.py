@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from actors.archive.messages import Snippet
+from cluster.access_tier import access_of
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
-from cluster.records.access_tier import access_of
 from cluster.store.data.records import RecordStore
 
 BOOST_FACTOR = 1.5

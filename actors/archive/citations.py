@@ -19,7 +19,7 @@ from itertools import islice
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import Citation, CitationState
 from actors.archive.passages import Document, canonical_address, split_sentences
-from cluster.records.access_tier import may_read
+from cluster.access_tier import may_read
 from cluster.records.article_revision import WITHDRAWN, ArticleRevision, passage_digest
 
 _LEAST_SHARED = 0.3

@@ -13,8 +13,8 @@ from actors.archive.messages import (
     CitationState,
     Snippet,
 )
+from cluster.access_tier import NOBODY
 from cluster.errors import Refusal
-from cluster.records.access_tier import NOBODY
 from cluster.records.article_revision import ArticleRevision
 from cluster.records.question import Format, Question
 from cluster.store.archive.questions import StoredQuestion

@@ -15,12 +15,12 @@ from actors.archive.teasers import list_teasers
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import HashingEmbedder
+from cluster.access_tier import NOBODY
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
-from cluster.records.access_tier import NOBODY
 from cluster.records.article_revision import ArticleRevision
 from cluster.store.stores import Stores
 

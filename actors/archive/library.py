@@ -14,7 +14,7 @@ from actors.archive.passages import Document
 from actors.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from cluster.records.access_tier import MOST_TIERS
+from cluster.access_tier import MOST_TIERS
 
 _TYPICAL_LENGTH = 90.0
 _BATCH = 200

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from actors.archive.html_sections import HtmlSection, split_html_sections
-from cluster.records.access_tier import access_of
+from cluster.access_tier import access_of
 
 PASSAGE_WORDS = 150
 _LEAST_WORDS = 50

@@ -36,7 +36,7 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult,
 from actors.archive.question_dates import HALF_LIFE_DAYS, DateRange, parse_date_range
 from actors.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageSegment
 from actors.vectors.types import Rows, Scores
-from cluster.records.access_tier import NOBODY, may_read
+from cluster.access_tier import NOBODY, may_read
 
 _RERANK_FACTOR = 1.25
 "Factor on the weight of meaning where it only orders the matches by words: chosen on the public sets."

@@ -31,7 +31,7 @@ from actors.retrieval.lexical.passage_postings import (
 from actors.retrieval.lexical.postings import count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
-from cluster.records.access_tier import NOBODY, may_read
+from cluster.access_tier import NOBODY, may_read
 
 UNKNOWN_DAY = -(1 << 30)
 AddressIndex = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]

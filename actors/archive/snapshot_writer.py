@@ -38,9 +38,9 @@ from actors.retrieval.lexical.passage_postings import build_postings
 from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
+from cluster.access_tier import MOST_TIERS
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Conflict, Invalid
-from cluster.records.access_tier import MOST_TIERS
 from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000

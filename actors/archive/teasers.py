@@ -10,7 +10,7 @@ from dataclasses import replace
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, ArchiveResult, ArticleTeaser
 from actors.archive.retrieve import search_passages
-from cluster.records.access_tier import may_read
+from cluster.access_tier import may_read
 
 MOST_READ = 50
 "Articles among which the locked ones are."

@@ -26,8 +26,8 @@ from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
 from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
 from actors.search.result_records import build_spelling_result
 from actors.search.retrieve import filter_products
+from cluster.access_tier import access_of
 from cluster.query.fields import Projection
-from cluster.records.access_tier import access_of
 
 MOST_PAGES = 40
 "Products whose pages are read for one question."

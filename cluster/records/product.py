@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from cluster.records.access_tier import TIER_FORM
+from cluster.access_tier import TIER_FORM
 from cluster.records.fields import (
     STRICT,
     Address,

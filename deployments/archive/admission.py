@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cluster.access_tier import SIGNED_IN
 from cluster.clock import Clock
 from cluster.errors import Invalid, TooMany
-from cluster.records.access_tier import SIGNED_IN
 from cluster.records.archive_client import (
     BY_SIGNATURE,
     DEFAULT_CALLS_PER_MINUTE,

@@ -12,8 +12,8 @@ from actors.history.monitor import SignificanceConfig
 from actors.history.significance import UploadedArticle
 from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
+from cluster.access_tier import NOBODY, may_read
 from cluster.clock import SystemClock
-from cluster.records.access_tier import NOBODY, may_read
 from cluster.records.times import moment_ms
 from cluster.store.stores import Stores
 

@@ -23,10 +23,10 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from cluster.access_tier import tiers_from_claims
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.origin import is_loopback
-from cluster.records.access_tier import tiers_from_claims
 
 DISCOVERY = "/.well-known/openid-configuration"
 SCOPE = "openid email"

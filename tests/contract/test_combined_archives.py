@@ -11,8 +11,8 @@ import pytest
 from starlette.applications import Starlette
 
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
+from cluster.access_tier import NOBODY
 from cluster.errors import Unavailable
-from cluster.records.access_tier import NOBODY
 from cluster.records.article_revision import ArticleRevision
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault

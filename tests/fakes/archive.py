@@ -24,9 +24,9 @@ from actors.archive.messages import (
 )
 from actors.archive.passages import read_product
 from actors.archive.teasers import list_teasers
+from cluster.access_tier import may_read
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter
-from cluster.records.access_tier import may_read
 from cluster.records.account import Grant
 from cluster.records.article_revision import WITHDRAWN, ArticleRevision, revision_of
 from cluster.secrecy import Vault

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from cluster.records.access_tier import may_read
+from cluster.access_tier import may_read
 from tests.contract.test_ask import Desk
 from tests.contract.test_ask_access import open_interface, token_with
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.recommender.messages import Boost, UserQuery
+from cluster.access_tier import MOST_OF_ACCOUNT, NOBODY, OPEN, SIGNED_IN, is_tier
 from cluster.query.language.tree import All, Any, Exists, Not, Term
-from cluster.records.access_tier import MOST_OF_ACCOUNT, NOBODY, OPEN, SIGNED_IN, is_tier
 from deployments.edge.http.request import ApiRequest
 
 CLAIM = "tiers"

@@ -19,9 +19,9 @@ from pydantic_core import PydanticCustomError
 from actors.archive.messages import ArchiveQuery, Snippet
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
+from cluster.access_tier import access_of, may_read
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
-from cluster.records.access_tier import access_of, may_read
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import (
     check_names,

@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from cluster.access_tier import NOBODY, may_read
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, Invalid, Malformed, NotFound, TooLarge, TooMany, Unavailable
-from cluster.records.access_tier import NOBODY, may_read
 from cluster.records.article_revision import ArticleRevision
 from deployments.archive.citation import web_address
 from deployments.archive.endpoint import ArchiveFinder, McpArchive

@@ -11,8 +11,8 @@ import hmac
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.access_tier import SIGNED_IN
 from cluster.clock import Clock
-from cluster.records.access_tier import SIGNED_IN
 from cluster.records.account import Account, Grant
 from cluster.records.archive_client import revocation_id_from_short, tier_revocation_id
 from cluster.store.administration.grants import GrantStore, Revocations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.access_tier import may_read
 from cluster.admin.accounts import AccountAdmin
-from cluster.records.access_tier import may_read
 from cluster.records.account import Account, Grant
 from deployments.archive.oauth.bearer import AccessTokens
 from tests.contract.oauth.conftest import Scene

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from cluster.access_tier import parse_claim_values, tiers_from_claims
 from cluster.admin.accounts import AccountAdmin
 from cluster.clock import SystemClock
-from cluster.records.access_tier import parse_claim_values, tiers_from_claims
 from cluster.records.account import Account
 from cluster.store.stores import Stores
 from deployments.archive.oauth.services import OAuthServices

@@ -24,11 +24,11 @@ from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.archive.teasers import list_teasers
 from actors.language.analysis import Analyzers
 from actors.language.embedder import HashingEmbedder
+from cluster.access_tier import MOST_TIERS, may_read
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access_tier import MOST_TIERS, may_read
 from deployments.hosts.gateway import read_article
 from tests.fakes.stores.memory import memory_stores
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.records.access_tier import NOBODY
+from cluster.access_tier import NOBODY
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.wire.ask import AskSearch
 
