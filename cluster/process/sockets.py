@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import ExitStack, suppress
 
@@ -10,6 +11,8 @@ RANGES_FROM = 20_000
 RANGE_WIDTH = 100
 RANGES = 90
 "Ports 20,000 to 29,000: below the ephemeral ports of operating systems."
+SERVER_PORTS = (*range(29_000, 32_768), *range(61_000, 65_536))
+"Linux gives no outgoing connection one of these by default, so a port stays free until its server listens."
 
 
 def is_loopback(host: str) -> bool:
@@ -18,13 +21,16 @@ def is_loopback(host: str) -> bool:
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """Return ports that are free now, all different."""
+    """Return ports that are free now, all different, and that outgoing connections rarely take."""
     with ExitStack() as probes:
-        ports = []
-        for _ in range(count):
+        ports: list[int] = []
+        for port in (*random.sample(SERVER_PORTS, len(SERVER_PORTS)), *[0] * count):
+            if len(ports) == count:
+                break
             probe = probes.enter_context(socket.socket())
-            probe.bind((host, 0))
-            ports.append(int(probe.getsockname()[1]))
+            with suppress(OSError):
+                probe.bind((host, port))
+                ports.append(int(probe.getsockname()[1]))
         return ports
 
 

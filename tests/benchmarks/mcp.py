@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -38,6 +37,7 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
+from cluster.process.sockets import free_ports
 from cluster.records.account import Grant
 from cluster.records.archive_client import ClientRule
 from cluster.secrecy import Vault
@@ -155,7 +155,7 @@ def _measure(command: Callable[[int, list[str]], list[str]], seconds: float, our
     failures = 0
     words: list[str]
     for kind, words in (("ask", []), ("ready", ["--ready"])):
-        port = _free_port()
+        [port] = free_ports(1)
         calls = requests(port, token_for(port) if ours else "", 2_000)
         with _running(command(port, words)) as process:
             _wait(port, calls[0])
@@ -205,13 +205,6 @@ def _wait(port: int, request: bytes) -> None:
             pass
         time.sleep(0.2)
     raise SystemExit("the server gives no results")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

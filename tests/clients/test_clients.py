@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+
+from cluster.process.sockets import free_ports
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world")]
 
@@ -51,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     if LIVE:
         yield {**env, "MCP_URL": f"{LIVE}/mcp"}
         return
-    port = _free_port()
+    [port] = free_ports(1)
     command = [sys.executable, "-m", "tests.clients.server", str(port)]
     server = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     try:
@@ -247,10 +248,3 @@ def _node() -> str:
 def _needs(path: Path) -> None:
     if not path.exists():
         pytest.skip(f"{path} is not installed; run tests/clients/install.sh")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_clients import FOLDER, NODE, ROOT, _free_port, _needs
+from cluster.process.sockets import free_ports
+from tests.clients.test_clients import FOLDER, NODE, ROOT, _needs
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(600)]
 
@@ -60,7 +61,7 @@ def ports() -> Iterator[tuple[int, int]]:
     _needs(SUITE)
     _needs(NODE_22)
     with ExitStack() as running:
-        archive, proxy = _free_port(), _free_port()
+        archive, proxy = free_ports(2)
         running.enter_context(_running("tests.clients.server", archive))
         running.enter_context(_running("tests.clients.bearer_proxy", proxy, archive))
         yield archive, proxy
@@ -76,7 +77,7 @@ def test_a_scenario_of_the_suite_passes(scenario: str, ports: tuple[int, int]) -
 def test_the_suite_signs_in_and_finds_no_fault_with_the_authorization_server(
     ports: tuple[int, int], tmp_path: Path
 ) -> None:
-    archive, callback = ports[0], _free_port()
+    archive, callback = ports[0], free_ports(1)[0]
     origin = f"http://127.0.0.1:{archive}"
     client = _registered(origin, f"http://127.0.0.1:{callback}/callback")
     given = ["--url", f"{origin}/archive", "--client-id", client, "--port", str(callback)]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_clients import FOLDER, ROOMS, ROOT, _free_port, _needs
+from cluster.process.sockets import free_ports
+from tests.clients.test_clients import FOLDER, ROOMS, ROOT, _needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(300)]
 
@@ -26,7 +27,7 @@ PROCESS_S = 120
 @pytest.fixture
 def site() -> Iterator[tuple[str, str]]:
     """The interface on a port, and its secret key."""
-    port = _free_port()
+    [port] = free_ports(1)
     command = [sys.executable, "-m", "tests.clients.shop_server", str(port)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from cluster.local.haproxy_process import find_haproxy
+from cluster.process.sockets import free_ports
 from cluster.records.access import AppSettings
 from deployments.api.http.routes import build_application
 from deployments.demo.script import build_script_routes
@@ -56,9 +57,7 @@ class _Counted:
 
 @asynccontextmanager
 async def _edge(folder: Path, replica: str) -> AsyncIterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     written = folder / "edge.cfg"
     written.write_text(CONFIG.format(port=port, replica=replica.removeprefix("http://")))
     quiet = asyncio.subprocess.DEVNULL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from cluster.process.sockets import free_ports
+from cluster.process.sockets import free_ports, is_free
 from tests.suites.redis_process import redis_binary
 
 HOST = "127.0.0.1"
@@ -21,6 +21,13 @@ DOWN_AFTER_MS = 1_000
 FAILOVER_TIMEOUT_MS = 5_000
 KEPT = ('save ""', "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0")
 "Nothing on disk, and replicas fed at once."
+BUS_OFFSET = 10_000
+"The nodes of a cluster talk to each other at the ports this far above those for clients."
+STARTS = 3
+
+
+class NodeEnded(Exception):
+    """A server ended before it answered; another process may have taken its port."""
 
 
 class Node:
@@ -48,7 +55,9 @@ class Node:
         """Start it; wait until it answers."""
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        wait_until(self.answers, f"no answer on {self.port}: {(self.folder / 'log').read_text()[-500:]}")
+        wait_until(self._answers_or_ended, f"no answer on {self.port}", within_s=60)
+        if self._process.poll() is not None:
+            raise NodeEnded(f"port {self.port}: {(self.folder / 'log').read_text()[-500:]}")
 
     def answers(self) -> bool:
         """Say whether it answers a PING."""
@@ -57,6 +66,10 @@ class Node:
                 return bool(client.ping())
         except redis.RedisError:
             return False
+
+    def _answers_or_ended(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is not None or self.answers()
 
     def say(self, *words: str | int) -> object:
         """Send one command and return what it gives."""
@@ -85,13 +98,15 @@ class Topology:
     """Nodes in one folder, ended together, also when they do not come up."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="kiosk-redis-"))
         self.nodes: list[Node] = []
-        try:
-            self.build()
-        except BaseException:
-            self.stop()
-            raise
+        for start in range(1, STARTS + 1):
+            self.folder = Path(tempfile.mkdtemp(prefix="kiosk-redis-"))
+            try:
+                return self.build()
+            except BaseException as error:
+                self.stop()
+                if not isinstance(error, NodeEnded) or start == STARTS:
+                    raise
 
     def build(self) -> None:
         """Start the nodes and wait until they work together."""
@@ -108,6 +123,7 @@ class Topology:
         """End all and remove their files."""
         for node in self.nodes:
             node.end()
+        self.nodes.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -206,10 +222,11 @@ def _follows(node: Node) -> bool:
 
 
 def _cluster_ports(count: int) -> list[int]:
-    """Return free ports; the nodes talk to each other at the ports 10,000 above them."""
+    """Return ports that are free, as are those of the cluster bus, and that outgoing connections rarely take."""
     ports: list[int] = []
     while len(ports) < count:
-        ports += [port for port in free_ports(count) if port <= 55_000 and port not in ports]
+        buses = (bus for bus in free_ports(count) if bus < 32_768)
+        ports += [port for bus in buses if is_free(HOST, port := bus - BUS_OFFSET) and port not in ports]
     return ports[:count]
 
 

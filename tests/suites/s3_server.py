@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.process.sockets import free_ports
+
 ACCESS_KEY, SECRET_KEY = "kiosk-tests", "kiosk-tests-secret"
 BUCKET = "kiosk-artifacts"
 SERVERS = ("localbucket", "juicefs")
@@ -41,7 +43,7 @@ def address(port: int, prefix: str) -> str:
 @contextmanager
 def run_server(kind: str, folder: Path) -> Iterator[int]:
     """Run a server with an empty bucket; yield its port."""
-    port = _free_port()
+    [port] = free_ports(1)
     command, environment = _command(kind, folder, port)
     with (folder / f"{kind}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
@@ -79,9 +81,3 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
                 return
         time.sleep(0.05)
     raise RuntimeError(f"the S3 server did not start: {log.read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import socket
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import structlog
 
 from cluster.errors import HouseError, Unavailable
+from cluster.process.sockets import free_ports
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, view_interaction
@@ -106,9 +106,7 @@ async def test_a_wrong_password_is_refused_and_appears_nowhere(private_server: R
 
 
 async def test_the_server_may_be_reached_by_port_and_database() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     server = RedisProcess("--port", str(port), "--bind", "127.0.0.1").start()
     try:
         async with (

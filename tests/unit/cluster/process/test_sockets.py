@@ -17,6 +17,20 @@ def test_free_ports_are_all_different_and_free() -> None:
     assert all(is_free("127.0.0.1", port) and not answers("127.0.0.1", port) for port in ports)
 
 
+def test_free_ports_are_outside_those_of_outgoing_connections() -> None:
+    assert all(29_000 <= port < 32_768 or port >= 61_000 for port in free_ports(50))
+
+
+def test_a_machine_without_free_server_ports_gets_ephemeral_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        taken = server.getsockname()[1]
+        monkeypatch.setattr("cluster.process.sockets.SERVER_PORTS", (taken,))
+        ports = free_ports(3)
+    assert len(set(ports)) == 3
+    assert taken not in ports
+
+
 def test_a_port_somebody_listens_on_is_neither_free_nor_silent() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

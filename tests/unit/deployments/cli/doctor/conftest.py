@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
+from cluster.process.sockets import free_ports
 from cluster.records.account import Account, hash_password
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
@@ -67,9 +67,7 @@ class Proxy:
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[str, Proxy]]:
     """An archive with one account, behind a proxy."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     clock = SystemClock()
     stores = memory_stores(clock)
     archive = SmallArchive(sample_articles())
