@@ -110,7 +110,7 @@ def _numbers_are_exported(stack: Stack) -> None:
 
 def _none(stack: Stack) -> bool:
     """Is no replica of any engine left? A process may take a moment to end."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while replicas(stack, "recommender."):
         if time.monotonic() > until:
             return False
