@@ -157,9 +157,15 @@ class ValidationRecipe(BaseModel):
     leave last out."""
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that the split by time holds out."
-    seen: Literal["auto", "out", "other_kinds", "allowed"] = "auto"
+    seen: Literal["auto", "out", "other_kinds", "allowed", "paused"] = "auto"
     """Which items of the history may be recommended. `auto`: all, if a fifth of the interactions are repeats.
-    `other_kinds`: only items without an event of `kinds`, for example an item in the cart that was not bought."""
+    `other_kinds`: only items without an event of `kinds`, for example an item in the cart that was not bought.
+    `paused`: only items whose pause has ended; a training sets it where it would set `out` and there are pauses."""
+    repeat_after_days: dict[str, Annotated[float, Field(ge=0, le=36_500)]] = Field(
+        default_factory=dict, max_length=32
+    )
+    """Days by type of interaction after which an item of the history counts as recommendable; `*` is any other type. A
+    training takes those of its engine unless the recipe names some. Data without times ignores them."""
     kinds: tuple[str, ...] = ()
     """Event types of the targets. When empty: all types with a positive weight. With leave last out: purchases, if
     enough users buy after other events."""
@@ -173,6 +179,14 @@ class ValidationRecipe(BaseModel):
     "Maximum number of events for tuning; users are sampled with all their events."
     tune_items: int = Field(default=5_000, ge=10)
     "Largest catalog in which EASE is tuned; in a larger one, the first value of each parameter is used."
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        # A snapshot without pauses has the version that earlier releases gave it.
+        if not fields.get("repeat_after_days", True):
+            del fields["repeat_after_days"]
+        return fields
 
 
 class LimitsRecipe(BaseModel):

@@ -121,7 +121,8 @@ def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequ
     if model is None or not model.has_unseen_weights or not user.has_history:
         return user
     hidden = {*consumed, *request.catalog.rows_of(request.query.exclude)}
-    unseen_only = not model.allows_repeats or hidden.issuperset(user.history_profile.rows.tolist())
+    returns_none = not model.allows_repeats and not request.query.repeat_after_ms
+    unseen_only = returns_none or hidden.issuperset(user.history_profile.rows.tolist())
     return replace(user, unseen_only=unseen_only)
 
 

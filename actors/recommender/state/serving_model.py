@@ -404,9 +404,11 @@ def _validate_items(items: npt.NDArray[np.integer], count: int) -> None:
 
 def _allows_repeats(facts: Mapping[str, Any]) -> bool:
     """Return whether validation chose to recommend seen products again."""
-    recipe = facts["recipe"]
+    seen = facts["recipe"].get("validation", {}).get("seen")
+    if seen == "paused":  # products return by the pauses of the engine alone, whatever repeats weigh
+        return False
     weighty = any(part["learner"] == "repeats" and part["weight"] for part in facts["parts"])
-    return weighty or recipe.get("validation", {}).get("seen") in ("allowed", "other_kinds")
+    return weighty or seen in ("allowed", "other_kinds")
 
 
 def _consumed_kinds(facts: Mapping[str, Any]) -> frozenset[str]:

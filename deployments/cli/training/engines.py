@@ -76,9 +76,12 @@ REPEAT_EPILOG = """
   kiosk engines repeat-after bookshop default checkout --days 60    what was bought is out of lists for 60 days
   kiosk engines repeat-after bookshop default '*' --days 1          all other types: a day
   kiosk engines repeat-after bookshop default checkout              as the snapshot has learned
+  kiosk engines repeat-after bookshop default checkout --days 30 --all-engines    all engines of the app
+  kiosk engines repeat-after bookshop default watch --days 36500    what was watched never comes back
 
 Without a pause, a snapshot that met repeated purchases leaves out the running session; others leave out all
-products of the person's history.
+products of the person's history. The next training counts a product as recommendable once its pause has ended.
+A new engine has the pauses of the engine default.
 """
 DELETE_EPILOG = """
 [bold]Example[/]

@@ -111,7 +111,11 @@ async def scale_engine(request: ConsoleRequest) -> Response:
 async def change_repeat_pause(request: ConsoleRequest) -> Response:
     """Change how long an engine leaves out the products of a type of interaction."""
     days = request.form.get("days", "").strip()
-    change = {"type": request.form.get("type", "").strip() or "*", **({"days": days} if days else {})}
+    change = {
+        "type": request.form.get("type", "").strip() or "*",
+        "all_engines": request.form.get("all_engines", "") == "on",
+        **({"days": days} if days else {}),
+    }
     await request.perform("engines.repeat_after", **_engine(request), **change)
     return _to_engine(request, _text(request, "models.repeat_saved"))
 

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.ids import DEFAULT_ENGINE
 from cluster.records.access import App
 from cluster.records.changes import with_changes
 from cluster.records.engine import (
@@ -186,6 +187,7 @@ class RepeatAfter(OfEngine):
     "Type of interaction, for example `checkout`; `*` is any type that has no pause."
     days: float | None = Field(default=None, ge=0, le=36_500)
     "Days in which lists leave out the products of such an interaction; absent: as the snapshot has learned."
+    all_engines: bool = Field(False, description="Change all engines of the app, not this one alone.")
 
 
 class DeleteEngine(OfEngine):
@@ -295,6 +297,9 @@ async def create_engine(services: AdminServices, given: NewEngine) -> EngineView
     if given.app_id not in apps:
         raise no_app_error(given.app_id, sorted(apps))
     await check_new_engine(services.stores.engines, apps[given.app_id], given.engine_id)
+    default = await services.stores.engines.get(given.app_id, DEFAULT_ENGINE)
+    if default is not None:
+        made = made.model_copy(update={"repeat_after_days": default.repeat_after_days})
     if not await services.stores.engines.add(made):
         raise Conflict(
             f"{given.app_id} has an engine named {given.engine_id} already; see `kiosk engines list "
@@ -385,6 +390,8 @@ async def explore_engine(services: AdminServices, given: ExploreEngine) -> Engin
 async def change_repeat_pause(services: AdminServices, given: RepeatAfter) -> EngineView:
     """Change how long the lists of an engine leave out the products of a type of interaction.
 
+    A new engine has the pauses of the engine `default`.
+
     Errors:
         NotFound: no such app or engine
         Invalid: the engine has pauses for too many types
@@ -400,7 +407,13 @@ async def change_repeat_pause(services: AdminServices, given: RepeatAfter) -> En
             )
         return engine.model_copy(update={"repeat_after_days": pauses})
 
+    engines = await services.stores.engines.all(given.app_id) if given.all_engines else []
+    others = [engine for engine in engines if engine.engine_id != given.engine_id]
+    for engine in others:
+        pausing(engine)  # the bound of another engine refuses all changes before the first one
     changed = await _change_engine(services.stores, given, pausing)
+    for engine in others:
+        await services.stores.engines.change(engine.app_id, engine.engine_id, pausing)
     return await read_engine_view(services.stores, changed, services.now_ms())
 
 

@@ -176,7 +176,8 @@ def _compare_interactions(
     """Compare with the blend alone by what users took on the held-out days, wherever they got it; None: nothing."""
     validation = engine.recipe.validation
     seen = "allowed" if validation.seen == "auto" else validation.seen
-    trial = split_at(data, middle_s, np.inf, seen=seen, kinds=validation.kinds)
+    pauses = validation.repeat_after_days
+    trial = split_at(data, middle_s, np.inf, seen=seen, kinds=validation.kinds, pauses=pauses)
     trial = trial.sample(_USERS, build_rng(engine.recipe.seed, "reranker"))
     if not len(trial):
         return None

@@ -10,6 +10,7 @@ An `EvaluationSplit` holds all three: train on `train`, score `histories`, compa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -18,12 +19,15 @@ import numpy as np
 
 from actors.models.user_histories import UserHistories
 from actors.vectors.top import expand_runs
-from actors.vectors.types import Mask, Rows
+from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 
-SeenItemPolicy = Literal["out", "other_kinds", "allowed"]
-"""Items of a history that may be recommended: none, those without an event of the target types, or all."""
+SeenItemPolicy = Literal["out", "other_kinds", "allowed", "paused"]
+"""Items of a history that may be recommended: none, those without an event of the target types, all, or those whose
+pause after each event has ended (`repeat_after_days`; a type without a pause never ends)."""
+
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class EvaluationSplit:
     kinds: tuple[str, ...] = ()
     "Event types of the targets; all if empty."
     taken: Targets | None = None
-    "With `other_kinds`: items of each user's earlier events of `kinds`; only these are excluded."
+    "With `other_kinds` or pauses: the items of each user's history that lists exclude; only these are excluded."
     protocol: str = ""
     "by_time, leave_last_out or next_in_session."
     period_s: tuple[float, float] | None = None
@@ -116,7 +120,7 @@ class EvaluationSplit:
 
     def hidden_items(self) -> Targets:
         """Return the items of each user that lists must not contain."""
-        if self.seen == "other_kinds" and self.taken is not None:
+        if self.taken is not None:
             return self.taken
         if self.seen == "allowed":
             return Targets(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
@@ -157,20 +161,26 @@ class TrainingSplit:
 
 
 def leave_last_out(
-    data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: SeenItemPolicy = "out"
+    data: Interactions,
+    folds: int = 1,
+    *,
+    kinds: tuple[str, ...] = (),
+    seen: SeenItemPolicy = "out",
+    pauses: Mapping[str, float] | None = None,
 ) -> TrainingSplit:
     """Return splits whose target is the last item of each user; validation splits take earlier items.
 
     With `kinds`, the target is the item of the last event of these types. Later events are dropped. The events of
-    users without enough events for a target are training data.
+    users without enough events for a target are training data. `pauses` are days by type of interaction after which
+    an item of the history may be a target again; without times they have no effect.
     """
     liked = data.pick(data.weight > 0)
+    rule = _SeenItemRule(seen, kinds, pauses or {})
     return TrainingSplit(
         validation=tuple(
-            _leave_out_at("leave last out, validation", liked, fold + 2, 1, kinds, seen)
-            for fold in range(folds)
+            _leave_out_at("leave last out, validation", liked, fold + 2, 1, rule) for fold in range(folds)
         ),
-        test=_leave_out_at("leave last out", liked, 1, 2, kinds, seen),
+        test=_leave_out_at("leave last out", liked, 1, 2, rule),
     )
 
 
@@ -182,10 +192,12 @@ def split_by_time(
     kinds: tuple[str, ...] = (),
     at_s: float | None = None,
     folds: int = 1,
+    pauses: Mapping[str, float] | None = None,
 ) -> TrainingSplit:
     """Return splits at one instant for all users: the newest `share` is the test, earlier shares validate.
 
-    `kinds` limits the targets, not the training data. `at_s` sets the instant of the test explicitly.
+    `kinds` limits the targets, not the training data. `at_s` sets the instant of the test explicitly. `pauses` are days
+    by type of interaction after which an item of the history may be a target again.
 
     Errors:
         Invalid: the data has no times, `share` is out of range, or one side of the instant is empty
@@ -205,10 +217,10 @@ def split_by_time(
         instants.append(float(np.quantile(earlier, 1 - share)))
     return TrainingSplit(
         validation=tuple(
-            split_at(data, before, after, seen=seen, kinds=kinds, name="by time, validation")
+            split_at(data, before, after, seen=seen, kinds=kinds, name="by time, validation", pauses=pauses)
             for after, before in pairwise(instants)
         ),
-        test=split_at(data, instant, np.inf, seen=seen, kinds=kinds, name="by time"),
+        test=split_at(data, instant, np.inf, seen=seen, kinds=kinds, name="by time", pauses=pauses),
     )
 
 
@@ -220,23 +232,29 @@ def split_at(
     seen: SeenItemPolicy,
     kinds: tuple[str, ...] = (),
     name: str = "by time",
+    pauses: Mapping[str, float] | None = None,
 ) -> EvaluationSplit:
-    """Return a split with the items between two instants as targets; new users have empty histories."""
+    """Return a split with the items between two instants as targets; new users have empty histories.
+
+    `pauses` are days by type of interaction; an item whose pauses have ended at the first instant may be a target.
+    """
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
     users = np.unique(after.reader)
     owner = np.searchsorted(users, after.reader)
     item = after.item
     histories = UserHistories.of(train, users, instant_s)
-    taken = _items_of_users(train, users, kinds) if seen == "other_kinds" else None
-    if seen != "allowed":
+    rule = _SeenItemRule(seen, kinds, pauses or {})
+    taken = rule.select_taken(train, users, histories.now_s)
+    if seen != "allowed" or taken is not None:
         old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
         fresh = ~_contains_pairs(*old, owner, item, data.n_items)
         owner = owner[fresh]
         item = item[fresh]
     targets = Targets.from_pairs(owner, item, len(users))
     period_s = (float(after.at_s.min()), float(after.at_s.max())) if len(after) else None
-    trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken, "by_time", period_s)
+    policy = rule.policy_for(train)
+    trial = EvaluationSplit(name, train, histories, targets, policy, kinds, taken, "by_time", period_s)
     return trial.pick(np.flatnonzero(targets.lengths > 0))
 
 
@@ -317,11 +335,56 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
     return whole.pick(np.flatnonzero(sizes > 1))
 
 
+@dataclass(frozen=True, slots=True)
+class _SeenItemRule:
+    """Which items of a history lists exclude."""
+
+    seen: SeenItemPolicy
+    kinds: tuple[str, ...]
+    pauses: Mapping[str, float]
+    "Days by type of interaction; `*` is any other type."
+
+    def policy_for(self, data: Interactions) -> SeenItemPolicy:
+        """Return the policy that a split of the data has."""
+        if self.seen == "out" and self.pauses and data.clock:
+            return "paused"
+        return self.seen
+
+    def select_taken(self, data: Interactions, users: Rows, now_s: Floats) -> Targets | None:
+        """Return the excluded items of the users; None if all or no items of the history are excluded.
+
+        Shapes:
+            users: int64 [q], ascending; now_s: float64 [q], when each list is made
+        """
+        has_pauses = bool(self.pauses) and data.clock
+        if self.seen != "other_kinds" and not has_pauses:
+            return None
+        pauses_s = self._pause_seconds(data.kinds, has_pauses)[data.kind]
+        places = np.minimum(np.searchsorted(users, data.reader), max(len(users) - 1, 0))
+        counts = users[places] == data.reader if len(users) else np.zeros(len(data), np.bool_)
+        if counts.any():
+            counts &= data.at_s > now_s[places] - pauses_s
+        return Targets.from_pairs(places[counts], data.item[counts], len(users))
+
+    def _pause_seconds(self, kinds: tuple[str, ...], has_pauses: bool) -> Floats:
+        """Return how long each type of event excludes its items: infinity for ever, minus infinity never.
+
+        Shapes:
+            returns: float64 [kinds]
+        """
+        never_ends = {"out": kinds, "paused": kinds, "other_kinds": self.kinds or kinds}.get(self.seen, ())
+        pauses = self.pauses if has_pauses else {}
+        usual = {kind: np.inf if kind in never_ends else -np.inf for kind in kinds}
+        if "*" in pauses:
+            usual = dict.fromkeys(kinds, pauses["*"] * _DAY_S)
+        return np.array([pauses[kind] * _DAY_S if kind in pauses else usual[kind] for kind in kinds])
+
+
 def _leave_out_at(
-    name: str, data: Interactions, place: int, least_before: int, kinds: tuple[str, ...], seen: SeenItemPolicy
+    name: str, data: Interactions, place: int, least_before: int, rule: _SeenItemRule
 ) -> EvaluationSplit:
     """Return the split whose target is the item at a position from the end; later events are dropped."""
-    is_target = _kind_mask(data, kinds)
+    is_target = _kind_mask(data, rule.kinds)
     bounds = data.starts()
     counted = np.concatenate(([0], np.cumsum(is_target)))
     # number of events of `kinds` from this event on, including it
@@ -341,16 +404,15 @@ def _leave_out_at(
         train,
         histories,
         Targets(np.arange(count + 1), data.item[targets]),
-        seen,
-        kinds,
+        rule.policy_for(data),
+        rule.kinds,
+        rule.select_taken(train, users, at_s),
         protocol="leave_last_out",
         period_s=(float(at_s.min()), float(at_s.max())) if data.clock and count else None,
     )
-    if seen == "other_kinds":
-        trial = replace(trial, taken=_items_of_users(train, users, kinds))
-    if seen == "allowed":
+    if trial.seen == "allowed" and trial.taken is None:
         return trial
-    # an item of the history is no valid target, because lists exclude it
+    # an excluded item of the history is no valid target
     hidden = trial.hidden_items()
     again = _contains_pairs(
         hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
@@ -365,18 +427,6 @@ def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
     codes = [code for code, kind in enumerate(data.kinds) if kind in kinds]
     mask: Mask = np.isin(data.kind, codes)
     return mask
-
-
-def _items_of_users(data: Interactions, users: Rows, kinds: tuple[str, ...]) -> Targets:
-    """Return the items of the users' events of some types.
-
-    Shapes:
-        users: int64 [q], ascending
-    """
-    events = data.of_kinds(kinds)
-    places = np.searchsorted(users, events.reader)
-    of_users = np.isin(events.reader, users)
-    return Targets.from_pairs(places[of_users], events.item[of_users], len(users))
 
 
 def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:

@@ -128,6 +128,7 @@ _SEEN = {
     "out": "products of the user's history are not recommended and do not count",
     "other_kinds": "products that the user has such events of are not recommended and do not count",
     "allowed": "products of the user's history may be recommended and count again",
+    "paused": "products of the user's history are recommended and count again once their pause has ended",
 }
 
 

@@ -65,11 +65,12 @@ async def create_run(
     check_memory_limit(recipe, app)
     if not (run_id and await _is_stored(stores, app, run_id)):
         await check_new_training(stores.runs, stores.usage, app)
+    engine = await stores.engines.get(app_id, engine_id)
     run = Run(
         app_id=app_id,
         run_id=run_id or f"run-{new_request_id()[:10]}",
         engine_id=engine_id,
-        recipe=dict(recipe),
+        recipe=_with_pauses(recipe, {} if engine is None else engine.repeat_after_days),
         kind=kind,
         options=dict(options or {}),
         promote=promote,
@@ -86,6 +87,14 @@ async def create_run(
     if there is None:
         raise Conflict(f"run {run.run_id} is being written by somebody else; try again")
     return there
+
+
+def _with_pauses(recipe: Mapping[str, Any], pauses: Mapping[str, float]) -> dict[str, Any]:
+    """Return the recipe with the pauses of its engine, so that validation expects the products that lists may show."""
+    validation = recipe.get("validation") or {}
+    if not pauses or not isinstance(validation, Mapping) or validation.get("repeat_after_days"):
+        return dict(recipe)
+    return {**recipe, "validation": {**validation, "repeat_after_days": dict(pauses)}}
 
 
 async def _is_stored(stores: Stores, app: App, run_id: str) -> bool:

@@ -204,7 +204,7 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
 
 def _serving_facts(trial: EvaluationSplit) -> dict[str, Any]:
     """Return the serving parameters that follow from the split: which items of the history may be recommended."""
-    return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen == "other_kinds" else {}
+    return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen in ("other_kinds", "paused") else {}
 
 
 def _choose_new_user_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[dict[str, float], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -89,19 +90,16 @@ def _with_reason(split: TrainingSplit, reason: str) -> TrainingSplit:
 
 def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
     validation = recipe.validation
+    split = partial(
+        split_by_time, data, share=validation.share, kinds=validation.kinds, folds=validation.folds
+    )
+    pauses = validation.repeat_after_days
     if validation.seen != "auto":
-        return split_by_time(
-            data, share=validation.share, seen=validation.seen, kinds=validation.kinds, folds=validation.folds
-        )
-    split = split_by_time(
-        data, share=validation.share, seen="allowed", kinds=validation.kinds, folds=validation.folds
-    )
-    seen: SeenItemPolicy = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
-    if seen == "allowed":
-        return split
-    return split_by_time(
-        data, share=validation.share, seen=seen, kinds=validation.kinds, folds=validation.folds
-    )
+        return split(seen=validation.seen, pauses=pauses)
+    repeated = split(seen="allowed")
+    if _repeat_share(repeated.validation[0]) < _REPEATING:
+        return split(seen="out", pauses=pauses)
+    return split(seen="allowed", pauses=pauses) if pauses else repeated
 
 
 def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
@@ -114,7 +112,8 @@ def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
     if not kinds and validation.seen in ("auto", "other_kinds"):
         kinds = _target_kinds(data)
     seen = validation.seen if validation.seen != "auto" else _choose_seen_policy(data, kinds)
-    return leave_last_out(data, validation.folds, kinds=kinds, seen=seen)
+    pauses = validation.repeat_after_days
+    return leave_last_out(data, validation.folds, kinds=kinds, seen=seen, pauses=pauses)
 
 
 def _target_kinds(data: Interactions) -> tuple[str, ...]:

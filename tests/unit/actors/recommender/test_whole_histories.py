@@ -181,6 +181,18 @@ def test_a_pause_by_type_replaces_what_the_snapshot_leaves_out(
     assert set(shown) == {name(number) for number in range(RING) if number not in hidden}
 
 
+def test_a_snapshot_with_pauses_hides_what_has_none(model: LoadedSnapshot) -> None:
+    """Its repeats have weight for products whose pause ended; other types stay hidden."""
+    items = [*_happened([1, 2], "checkout"), *_happened([3, 4])]
+    shop = _open(items, model)
+    serving = shop.default_engine_state.serving_model
+    assert serving is not None
+    assert serving.allows_repeats is False
+    shown = set(_ids(shop, _recents(items), repeat_after_ms=(("checkout", 0),)))
+    assert {name(1), name(2)} <= shown
+    assert {name(3), name(4)}.isdisjoint(shown)
+
+
 def test_pauses_hold_without_a_snapshot() -> None:
     items = _happened([3, 4, 5])
     shown = _ids(_open(items), _recents(items), repeat_after_ms=(("like", 3 * DAY_MS + 90 * MINUTE_MS),))

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.administration import APP_ROLES
-from cluster.records.engine import Engine
+from cluster.records.engine import MOST_PAUSES, Engine
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 
 
@@ -127,3 +127,24 @@ async def test_pauses_are_set_changed_and_removed_by_type(shop: ModelShop) -> No
         await change(type=f"type_{number}", days=1)
     with pytest.raises(Invalid, match="at most 32 types"):
         await change(type="one_more", days=1)
+
+
+async def test_a_pause_may_apply_to_all_engines_and_new_engines_inherit_it(shop: ModelShop) -> None:
+    await shop.perform("engines.create", engine_id="summer")
+    await shop.perform(
+        "engines.repeat_after", engine_id="default", type="checkout", days=30, all_engines=True
+    )
+    await shop.perform("engines.repeat_after", engine_id="default", type="watch", days=36_500)
+    await shop.perform("engines.create", engine_id="winter")
+    pauses = {engine.engine_id: engine.repeat_after_days for engine in await shop.stores.engines.all(APP)}
+    checkout = {"checkout": 30.0}
+    assert pauses["summer"] == checkout
+    assert pauses["default"] == pauses["winter"] == {**checkout, "watch": 36_500.0}
+
+
+async def test_a_pause_that_an_engine_refuses_changes_no_engine(shop: ModelShop) -> None:
+    full = {f"kind{number}": 1.0 for number in range(MOST_PAUSES)}
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="full", repeat_after_days=full))
+    with pytest.raises(Invalid, match="at most 32 types"):
+        await shop.perform("engines.repeat_after", engine_id="default", days=1, all_engines=True)
+    assert all(engine.repeat_after_days != {"*": 1.0} for engine in await shop.stores.engines.all(APP))
