@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 import h11
 
+from cluster.addresses.public_addresses import find_address_fault, is_internal, is_loopback_address
 from cluster.deadline import run_within
-from cluster.public_addresses import find_address_fault, is_internal, is_loopback_address
 
 WITHIN_S = 5.0
 MOST_BYTES = 10_000

@@ -21,10 +21,10 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.access_tier import parse_claim_values
-from cluster.artifacts_address import check_data_dir, parse_artifacts_address
+from cluster.addresses.artifacts_address import check_data_dir, parse_artifacts_address
+from cluster.addresses.origin import parse_origin, parse_origins
+from cluster.addresses.redis_url import add_options
 from cluster.errors import Invalid, InvalidSetting
-from cluster.origin import parse_origin, parse_origins
-from cluster.redis_url import add_options
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory with the address of the installation's Redis."

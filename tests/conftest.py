@@ -17,7 +17,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores as make_memory_stores

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import COLUMNS as OUTCOME_COLUMNS
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.query_log import QueryLogStore
-from cluster.artifacts.served_log import ServedLogStore
-from cluster.records.archive_client import ArchiveCall
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from deployments.operations.all_operations import OPERATIONS

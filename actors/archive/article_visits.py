@@ -9,7 +9,7 @@ def match_visits(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each visited link of some calls, however often its mark was used.
 
     Shapes:
-        rows: `cluster.artifacts.call_log.COLUMNS`
+        rows: `cluster.artifacts.logs.call_log.COLUMNS`
         calls: at least `call_id`, `articles`, and what the result is to have of the calls
         result: the columns of calls without `articles`, and `article`, `visited_at` (first visit), `times`
     """

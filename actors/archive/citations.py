@@ -20,7 +20,7 @@ from actors.archive.library import PassageLibrary
 from actors.archive.messages import Citation, CitationState
 from actors.archive.passages import Document, canonical_address, split_sentences
 from cluster.access_tier import may_read
-from cluster.records.article_revision import WITHDRAWN, ArticleRevision, passage_digest
+from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, passage_digest
 
 _LEAST_SHARED = 0.3
 "Share of the words of a passage that the passage in its place has at least."

@@ -15,7 +15,7 @@ from actors.archive.messages import (
 )
 from cluster.access_tier import NOBODY
 from cluster.errors import Refusal
-from cluster.records.article_revision import ArticleRevision
+from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.question import Format, Question
 from cluster.store.archive.questions import StoredQuestion
 

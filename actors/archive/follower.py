@@ -30,7 +30,7 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.records.article_revision import ArticleRevision
+from cluster.records.archive.article_revision import ArticleRevision
 from cluster.store.data.changes import ChangeLogEntry, Follower
 from cluster.store.stores import Stores
 

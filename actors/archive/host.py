@@ -21,7 +21,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
-from cluster.records.article_revision import ArticleRevision
+from cluster.records.archive.article_revision import ArticleRevision
 from cluster.store.stores import Stores
 
 _WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")

@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.archive.library import PassageLibrary
 from actors.archive.passages import Document, read_product
-from cluster.records.article_revision import WITHDRAWN, ArticleRevision, revision_of
+from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, revision_of
 
 MOST_REVISIONS = 10_000
 "Revisions of one app; the oldest go first."

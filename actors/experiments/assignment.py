@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from actors.experiments.messages import BOTH_VARIANTS, Assignment, ExperimentEvent, ExperimentTreatment
-from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter

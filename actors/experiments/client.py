@@ -23,7 +23,7 @@ from actors.experiments.messages import (
 )
 from actors.experiments.report_data import load_report, validate_snapshots
 from actors.experiments.team_draft import seed_draft as seed_draft
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages

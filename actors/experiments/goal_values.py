@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 
 from actors.experiments.statistics import ValueSums
 from actors.vectors.types import Codes, Floats, Mask
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS
-from cluster.artifacts.outcomes import REFUND_WINDOW_MS
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.outcomes import REFUND_WINDOW_MS
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import SystemClock
 from cluster.errors import NotFound

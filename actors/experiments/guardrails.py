@@ -26,7 +26,7 @@ from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict
 from actors.experiments.report_data import load_people_figures
 from actors.experiments.statistics import EffectEstimate, VariantSample, compare_samples, compare_values
 from actors.hosting.job_lease import JobLease
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.administration import AuditRow

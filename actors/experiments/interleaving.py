@@ -18,7 +18,7 @@ import polars as pl
 
 from actors.experiments.statistics import WinShare, estimate_win_share
 from actors.experiments.team_draft import CREDITS
-from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.records.experiment import Experiment
 from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
 
@@ -62,7 +62,7 @@ def select_credits(outcomes: pl.DataFrame, experiment: Experiment) -> pl.DataFra
     """Return the credited places of interleaved lists: one row for each place, whatever followed from it.
 
     Shapes:
-        outcomes: `cluster.artifacts.outcomes.COLUMNS`, of lists of the experiment
+        outcomes: `cluster.artifacts.logs.outcomes.COLUMNS`, of lists of the experiment
         result: `CREDIT_COLUMNS`
     """
     mine = outcomes.filter(pl.col("type").is_in(experiment.goal) & (pl.col("user") != ""))

@@ -22,10 +22,10 @@ from actors.experiments.interleaving import (
 )
 from actors.experiments.messages import BOTH_VARIANTS
 from actors.experiments.report import serving_counts_from
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DayFiles
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DayFiles
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.served_answer import FIRST_SIDE

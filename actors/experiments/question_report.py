@@ -14,7 +14,7 @@ import polars as pl
 from actors.archive.article_visits import match_visits
 from actors.experiments.goal_report import ALPHA, effect_to_dict
 from actors.experiments.statistics import EffectEstimate, VariantSample, compare_samples
-from cluster.records.archive_client import CHECK_CLIENT, QUESTION_TOOLS
+from cluster.records.archive.archive_client import CHECK_CLIENT, QUESTION_TOOLS
 from cluster.records.experiment import Experiment, Variant
 
 
@@ -73,7 +73,7 @@ def build_question_report(experiment: Experiment, rows: pl.DataFrame) -> Questio
     """Count questions and visits by variant, since the weights last changed.
 
     Shapes:
-        rows: `cluster.artifacts.call_log.COLUMNS`
+        rows: `cluster.artifacts.logs.call_log.COLUMNS`
     """
     calls = rows.filter(
         (pl.col("event") == "call")

@@ -19,9 +19,9 @@ from actors.experiments.goal_report import build_goal_reports, build_segment_rep
 from actors.experiments.goal_values import ExperimentPeople, PeopleFigures, list_goals, load_figures
 from actors.experiments.report import ExperimentReport, build_report, collect_people
 from actors.hosting.uncompacted_interactions import read_uncompacted
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.experiment import Experiment, Exposure
 from cluster.records.user import USER_TIMES

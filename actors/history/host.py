@@ -30,14 +30,14 @@ from actors.history.messages import (
 )
 from actors.history.monitor import SignificanceConfig
 from actors.history.tracker import ThreadTracker
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import NewerRelease, Refusal
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actor_thread import run_actor
+from cluster.runtime.actors.actor_thread import run_actor
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 

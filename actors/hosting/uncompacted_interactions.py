@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from cluster import ids
-from cluster.records.times import moment_ms
+from cluster.records.field_types.times import moment_ms
 from cluster.store.data.changes import ChangeLog
 
 _PAGE = 200

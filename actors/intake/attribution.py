@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, SEEN
+from cluster.artifacts.logs.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, SEEN
 
 IMPRESSIONS: Final = ("impression", "viewable_impression")
 VIEWS: Final = (

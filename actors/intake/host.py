@@ -23,13 +23,13 @@ import structlog
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actor_thread import run_actor
+from cluster.runtime.actors.actor_thread import run_actor
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from cluster.artifacts.daily_log import DailyLog
-from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.logs.daily_log import DailyLog
+from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import position_from_offset

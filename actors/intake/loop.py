@@ -24,10 +24,10 @@ from actors.intake.outcomes import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder
-from cluster.artifacts.call_log import CallLogStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.call_log import CallLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable

@@ -31,11 +31,11 @@ from actors.intake.attribution import (
     select_shown,
     value_events,
 )
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, OutcomeStore
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.records.logged_query import pseudonym

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from cluster.artifacts.app_storage import measure_app
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.store.app_bounds import UsageStore
 

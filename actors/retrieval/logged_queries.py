@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import structlog
 
 from actors.retrieval.popular_queries import WINDOW_MS, PopularQueries
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.logged_query import LoggedQuery, pseudonym

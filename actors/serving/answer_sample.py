@@ -20,10 +20,10 @@ from actors.retrieval.messages import SearchQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id

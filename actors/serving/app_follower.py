@@ -41,7 +41,7 @@ from actors.serving.renewal import RenewalSchedule, covers, has_all_of
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from cluster.artifacts.compacted_state import CompactedState
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import ColumnsNotReady, Unavailable

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import ENGINE_MESSAGES, open_reply
-from actors.serving.logged_requests import encode_request as encode_request
+from actors.serving.replay.logged_requests import encode_request as encode_request
 from actors.serving.stored_rules import PREVIEW as PREVIEW
 from actors.serving.stored_rules import Preview as Preview
 from actors.serving.stored_rules import StoredRules as StoredRules

@@ -20,9 +20,9 @@ from typing import Any
 
 import structlog
 
-from actors.models.registry import LoadedSnapshot
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.recommender import text_order
 from actors.recommender.state.serving_model import ServingModel
 from cluster.artifacts.snapshots import SnapshotStore

@@ -28,9 +28,9 @@ from cluster.records.access import (
     new_app_settings,
     reveal_key,
 )
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.changes import with_changes
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
+from cluster.records.field_types.changes import with_changes
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cluster.clock import Clock
 from cluster.errors import NotFound
-from cluster.records.article_revision import PublisherKey
+from cluster.records.archive.article_revision import PublisherKey
 from cluster.secrecy import Vault
 from cluster.store.archive.article_revisions import PublisherKeyStore
 from cluster.store.refreshing_cache import RefreshingCache

@@ -13,8 +13,8 @@ from typing import Any
 
 from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import derive_manifest_keys
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.signing import resign_manifests
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault
 from cluster.pace import Progress, ignore_progress
 from cluster.records.access import reseal_key

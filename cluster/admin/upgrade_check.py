@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.admin.schema import MIGRATIONS, Migration, newest_schema
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import FORMAT, manifest_format
 from cluster.artifacts.signing import is_manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import installed_version
 from cluster.errors import Fault, NotFound
 from cluster.store.connect import OpenStores

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS
 from cluster.artifacts.snapshots import FOLDER
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 SHARED_FOLDERS = (FOLDER, *TRAINING_FOLDERS, "models", "reports")
 "Folders beside those of apps. A new app has none of these names, or its segments would lie among other apps' files."

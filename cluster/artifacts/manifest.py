@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import orjson
 
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Fault
 from cluster.secrecy import Signer
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 _BEGINS = "manifest-"
 _ENDS = ".json"

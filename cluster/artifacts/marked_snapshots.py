@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 
 

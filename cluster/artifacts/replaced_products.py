@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, DayFiles
+from cluster.artifacts.logs.day_files import DAY_MS, DayFiles
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 RUNS = "runs"
 SWEEPS = "sweeps"

@@ -17,7 +17,6 @@ from typing import Any
 import structlog
 
 from cluster import ids
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.manifest_commits import (
@@ -27,6 +26,7 @@ from cluster.artifacts.manifest_commits import (
     newest_manifest,
     tidy_folder,
 )
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound

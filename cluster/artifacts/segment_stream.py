@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import latest_rows
-from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compacted_state import CompactedRecords, CompactedState, assemble_products
 from cluster.artifacts.compaction import (
     MergeRules,
@@ -30,6 +29,7 @@ from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.replaced_products import ReplacedProducts, select_replaced
 from cluster.artifacts.segment_files import DamagedFile, SegmentFiles
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import Clock, SystemClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Signature, find_signature, sign_manifest_bytes
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, NotFound
 from cluster.secrecy import Signer
 

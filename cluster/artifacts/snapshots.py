@@ -15,9 +15,9 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, NotFound
 
 FOLDER = "snapshots"

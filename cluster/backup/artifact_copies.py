@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.artifacts.artifact_store import ArtifactStore, StoredFile, checksum
-from cluster.artifacts.call_log import CallLogStore
+from cluster.artifacts.logs.call_log import CallLogStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.replaced_products import ReplacedProducts
-from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.signing import is_manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore, StoredFile, checksum
 from cluster.backup.catalogue import ArtifactCopy, Backup
 from cluster.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.errors import Conflict, Fault, NotFound

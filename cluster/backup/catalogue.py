@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import from_ms, iso_ms
 from cluster.errors import Conflict, Fault, NotFound
 

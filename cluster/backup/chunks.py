@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Fault
 from cluster.store.client.key_loader import KeyPart
 

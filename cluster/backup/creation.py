@@ -21,10 +21,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.signing import is_manifest
 from cluster.artifacts.snapshots import FOLDER as SNAPSHOTS
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.artifact_copies import copy_artifacts
 from cluster.backup.audit_row import find_audit_position
 from cluster.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id

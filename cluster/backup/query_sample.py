@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.backup.catalogue import AppCut, Backup
 from cluster.backup.chunks import read_parts
 from cluster.clock import SystemClock

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import FOLDER, list_backup_ids, load_backup
 from cluster.backup.chunks import FOLDER as CHUNKS
 from cluster.clock import iso_ms

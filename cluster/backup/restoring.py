@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from cluster.admin.schema import check_readable, newest_schema
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.artifact_copies import restore_artifacts
 from cluster.backup.catalogue import Backup, BackupFacts, list_backup_ids, load_backup
 from cluster.backup.chunks import read_parts

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
 from cluster.backup.chunks import read_chunk, read_parts
 from cluster.clock import Clock

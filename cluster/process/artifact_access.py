@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from cluster.admin.vault import manifest_signer
-from cluster.artifacts.artifact_store import PATIENT, ArtifactStore, RetryPolicy
-from cluster.artifacts.mounts import is_network_folder
-from cluster.artifacts.node_cache import NodeCache
+from cluster.artifacts.storage.artifact_store import PATIENT, ArtifactStore, RetryPolicy
+from cluster.artifacts.storage.mounts import is_network_folder
+from cluster.artifacts.storage.node_cache import NodeCache
 from cluster.process.identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.node_cache import SWEEP_S
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.artifacts.storage.node_cache import SWEEP_S
 from cluster.errors import HouseError
 
 

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, InvalidSetting, NotFound
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity

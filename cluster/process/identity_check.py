@@ -17,7 +17,7 @@ import asyncio
 import structlog
 
 from cluster.admin.vault import ensure_master_key, master_key_fingerprints
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting, Unavailable
 from cluster.process.connecting import connect, run_blocking
 from cluster.process.identity import read_artifact_id, refuse_mismatch

@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from cluster import secrecy
 from cluster.errors import Fault
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
 
 Environment = Literal["playground", "development", "production"]
 KeyKind = Literal["secret", "publishable"]

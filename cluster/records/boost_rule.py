@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.fields import NAMED_ID, NOT_A_TIME, STRICT, fault
-from cluster.records.times import LATEST_MS, moment_ms
+from cluster.records.field_types.fields import NAMED_ID, NOT_A_TIME, STRICT, fault
+from cluster.records.field_types.times import LATEST_MS, moment_ms
 
 Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
 Action = Literal["pin", "bury", "remove"]
@@ -150,3 +150,25 @@ class BoostRule(BaseModel):
     def search_texts(self) -> tuple[str, ...]:
         """Return the search texts to which the rule applies."""
         return (*([self.query] if self.query else ()), *self.queries)
+
+
+RuleChange = Literal["put", "delete", "order", "undo", "restore"]
+
+
+class RuleVersion(BaseModel):
+    """One change of one rule."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version_id: str = ""
+    "Set by the store; versions are ordered by it."
+    at: int
+    "Milliseconds since 1970."
+    username: str
+    change: RuleChange
+    engine_id: str
+    name: str
+    before: BoostRule | None = None
+    "None: the rule is new."
+    after: BoostRule | None = None
+    "None: the rule was deleted."

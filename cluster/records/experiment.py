@@ -25,7 +25,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.units import Moment, Share
+from cluster.records.field_types.units import Moment, Share
 
 Method = Literal["split", "interleave", "question"]
 Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]

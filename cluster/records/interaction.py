@@ -30,7 +30,7 @@ import orjson
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from cluster.records.fields import (
+from cluster.records.field_types.fields import (
     STRICT,
     Address,
     EventId,

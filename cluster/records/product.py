@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cluster.access_tier import TIER_FORM
-from cluster.records.fields import (
+from cluster.records.field_types.fields import (
     STRICT,
     Address,
     Attributes,

@@ -6,7 +6,15 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from cluster.records.fields import Attributes, Content, DayOrMoment, ShortText, Strict, Uri, UserId
+from cluster.records.field_types.fields import (
+    Attributes,
+    Content,
+    DayOrMoment,
+    ShortText,
+    Strict,
+    Uri,
+    UserId,
+)
 
 
 class User(Strict):

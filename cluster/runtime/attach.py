@@ -17,9 +17,9 @@ from cluster.log import set_up_logging
 from cluster.process.identity_check import prepare_external_key
 from cluster.process.identity_start import mark_identity
 from cluster.process.signing_upgrade import sign_unsigned
-from cluster.runtime.actor_roles import assigner_role, engine_operator_role
+from cluster.runtime.actors.actor_roles import assigner_role, engine_operator_role
+from cluster.runtime.actors.roster import ensure_actor
 from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles, start_schema
-from cluster.runtime.roster import ensure_actor
 from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
 

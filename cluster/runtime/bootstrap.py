@@ -37,7 +37,7 @@ from cluster.process.processes import list_processes
 from cluster.process.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.process.signing_upgrade import sign_unsigned
 from cluster.process.tracing import check_tracing
-from cluster.runtime.actor_roles import (
+from cluster.runtime.actors.actor_roles import (
     ActorRole,
     assigner_role,
     engine_operator_role,
@@ -45,10 +45,10 @@ from cluster.runtime.actor_roles import (
     tracker_role,
     trainer_role,
 )
+from cluster.runtime.actors.roster import ensure_actor
 from cluster.runtime.cluster_plan import replica_arguments
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.ray_environment import driver_environment
-from cluster.runtime.roster import ensure_actor
 from cluster.runtime.start_plan import API_APPLICATION, StartPlan
 from cluster.settings import Settings
 

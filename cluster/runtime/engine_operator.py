@@ -6,7 +6,7 @@ Commands only change records, so they work from any process and need not wait. O
 once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
 Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
 lease. On a cluster of several nodes it also keeps a stand-by of itself and of the other actors with a lease
-(`cluster.runtime.standbys`), and gives nodes that join later a proxy (`cluster.runtime.node_anchors`).
+(`cluster.runtime.actors.standbys`), and gives nodes that join later a proxy (`cluster.runtime.node_anchors`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError, NewerRelease
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
-from cluster.runtime import standbys
-from cluster.runtime.actor_roles import ActorRole, engine_operator_role
-from cluster.runtime.actor_thread import run_actor
+from cluster.runtime.actors import standbys
+from cluster.runtime.actors.actor_roles import ActorRole, engine_operator_role
+from cluster.runtime.actors.actor_thread import run_actor
+from cluster.runtime.actors.standbys import StandbyKeeper
 from cluster.runtime.engine_gauges import EngineGauges
 from cluster.runtime.engine_plan import (
     PREFIX,
@@ -45,7 +46,6 @@ from cluster.runtime.engine_plan import (
 )
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.node_anchors import add_missing_anchors
-from cluster.runtime.standbys import StandbyKeeper
 from cluster.runtime.start_plan import ANCHORS
 from cluster.store.connect import OpenStores
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from cluster.store import keys

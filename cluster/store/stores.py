@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.administration.access import AccessStore

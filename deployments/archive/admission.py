@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cluster.access_tier import SIGNED_IN
 from cluster.clock import Clock
 from cluster.errors import Invalid, TooMany
-from cluster.records.archive_client import (
+from cluster.records.archive.archive_client import (
     BY_SIGNATURE,
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,

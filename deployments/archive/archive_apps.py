@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from cluster.records.access import AppSettings
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
 
 _DEFAULT = AppSettings()
 

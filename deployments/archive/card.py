@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from starlette.routing import BaseRoute, Route
 
 from cluster.errors import Invalid
-from cluster.records.rsl_document import LICENCE_FILE, MEDIA_TYPE, licence_path
+from cluster.records.archive.rsl_document import LICENCE_FILE, MEDIA_TYPE, licence_path
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.config_page import CROSS_ORIGIN, ConfigPage
 from deployments.archive.machine_terms import MachineTerms
-from deployments.archive.methods import VERSIONS
+from deployments.archive.mcp.methods import VERSIONS
+from deployments.archive.mcp.stateless_request import REVISION
 from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
-from deployments.archive.stateless_request import REVISION
 from deployments.archive.tools import Tool, build_tools, list_notices
 from deployments.edge.http.envelope import Header
 from deployments.edge.http.server_addresses import ServerAddresses

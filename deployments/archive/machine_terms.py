@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cluster.records.archive_terms import ArchiveTerms, express_preferences, find_terms
-from cluster.records.rsl_document import format_link, licence_path, list_described, render_licence_file
+from cluster.records.archive.archive_terms import ArchiveTerms, express_preferences, find_terms
+from cluster.records.archive.rsl_document import (
+    format_link,
+    licence_path,
+    list_described,
+    render_licence_file,
+)
 from deployments.archive.archive_apps import ArchiveApps
 from deployments.edge.http.envelope import Header
 

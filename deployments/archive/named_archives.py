@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.named_archive import NamedArchive
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps
 from deployments.archive.citations.article_reads import ArticleReads
-from deployments.archive.endpoint import McpArchive
+from deployments.archive.mcp.endpoint import McpArchive
 from deployments.archive.usage_log import UsageLog
 
 

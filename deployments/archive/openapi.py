@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deployments.archive.methods import VERSIONS
+from deployments.archive.mcp.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.tools import Tool, list_notices
 

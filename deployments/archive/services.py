@@ -13,8 +13,8 @@ from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import Clock
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter, SilentMeter
-from cluster.records.archive_client import ArchiveCall
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_client import ArchiveCall
+from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive import archive_tools, text_fence
@@ -31,20 +31,20 @@ from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.citations.visit_pages import VisitPages
 from deployments.archive.combined_tools import CombinedTools, SourceArchive
-from deployments.archive.endpoint import McpArchive, McpEndpoint
 from deployments.archive.machine_terms import MachineTerms
-from deployments.archive.methods import McpMethods
+from deployments.archive.mcp.endpoint import McpArchive, McpEndpoint
+from deployments.archive.mcp.methods import McpMethods
+from deployments.archive.mcp.stateless_methods import StatelessMethods
+from deployments.archive.mcp.transport import AllowedOrigins
 from deployments.archive.named_archives import ArchiveWorkers, NamedArchives
 from deployments.archive.oauth.addresses import MCP_PATH, resource_of
-from deployments.archive.oauth.clients import OAuthClient
-from deployments.archive.oauth.document_clients import DocumentClients
+from deployments.archive.oauth.client_identity.clients import OAuthClient
+from deployments.archive.oauth.client_identity.document_clients import DocumentClients
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.archive.signatures.key_directories import KeyDirectories
 from deployments.archive.signatures.signed_agents import SignedAgents
-from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
-from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.request_shell import RequestLog

@@ -10,7 +10,7 @@ from cluster import ids
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.archive_client import API_CLIENT, ASK_QUESTION, ArchiveCall, Outcome
+from cluster.records.archive.archive_client import API_CLIENT, ASK_QUESTION, ArchiveCall, Outcome
 from cluster.records.question import Answer, Question
 from cluster.store.archive.log_stream import LogStream
 from deployments.archive.admission import ArchiveCaller

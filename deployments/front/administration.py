@@ -10,7 +10,7 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores

@@ -24,15 +24,15 @@ from actors.experiments.guardrails import GuardrailWatcher
 from actors.history.client import LocalHistoryClient
 from actors.hosting.memory_budget import MemoryBudget
 from actors.language.encoder_store import EncoderStore
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.audit_log import begin_audit
 from cluster.admin.schema import check_schema, record_running
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import installed_version, package_root
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
@@ -48,7 +48,7 @@ from cluster.process.priority import restore_priority
 from cluster.process.tracing import open_tracing
 from cluster.records.question import Answer, Question
 from cluster.records.replica_memory import ReplicaMemory
-from cluster.runtime import roster
+from cluster.runtime.actors import roster
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.settings import Settings
@@ -66,7 +66,7 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
-from deployments.archive.oauth.document_clients import read_pinned_documents
+from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.demo.script import build_script_routes
 from deployments.edge.access.admission import AdmissionServices

@@ -21,7 +21,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from actors.hosting.memory_budget import MemoryBudget
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost

@@ -14,7 +14,7 @@ from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import SystemClock
-from cluster.records.times import moment_ms
+from cluster.records.field_types.times import moment_ms
 from cluster.store.stores import Stores
 
 _MOST_PASSAGES = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores

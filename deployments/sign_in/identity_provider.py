@@ -24,9 +24,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from cluster.access_tier import tiers_from_claims
+from cluster.addresses.origin import is_loopback
 from cluster.clock import Clock
 from cluster.errors import Unavailable
-from cluster.origin import is_loopback
 
 DISCOVERY = "/.well-known/openid-configuration"
 SCOPE = "openid email"

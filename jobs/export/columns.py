@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, get_args
 import orjson
 import pyarrow as pa
 
-from cluster.artifacts import call_log, outcomes, query_log, served_log
+from cluster.artifacts.logs import call_log, outcomes, query_log, served_log
+from cluster.records.field_types.times import moment_ms
 from cluster.records.intake import Noun
-from cluster.records.times import moment_ms
 
 Subject = Literal["users", "products", "interactions", "queries", "served", "outcomes", "calls"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import choose_format
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import ADMIN_S, connect, run_blocking
-from cluster.records.times import moment_ms
+from cluster.records.field_types.times import moment_ms
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.export.columns import SCHEMAS

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from actors.intake.segment_rows import build_compaction_batch
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.call_log import CallLogStore
-from cluster.artifacts.daily_log import DailyLog
-from cluster.artifacts.day_files import DayFiles
+from cluster.artifacts.logs.call_log import CallLogStore
+from cluster.artifacts.logs.daily_log import DailyLog
+from cluster.artifacts.logs.day_files import DayFiles
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
 from cluster.ids import position_from_offset

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import STANDARD_OUTPUT, Format, TableFile
 from cluster.clock import Clock, SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable

@@ -14,10 +14,10 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
 
+from cluster.addresses.public_addresses import find_address_fault, find_host
 from cluster.clock import Clock
 from cluster.document_client import DocumentClient, DocumentError, FetchedResponse, FetchRules
 from cluster.errors import Invalid
-from cluster.public_addresses import find_address_fault, find_host
 from jobs.articles.feed_documents import LARGEST_DOCUMENT, unpack
 from jobs.feeds.robots import MOST_BYTES, NOTHING, RobotsRules, parse_robots
 

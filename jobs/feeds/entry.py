@@ -9,8 +9,8 @@ from urllib.parse import urljoin
 
 import orjson
 
-from cluster.records.feed import Feed
-from cluster.records.times import moment_ms, utc_text
+from cluster.records.archive.feed import Feed
+from cluster.records.field_types.times import moment_ms, utc_text
 from jobs.articles.json_ld import LOCKED
 from jobs.articles.source_article import SourceArticle, record_from_article
 from jobs.feeds.addresses import canonical_address, digest_address

@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.errors import Invalid
-from cluster.records.feed import Feed, FeedArticle, FeedState
+from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.store.stores import Stores
 from jobs.articles.feed_documents import FeedDocument, parse_feed_document
 from jobs.articles.json_ld import ArticlePage

@@ -18,7 +18,7 @@ import structlog
 from actors.hosting.job_lease import JobLease
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
-from cluster.records.feed import Feed, FeedState, is_due, pause_after
+from cluster.records.archive.feed import Feed, FeedState, is_due, pause_after
 from cluster.store.stores import Stores
 from jobs.feeds.crawler import Crawler
 from jobs.feeds.poll import MOST_VALIDATORS, FeedPoll, PollResult

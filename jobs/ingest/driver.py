@@ -24,8 +24,8 @@ from urllib.parse import quote
 import ray
 
 from cluster.admin.schema import check_schema
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Refusal
 from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.connecting import ADMIN_S, connect

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from cluster.records.fields import NamedId
-from cluster.records.times import is_stored_moment
+from cluster.records.field_types.fields import NamedId
+from cluster.records.field_types.times import is_stored_moment
 from cluster.records.validation.accepted import AcceptedInteractions
 from jobs.ingest.files.columns import format_timestamps
 

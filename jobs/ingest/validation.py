@@ -14,7 +14,7 @@ import orjson
 
 from cluster.errors import HouseError, Invalid, Unprocessable
 from cluster.records.erasure import ErasedReaders
-from cluster.records.fields import MAX_RECORD_BYTES
+from cluster.records.field_types.fields import MAX_RECORD_BYTES
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
 from jobs.ingest.files.chunks import CHUNK_BYTES

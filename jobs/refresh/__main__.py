@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.tracing import open_tracing

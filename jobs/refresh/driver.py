@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 import structlog
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.document_client import DocumentClient
 from cluster.errors import HouseError, Refusal, Unavailable
@@ -38,7 +38,7 @@ from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.connecting import connect_actor, run_blocking
 from cluster.process.tracing import open_tracing
 from cluster.records.run import Run
-from cluster.runtime.actor_thread import run_actor
+from cluster.runtime.actors.actor_thread import run_actor
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings

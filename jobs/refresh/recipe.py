@@ -33,18 +33,18 @@ from typing_extensions import Self
 
 from cluster.errors import Invalid, NotFound
 from jobs.refresh.learners.als import AlsRecipe
-from jobs.refresh.learners.baskets import BasketsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe
-from jobs.refresh.learners.content_knn import ContentKnnRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe
-from jobs.refresh.learners.ease import EaseRecipe
-from jobs.refresh.learners.graph_filter import GraphFilterRecipe
-from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsRecipe
+from jobs.refresh.learners.neighbours.content_knn import ContentKnnRecipe
+from jobs.refresh.learners.neighbours.ease import EaseRecipe
+from jobs.refresh.learners.neighbours.graph_filter import GraphFilterRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
 from jobs.refresh.learners.protocol import STRICT, CustomLearnerRecipe, PartRecipe
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
-from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 

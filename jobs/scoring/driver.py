@@ -22,9 +22,9 @@ import polars as pl
 import pyarrow as pa
 import ray
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import Format, TableFile, choose_format
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable

@@ -19,9 +19,9 @@ from actors.recommender.messages import UserQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, Invalid, NotFound, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id

@@ -156,8 +156,8 @@ def counted(stack: Stack, app: str = "development") -> int:
 
 
 async def _count(app: str) -> int:
-    from cluster.artifacts.artifact_store import ArtifactStore
     from cluster.artifacts.segments import SegmentStore
+    from cluster.artifacts.storage.artifact_store import ArtifactStore
     from deployments.cli.frame.installation import Installation
 
     installation = Installation()

@@ -19,13 +19,13 @@ from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.segment_rows import build_compaction_batch
 from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.administration import AuditRow
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.engine import Engine
 from cluster.records.experiment import Exposure
 from cluster.records.intake import Noun

@@ -24,8 +24,8 @@ import orjson
 
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine

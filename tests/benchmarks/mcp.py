@@ -34,12 +34,12 @@ from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
 from actors.archive.snapshot_store import PassageSnapshotStore
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.process.sockets import free_ports
 from cluster.records.account import Grant
-from cluster.records.archive_client import ClientRule
+from cluster.records.archive.archive_client import ClientRule
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request

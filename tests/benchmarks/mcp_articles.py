@@ -10,7 +10,7 @@ import numpy as np
 
 from actors.archive.passages import Document, read_product
 from actors.archive.snapshot_store import PassageSnapshotStore
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 APP = "news"
 WORDS = 30_000

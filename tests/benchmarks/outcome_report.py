@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, MOST_MERGED_ROWS, name_day
-from cluster.artifacts.outcomes import COLUMNS as OUTCOME_COLUMNS
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import COLUMNS, ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS, MOST_MERGED_ROWS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import COLUMNS, ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.logged_query import pseudonym
 from deployments.operations.insight.outcomes import load_report
 

@@ -22,9 +22,9 @@ import scipy.sparse as sp
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.features import build_feature_matrix, features_from_product
-from actors.models.snapshot import Snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
-from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel

@@ -24,11 +24,11 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.learners.als import AlsRecipe
-from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
-from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours.graph_filter import GraphFilterLearner, GraphFilterRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner
-from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe

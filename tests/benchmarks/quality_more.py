@@ -16,8 +16,8 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import split_baskets, split_by_time
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
-from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe, train_cohorts
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe, compute_decayed_counts
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets

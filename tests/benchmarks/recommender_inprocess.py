@@ -21,8 +21,8 @@ import orjson
 import polars as pl
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import Boost, DiversityRule, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays

@@ -18,11 +18,11 @@ from unittest.mock import patch
 import numpy as np
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import RERANKER
+from actors.models.loading.registry import RERANKER
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import OTHER_COLUMNS, ProductFacts, Reranker
-from actors.models.snapshot import Snapshot
 from actors.models.tree_ensemble import TreeEnsemble
-from actors.models.validation import validate_snapshot
 from actors.recommender import pipeline
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender

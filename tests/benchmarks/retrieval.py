@@ -36,7 +36,7 @@ from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.vectors.types import Vector
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from tests.benchmarks.retrieval_sets import Collection, collections
 
 APP = "bench"

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.messages import Placements, RecommendationResult, UserQuery
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from cluster.store.connect import OpenStores

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.clock import SystemClock
 from cluster.records.logged_query import LoggedQuery
 from cluster.store.connect import OpenStores

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
 from cluster.records.account import Account, hash_password
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles

@@ -12,7 +12,7 @@ RELEASE = "test"
 
 async def health_of(kind: str, is_so: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
     """Wait until the health report of an actor satisfies `is_so`; return the report."""
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     health: dict[str, Any] = {}
 

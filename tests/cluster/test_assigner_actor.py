@@ -37,7 +37,7 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
 ) -> None:
     from ray.exceptions import RayError
 
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
     made: list[Any] = [roster.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]

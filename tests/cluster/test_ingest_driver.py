@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.access import App
 from cluster.store.connect import open_stores

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -69,7 +69,7 @@ async def pid_of(other_than: int = 0) -> int:
 async def test_the_intake_applies_settles_and_outlives_being_killed(
     stores: OpenStores, private_server: RedisProcess, tmp_path: Path
 ) -> None:
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
     made: list[Any] = [

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.runtime.actor_roles import STANDBY, ActorRole
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.runtime.actors.actor_roles import STANDBY, ActorRole
 from cluster.store.connect import OpenStores, open_stores
 from tests.cluster.roster_watch import RELEASE
 from tests.cluster.test_intake_actor import KIND, ended, private_server, stores, upload
@@ -46,8 +46,8 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
 ) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from cluster.runtime import roster
-    from cluster.runtime.standbys import StandbyKeeper
+    from cluster.runtime.actors import roster
+    from cluster.runtime.actors.standbys import StandbyKeeper
 
     workers = two_nodes
     arguments = (

@@ -82,7 +82,7 @@ async def wait_for_questions(stores: OpenStores, questions: int) -> tuple[Thread
 async def test_the_tracker_tells_of_news_and_its_death_loses_none(
     stores: OpenStores, private_server: RedisProcess
 ) -> None:
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
     made = [roster.find_or_create("tracker", RELEASE, KIND, connect, SERVICES) for _ in range(2)]

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.processes import is_alive
@@ -92,7 +92,7 @@ async def place(
 def trainer(place: Place) -> Iterator[Any]:
     import ray
 
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     name = f"test-{os.getpid()}"
     yield roster.find_or_create(

@@ -18,12 +18,12 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.rerank.exploration import is_in_share
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
@@ -71,7 +71,7 @@ class Load:
 
 @pytest.fixture
 def trainer(local_ray: None, private_server: RedisProcess, tmp_path: Path) -> Iterator[None]:
-    from cluster.runtime import roster
+    from cluster.runtime.actors import roster
 
     connect = partial(open_stores, private_server.url, **EASY)
     open_artifacts = partial(ArtifactStore.open, str(tmp_path / "artifacts"))

@@ -19,7 +19,7 @@ SHORT = {
     "revocation": "contract/oauth/test_revocation.py", "attacks": "contract/oauth/test_attacks.py",
     "browser": "contract/oauth/test_browser.py", "whole": "contract/oauth/test_whole_way.py",
     "tools": "unit/deployments/archive/test_tools.py", "issued": "unit/deployments/archive/test_archive_tools.py",
-    "jsonrpc": "unit/deployments/archive/test_jsonrpc.py", "card": "unit/deployments/archive/test_card.py",
+    "jsonrpc": "unit/deployments/archive/mcp/test_jsonrpc.py", "card": "unit/deployments/archive/test_card.py",
     "citation": "unit/deployments/archive/test_citation.py", "quoting": "unit/deployments/archive/test_text_fence.py",
     "redirects": "unit/deployments/archive/oauth/test_redirects.py",
     "signing": "unit/deployments/archive/oauth/test_signing.py",

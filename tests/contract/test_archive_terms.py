@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.named_archive import NamedArchive
-from cluster.records.rsl_document import render_rsl
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
+from cluster.records.archive.rsl_document import render_rsl
 from tests.contract.mcp_eras.test_stateless import ENVELOPE
 from tests.contract.test_named_archives import Apps
 from tests.fakes.archive import HOST, ORIGIN, ArchiveCorner, open_archive_corner

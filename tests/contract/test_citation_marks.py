@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from cluster.artifacts.call_log import CallLogStore
+from cluster.artifacts.logs.call_log import CallLogStore
 from deployments.archive.citations import citation_pages, visit_pages
 from deployments.archive.citations.citation_marks import LIFE_H, MarkSigner, unmark
 from tests.benchmarks.readership import APP, BROWSER, MarkedArchive, Simulation, compare, forge_mark

@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
 from cluster.access_tier import NOBODY
 from cluster.errors import Unavailable
-from cluster.records.article_revision import ArticleRevision
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.article_revision import ArticleRevision
+from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps

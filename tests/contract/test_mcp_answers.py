@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
-from cluster.records.archive_client import ClientRule
+from cluster.records.archive.archive_client import ClientRule
 from cluster.secrecy import Vault
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.text_fence import PURPOSE, fence_line

@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from cluster.records.access import AppSettings
-from cluster.records.archive_client import ClientRule
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_client import ClientRule
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
 from tests.fakes.archive import HOST, ORIGIN, ArchiveCorner, open_archive_corner
 from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, http_over, visible
 from tests.fakes.asgi import Answer, call

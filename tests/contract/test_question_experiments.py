@@ -17,7 +17,7 @@ from actors.archive.retrieve import resize_snippets, search_passages
 from actors.experiments.assignment import ExperimentCache, TreatmentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.question_report import build_question_report
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive

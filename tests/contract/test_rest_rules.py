@@ -30,7 +30,7 @@ SHORT = {
     "tokens": "unit/deployments/edge/test_tokens.py", "keyring": "unit/deployments/edge/test_keyring.py",
     "bodies": "unit/deployments/api/resources/test_recommendation.py", "user": "unit/cluster/records/test_user.py",
     "product": "unit/cluster/records/test_product.py", "interaction": "unit/cluster/records/test_interaction.py",
-    "attributes": "unit/cluster/records/test_attributes.py",
+    "attributes": "unit/cluster/records/field_types/test_attributes.py",
     "upload": "unit/cluster/records/validation/test_upload.py",
     "deletes": "unit/cluster/records/validation/test_deletes.py",
     "render": "unit/actors/answers/test_render.py",

@@ -12,7 +12,7 @@ from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.engine import Engine
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer

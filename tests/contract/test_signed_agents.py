@@ -16,7 +16,7 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.archive_client import ArchiveCall, ClientRule
+from cluster.records.archive.archive_client import ArchiveCall, ClientRule
 from deployments.archive.signatures import key_directories
 from deployments.archive.signatures.key_directories import read_agent_address, read_key_set
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH

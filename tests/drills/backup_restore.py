@@ -35,8 +35,8 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.client import RecommenderClient
 from cluster.admin.schema import ensure_schema
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.compact_json import dump_compact
 from cluster.log import set_up_logging

@@ -31,15 +31,15 @@ from actors.serving.client import LocalRecommenderClient, RemoteRecommenderClien
 from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from cluster.admin.schema import ensure_schema, record_running
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import BoostRule
-from cluster.records.changes import with_changes
 from cluster.records.engine import Engine
 from cluster.records.experiment import ExperimentUpdate
+from cluster.records.field_types.changes import with_changes
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores, open_stores
 from deployments.api.http.routes import build_application

@@ -15,10 +15,10 @@ import orjson
 
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import manifest_format
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import is_manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings

@@ -26,9 +26,9 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id

@@ -23,7 +23,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.sockets import free_ports
-from cluster.records.fields import MAX_TITLE
+from cluster.records.field_types.fields import MAX_TITLE
 from cluster.runtime.cluster_plan import reserved_bytes
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import PATIENT, ArtifactStore, RetryPolicy
-from cluster.artifacts.node_cache import NodeCache
+from cluster.artifacts.storage.artifact_store import PATIENT, ArtifactStore, RetryPolicy
+from cluster.artifacts.storage.node_cache import NodeCache
 from cluster.store.connect import OpenStores
 from cluster.store.writer_lock import lock_writer
 from tests.fakes.fault_proxy import FaultProxy, Rule

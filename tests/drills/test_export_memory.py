@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
 from tests.fakes import generated_market
 
@@ -28,7 +28,7 @@ LEAST_ROWS_PER_S = {"parquet": 10_000, "jsonl": 40_000, "csv": 8_000}
 EXPORT = """
 import asyncio, json, re, sys, time
 from pathlib import Path
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.access import App
 from tests.fakes.stores.memory import memory_stores
 from jobs.export.file_export import ExportOrder, export_to_file

@@ -16,8 +16,8 @@ from random import Random
 import orjson
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from actors.serving.answer_replay import REPLAYED_ENDPOINTS
+from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS
 from tests.fakes.lived_in_shop import live_a_day, open_lived_in_shop
 from tests.suites.test_replay import check_answers, replay_all
 

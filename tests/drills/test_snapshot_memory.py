@@ -20,7 +20,7 @@ from actors.models.user_histories import TimeDecay
 from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import DataFacts, TrainedEngine
-from jobs.refresh.learners.sparse_weights import normalize_matrix
+from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix
 from jobs.refresh.recipe import parse_recipe
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
@@ -33,8 +33,8 @@ REPLICA = textwrap.dedent(
     import re, sys
     from pathlib import Path
     import numpy as np
-    from actors.models.snapshot import Snapshot
-    from actors.models.validation import trusted
+    from actors.models.loading.snapshot import Snapshot
+    from actors.models.loading.validation import trusted
     from actors.recommender.state.serving_model import Champion
     from actors.recommender.ranking.user_profile import Steps
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.administration import AppRole
 from cluster.store.connect import OpenStores

@@ -7,7 +7,7 @@ from typing import Any, cast
 from starlette.applications import Starlette
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.account import Account
 from cluster.records.administration import TOKEN_PREFIX, AdminToken, AppRole

@@ -28,7 +28,7 @@ from cluster.access_tier import may_read
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter
 from cluster.records.account import Grant
-from cluster.records.article_revision import WITHDRAWN, ArticleRevision, revision_of
+from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, revision_of
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps

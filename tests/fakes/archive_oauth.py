@@ -21,7 +21,7 @@ from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.oauth.addresses import resource_of
-from deployments.archive.oauth.document_clients import DocumentClients
+from deployments.archive.oauth.client_identity.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores

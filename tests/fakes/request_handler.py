@@ -17,7 +17,7 @@ from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.ids import ServiceId, new_service_id

@@ -18,9 +18,9 @@ from uuid import UUID
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Placements, RecommendationResult, UserQuery
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine

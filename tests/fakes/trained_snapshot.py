@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.registry import LoadedSnapshot
-from actors.models.snapshot import Snapshot
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
-from actors.models.validation import validate_snapshot
 from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tests
-from actors.models.snapshot import Snapshot
+from actors.models.loading.snapshot import Snapshot
 from cluster.artifacts.snapshots import SnapshotStore
 from deployments.api.http.openapi import build_openapi
 from tests.golden.answers import Recording

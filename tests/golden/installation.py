@@ -15,9 +15,9 @@ from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.run import Run
 from cluster.records.validation.boost_rules import read_rules

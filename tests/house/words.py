@@ -80,7 +80,7 @@ NOUNS = _words(
 
 ACTIVITIES = _words(
     """
-    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking routing scaling
+    anchoring connecting finding folding grouping highlighting hosting loading mapping matching ranking routing scaling
     scoring serving signing tracing training trending tuning wiring writing
     """
 )

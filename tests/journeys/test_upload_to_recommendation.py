@@ -19,8 +19,8 @@ from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, issue_key
@@ -158,7 +158,7 @@ def _bytes(vector: Any) -> bytes:
 
 
 def _event(item: dict[str, Any]) -> dict[str, Any]:
-    from cluster.records.times import moment_ms
+    from cluster.records.field_types.times import moment_ms
 
     at_ms = moment_ms(item["timestamp"])
     return {

@@ -13,9 +13,9 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App

@@ -15,9 +15,9 @@ from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_task_id

@@ -16,7 +16,7 @@ from cluster.clock import SystemClock
 from cluster.document_client import DocumentClient
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.feed import Feed, FeedState
+from cluster.records.archive.feed import Feed, FeedState
 from cluster.store.stores import Stores
 from jobs.feeds.crawler import Crawler
 from jobs.feeds.poller import FeedPoller

@@ -15,9 +15,9 @@ from typing import Any
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.access import Limits, new_app_settings
 from cluster.store.connect import OpenStores

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.errors import Forbidden
 from cluster.records.account import Account, Code, Grant
-from cluster.records.archive_client import Registration, revocation_id
+from cluster.records.archive.archive_client import Registration, revocation_id
 from cluster.store.administration.grants import MOST_GRANTS, MOST_SIBLINGS, RotateOutcome
 from cluster.store.stores import Stores
 from tests.suites.doing import NOW

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cluster.clock import SystemClock
-from cluster.records.archive_client import ArchiveCall, ClientRule
-from cluster.records.article_revision import ArticleRead, ArticleRevision, PublisherKey
+from cluster.records.archive.archive_client import ArchiveCall, ClientRule
+from cluster.records.archive.article_revision import ArticleRead, ArticleRevision, PublisherKey
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 

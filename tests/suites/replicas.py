@@ -18,9 +18,9 @@ from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Refusal
 from cluster.meter import SilentMeter

@@ -38,8 +38,8 @@ from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.schema import ensure_schema
 from cluster.admin.vault import derive_manifest_keys
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import load_backup
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.boost_rule import BoostRule
-from cluster.records.rule_version import RuleVersion
+from cluster.records.boost_rule import BoostRule, RuleVersion
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 

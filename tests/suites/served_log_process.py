@@ -13,7 +13,7 @@ import sys
 import time
 
 from cluster.clock import SystemClock
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import open_stores
 from deployments.api.http.served_log_writer import ServedLogWriter
 

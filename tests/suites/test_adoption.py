@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster.admin.vault import ensure_master_key, open_vault
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid
 from cluster.process.artifact_access import open_artifact_store

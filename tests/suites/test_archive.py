@@ -14,8 +14,8 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.admin.schema import ensure_schema
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, save_manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.backup import catalogue
 from cluster.backup.catalogue import list_backup_ids, load_backup
 from cluster.backup.creation import FOLLOWER, BackupJob, BackupResult

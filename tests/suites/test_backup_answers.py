@@ -13,9 +13,9 @@ from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from actors.serving.app_follower import AppFollower
 from cluster.admin.schema import ensure_schema
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore
 from cluster.backup.verification import ComparedRecords

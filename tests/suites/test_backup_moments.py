@@ -14,10 +14,10 @@ import pytest
 
 from actors.intake.client import Erasures
 from cluster.admin.schema import check_schema, ensure_schema
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.checksummed_files import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.audit_row import record_restore
 from cluster.backup.catalogue import AuditPosition, Backup, load_backup
 from cluster.backup.chunks import ChunkWriter

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, save_manifest
-from cluster.artifacts.node_cache import NodeCache
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore, RetryPolicy, checksum
+from cluster.artifacts.storage.node_cache import NodeCache
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.connect import OpenStores
 from cluster.store.writer_lock import lock_writer

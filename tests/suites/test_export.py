@@ -18,21 +18,21 @@ import pytest
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.call_log import CallLogStore
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.day_files import name_day
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.call_log import CallLogStore
+from cluster.artifacts.logs.day_files import name_day
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.query_log import QueryLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import choose_format
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
 from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
 from cluster.process.connecting import connect

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.client import Erasures
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import (
     Conflict,

@@ -18,8 +18,8 @@ import pytest
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter

@@ -17,8 +17,8 @@ from actors.intake.applier import MAX_DELIVERIES
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import CONSUMER, IntakeConfig, IntakeLoop
 from actors.language.embedder import Embedder, HashingEmbedder, Vectors
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id

@@ -14,16 +14,16 @@ from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
-from jobs.refresh.learners.baskets import BasketsLearner
 from jobs.refresh.learners.conformance import PROMISES, check_conformance
-from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
-from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
-from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner
+from jobs.refresh.learners.neighbours.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.repeat import RepeatLearner
-from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from tests.suites.learners import LearnerSuite
 

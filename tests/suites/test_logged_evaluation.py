@@ -13,11 +13,11 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
-from actors.serving.logged_requests import encode_request
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
+from actors.serving.replay.logged_requests import encode_request
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.meter import SilentMeter

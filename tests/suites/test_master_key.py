@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import derive_manifest_keys, open_vault
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import fingerprint_of
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore

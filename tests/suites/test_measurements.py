@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.administration import AppRole
 from cluster.records.run import Run

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.mlflow_tracking import flatten, track_run

@@ -12,12 +12,12 @@ import pytest
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, NewerRelease
 from cluster.records.account import Account
-from cluster.records.archive_client import ClientRule, Registration, short_id
+from cluster.records.archive.archive_client import ClientRule, Registration, short_id
 from cluster.records.boost_rule import BoostRule
-from cluster.records.changes import with_changes
 from cluster.records.engine import Engine, Promotion, Scaling
 from cluster.records.erasure import Erasure, Person
 from cluster.records.experiment import Experiment, Variant
+from cluster.records.field_types.changes import with_changes
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
 from cluster.records.thread import ReaderThreads, Thread

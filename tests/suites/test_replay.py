@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.serving.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer
-from actors.serving.past_app import load_past_app, read_past_settings
-from actors.serving.past_state import PastState
-from cluster.artifacts.served_log import ServedLogStore
+from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer
+from actors.serving.replay.past_app import load_past_app, read_past_settings
+from actors.serving.replay.past_state import PastState
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.records.served_answer import RULE
 from tests.fakes.corner_shop import APP

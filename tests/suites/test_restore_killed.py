@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Unavailable
 from cluster.paths import InstallationPaths
 from cluster.process.processes import end_processes, list_processes

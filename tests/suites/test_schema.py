@@ -24,14 +24,14 @@ from cluster.admin.schema import (
     record_running,
 )
 from cluster.admin.upgrade_check import check_upgrade, count_formats
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
 from cluster.process.connecting import connect_serving_actor
 from cluster.records.engine import Engine
-from cluster.runtime import actor_thread
-from cluster.runtime.actor_roles import (
+from cluster.runtime.actors import actor_thread
+from cluster.runtime.actors.actor_roles import (
     ActorRole,
     assigner_role,
     engine_operator_role,

@@ -16,8 +16,8 @@ from random import Random
 import pytest
 
 from actors.intake.log_compaction import LogCompactor
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.run import Run
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.recipe import load_recipe_file

@@ -14,8 +14,8 @@ import pytest
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import COLUMNS, QueryLogStore
+from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.logged_query import UNKNOWN, LoggedQuery, pseudonym

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from cluster.addresses.origin import is_loopback
+from cluster.addresses.public_addresses import is_internal
 from cluster.errors import Invalid
-from cluster.origin import is_loopback
-from cluster.public_addresses import is_internal
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 

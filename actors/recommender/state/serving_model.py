@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.blend import Blend, BlendPart
+from actors.models.loading.registry import LoadedSnapshot, is_builtin
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
-from actors.models.registry import LoadedSnapshot, is_builtin
 from actors.models.reranker import NEWEST_EVENTS
 from actors.models.transformer import TransformerModel
 from actors.models.user_histories import TimeDecay

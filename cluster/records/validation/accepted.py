@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from cluster.records.attributes import find_type_conflicts
+from cluster.records.field_types.attributes import find_type_conflicts
 from cluster.records.validation.error_messages import MOST_DETAILS, MOST_LISTED, upload_message
 
 RecordNoun = Literal["user", "product"]

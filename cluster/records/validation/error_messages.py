@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cluster.records.fields import FAULT, IPV4, PRODUCT_ID, RECORD_ID, UUID, json_type, wrong_type
+from cluster.records.field_types.fields import FAULT, IPV4, PRODUCT_ID, RECORD_ID, UUID, json_type, wrong_type
 
 _MAX_ERRORS = 200
 "Errors of one slice that are examined without pruning; beyond this number, records are pruned first."

@@ -18,11 +18,11 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from cluster.errors import Unauthenticated, Unprocessable, messages
-from cluster.records.attributes import attribute_types
-from cluster.records.fields import MAX_RECORD_BYTES, json_type, wrong_type
+from cluster.records.field_types.attributes import attribute_types
+from cluster.records.field_types.fields import MAX_RECORD_BYTES, json_type, wrong_type
+from cluster.records.field_types.times import is_stored_moment, moment_text
 from cluster.records.interaction import INTERACTION_MODELS, Interaction
 from cluster.records.product import PRODUCT_MODELS, PRODUCT_TIMES, Product
-from cluster.records.times import is_stored_moment, moment_text
 from cluster.records.user import USER_TIMES, User
 from cluster.records.validation.accepted import (
     AcceptedInteractions,

@@ -17,7 +17,7 @@ from typing import Literal, cast
 import structlog
 
 from cluster.records.account import Code, Grant
-from cluster.records.archive_client import revocation_id, short_id, tier_revocation_id
+from cluster.records.archive.archive_client import revocation_id, short_id, tier_revocation_id
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import split_pairs, text_of

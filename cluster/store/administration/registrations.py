@@ -7,7 +7,7 @@ its client id then has its original meaning again.
 from __future__ import annotations
 
 from cluster.errors import Unavailable
-from cluster.records.archive_client import Registration, short_id
+from cluster.records.archive.archive_client import Registration, short_id
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.script import Script

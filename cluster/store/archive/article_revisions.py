@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.records.article_revision import ArticleRead, ArticleRevision, PublisherKey
+from cluster.records.archive.article_revision import ArticleRead, ArticleRevision, PublisherKey
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import text_of

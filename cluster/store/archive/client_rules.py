@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.records.archive_client import ClientRule, fold_client_name
+from cluster.records.archive.archive_client import ClientRule, fold_client_name
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.seals.quarantine import Quarantine

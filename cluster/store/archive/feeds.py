@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cluster.records.feed import Feed, FeedArticle, FeedState
+from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of

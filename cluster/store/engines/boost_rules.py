@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 
 from cluster.errors import NewerRelease
-from cluster.records.boost_rule import BoostRule
-from cluster.records.rule_version import RuleVersion
+from cluster.records.boost_rule import BoostRule, RuleVersion
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import text_of

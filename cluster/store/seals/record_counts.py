@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from cluster.errors import NewerRelease
 from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
-from cluster.records.archive_client import ClientRule, Registration
-from cluster.records.article_revision import ArticleRevision, PublisherKey
+from cluster.records.archive.archive_client import ClientRule, Registration
+from cluster.records.archive.article_revision import ArticleRevision, PublisherKey
+from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.experiment import Experiment
-from cluster.records.feed import Feed, FeedArticle, FeedState
 from cluster.records.file_import import FileImport, ImportProgress
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule

@@ -15,7 +15,7 @@ from actors.recommender.messages import QueryKind
 from actors.search.client import QuestionBankClient
 from actors.serving.client import RecommenderClient, StoredRules
 from cluster import ids
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
 from cluster.store.stores import Stores

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actors.serving.client import PREVIEW
-from cluster.artifacts.day_files import ERASURE_MEMORY_MS
+from cluster.artifacts.logs.day_files import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym

@@ -17,10 +17,10 @@ from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
 from actors.serving.client import PREVIEW, encode_request
 from cluster import ids
-from cluster.artifacts.day_files import ERASURE_MEMORY_MS
+from cluster.artifacts.logs.day_files import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import pseudonym
 from cluster.records.question import Answer, Question
 from cluster.records.served_answer import Device, ServedAnswer

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.records.experiment import Status
-from cluster.records.fields import Moment
+from cluster.records.field_types.fields import Moment
 from deployments.api.wire.records import FaultPart
 from deployments.api.wire.shared import Name, Real, RequestModel, VisitorName
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cluster.errors import FilterSyntax, Unprocessable
-from cluster.records.fields import FAULT
+from cluster.records.field_types.fields import FAULT
 
 _WORDS: dict[str, tuple[str, str]] = {
     "missing": ("field required", "value_error.missing"),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from cluster.records.fields import Moment
+from cluster.records.field_types.fields import Moment
 from deployments.api.wire.faults import build_error
 from deployments.api.wire.shared import Count, Flag, Offset, RequestModel
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cluster.access_tier import may_read
 from cluster.clock import Clock
 from cluster.errors import HouseError
-from cluster.records.article_revision import ArticleRead, ArticleRevision
+from cluster.records.archive.article_revision import ArticleRead, ArticleRevision
 from cluster.store.archive.article_revisions import ArticleReadStore
 from deployments.archive.admission import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter

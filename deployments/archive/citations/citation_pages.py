@@ -22,9 +22,9 @@ from starlette.routing import BaseRoute, Route
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, Invalid, Malformed, NotFound, TooLarge, TooMany, Unavailable
-from cluster.records.article_revision import ArticleRevision
+from cluster.records.archive.article_revision import ArticleRevision
 from deployments.archive.citation import web_address
-from deployments.archive.endpoint import ArchiveFinder, McpArchive
+from deployments.archive.mcp.endpoint import ArchiveFinder, McpArchive
 from deployments.archive.oauth.addresses import mcp_path
 from deployments.archive.oauth.replies import ANY_ORIGIN, NOSNIFF, is_preflight, preflight
 from deployments.edge.http.body_pace import BodyPace

@@ -12,7 +12,7 @@ from actors.archive.messages import Citation, CitationState
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import Clock
 from cluster.errors import Invalid
-from cluster.records.article_revision import ArticleRevision, passage_digest
+from cluster.records.archive.article_revision import ArticleRevision, passage_digest
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import MOST_TITLE, ToolResult
 from deployments.archive.call_context import PLAIN, CallContext

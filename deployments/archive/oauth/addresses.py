@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.origin import is_loopback as is_loopback
-from cluster.records.named_archive import MCP_PATH as MCP_PATH
-from cluster.records.named_archive import archive_of as archive_of
-from cluster.records.named_archive import mcp_path as mcp_path
+from cluster.addresses.origin import is_loopback as is_loopback
+from cluster.records.archive.named_archive import MCP_PATH as MCP_PATH
+from cluster.records.archive.named_archive import archive_of as archive_of
+from cluster.records.archive.named_archive import mcp_path as mcp_path
 
 ISSUER_PATH = "/archive"
 AUTHORIZE_PATH = "/oauth/authorize/archive"

@@ -20,7 +20,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.public_addresses import find_host
+from cluster.addresses.public_addresses import find_host
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
 from deployments.archive.oauth.authorization_request import (
@@ -29,8 +29,8 @@ from deployments.archive.oauth.authorization_request import (
     InvalidClientRequest,
     read_authorization_request,
 )
-from deployments.archive.oauth.clients import OAuthClient, short_id
-from deployments.archive.oauth.document_clients import InvalidDocument
+from deployments.archive.oauth.client_identity.clients import OAuthClient, short_id
+from deployments.archive.oauth.client_identity.document_clients import InvalidDocument
 from deployments.archive.oauth.forms import Parameters, read_form, read_query
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_loopback_target

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, archive_of, issuer_of, resource_of
-from deployments.archive.oauth.clients import OAuthClient
+from deployments.archive.oauth.client_identity.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pkce import is_challenge
 from deployments.archive.oauth.redirects import add_answer

@@ -14,11 +14,11 @@ from typing import Any
 from cluster.access_tier import SIGNED_IN
 from cluster.clock import Clock
 from cluster.records.account import Account, Grant
-from cluster.records.archive_client import revocation_id_from_short, tier_revocation_id
+from cluster.records.archive.archive_client import revocation_id_from_short, tier_revocation_id
 from cluster.store.administration.grants import GrantStore, Revocations
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.admission import ArchiveCaller
-from deployments.archive.oauth.clients import short_id
+from deployments.archive.oauth.client_identity.clients import short_id
 from deployments.archive.oauth.redirects import parse_target_host
 from deployments.archive.oauth.signing import OAuthSigner
 

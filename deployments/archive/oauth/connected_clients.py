@@ -11,7 +11,7 @@ from starlette.responses import Response
 from cluster.clock import iso_ms
 from cluster.records.account import Account
 from deployments.archive.oauth.addresses import CLIENTS_PATH, archive_of
-from deployments.archive.oauth.clients import document_host
+from deployments.archive.oauth.client_identity.clients import document_host
 from deployments.archive.oauth.forms import read_form
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.services import OAuthServices

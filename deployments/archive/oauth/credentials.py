@@ -13,8 +13,12 @@ from starlette.requests import Request
 
 from cluster.records.account import Code, Grant
 from deployments.archive.oauth.addresses import TOKEN_PATH, issuer_of
-from deployments.archive.oauth.assertions import ASSERTION_TYPE, read_subject, verify_assertion
-from deployments.archive.oauth.clients import OAuthClient, is_secret_of
+from deployments.archive.oauth.client_identity.assertions import (
+    ASSERTION_TYPE,
+    read_subject,
+    verify_assertion,
+)
+from deployments.archive.oauth.client_identity.clients import OAuthClient, is_secret_of
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import OAuthServices

@@ -18,8 +18,8 @@ from deployments.archive.oauth.addresses import (
     issuer_of,
     resource_of,
 )
-from deployments.archive.oauth.assertions import ALGORITHMS
-from deployments.archive.oauth.clients import METHODS
+from deployments.archive.oauth.client_identity.assertions import ALGORITHMS
+from deployments.archive.oauth.client_identity.clients import METHODS
 from deployments.archive.oauth.replies import OAuthError, render_document
 from deployments.archive.oauth.services import OAuthServices
 

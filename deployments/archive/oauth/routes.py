@@ -23,12 +23,12 @@ from deployments.archive.oauth.addresses import (
     mcp_path,
 )
 from deployments.archive.oauth.authorization import AuthorizationPage, render_error_page
+from deployments.archive.oauth.client_identity.registration import RegistrationEndpoint
+from deployments.archive.oauth.client_identity.registration_management import RegistrationManagement
 from deployments.archive.oauth.connected_clients import ConnectedClientsPage
 from deployments.archive.oauth.credentials import CHALLENGE, is_basic
 from deployments.archive.oauth.metadata import MetadataEndpoint
 from deployments.archive.oauth.pages import OAuthPages
-from deployments.archive.oauth.registration import RegistrationEndpoint
-from deployments.archive.oauth.registration_management import RegistrationManagement
 from deployments.archive.oauth.replies import OAuthError, is_preflight, preflight, render_error, wrong_method
 from deployments.archive.oauth.revocation import RevocationEndpoint
 from deployments.archive.oauth.services import OAuthServices

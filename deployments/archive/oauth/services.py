@@ -15,8 +15,8 @@ from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.oauth.bearer import AccessTokens
-from deployments.archive.oauth.clients import OAuthClients
-from deployments.archive.oauth.document_clients import DocumentClients
+from deployments.archive.oauth.client_identity.clients import OAuthClients
+from deployments.archive.oauth.client_identity.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from cluster.clock import Clock
 from cluster.records.account import Account
 from deployments.archive.oauth.addresses import CLIENTS_PATH
-from deployments.archive.oauth.clients import OAuthClient
+from deployments.archive.oauth.client_identity.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_on_this_machine

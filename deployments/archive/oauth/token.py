@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from cluster.records.account import Account, Code, Grant
 from deployments.archive.oauth.addresses import archive_of
-from deployments.archive.oauth.clients import OAuthClient, short_id
+from deployments.archive.oauth.client_identity.clients import OAuthClient, short_id
 from deployments.archive.oauth.credentials import authenticate_client
 from deployments.archive.oauth.forms import Parameters, read_form
 from deployments.archive.oauth.pkce import is_verifier_of

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import orjson
 import structlog
 
+from cluster.addresses.public_addresses import find_address_fault, find_host
 from cluster.clock import Clock
 from cluster.document_client import DocumentClient, DocumentError, TooManyFetches
-from cluster.public_addresses import find_address_fault, find_host
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH, decode_key, thumbprint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from cluster.addresses.origin import is_loopback
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.origin import is_loopback
-from cluster.records.archive_client import SignatureState
+from cluster.records.archive.archive_client import SignatureState
 from cluster.store.administration.grants import GrantStore
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.signatures.key_directories import KeyDirectories, read_agent_address

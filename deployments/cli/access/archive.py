@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from cluster.addresses.origin import is_loopback, parse_origin
 from cluster.build_info import installed_version
 from cluster.errors import Invalid
-from cluster.origin import is_loopback, parse_origin
 from deployments.archive.card import build_server_json
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands

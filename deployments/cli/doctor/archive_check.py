@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.records.archive_client import CHECK_CLIENT
-from cluster.records.named_archive import mcp_path
+from cluster.records.archive.archive_client import CHECK_CLIENT
+from cluster.records.archive.named_archive import mcp_path
 from deployments.archive.card import (
     CARD_PATH,
     CARD_TYPE,
@@ -20,8 +20,8 @@ from deployments.archive.card import (
     CATALOG_TYPE,
     GUIDE_PATH,
 )
-from deployments.archive.methods import VERSIONS
-from deployments.archive.stateless_request import REVISION
+from deployments.archive.mcp.methods import VERSIONS
+from deployments.archive.mcp.stateless_request import REVISION
 from deployments.cli.doctor.mcp_check import ALL_TOOLS, PUBLIC, HttpResponse, McpCheck, require
 
 _META = "io.modelcontextprotocol/"

@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
-from cluster.records.archive_client import CHECK_CLIENT
-from cluster.records.named_archive import mcp_path
+from cluster.records.archive.archive_client import CHECK_CLIENT
+from cluster.records.archive.named_archive import mcp_path
 from deployments.operations.insight.installation_checks import Finding
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.audit_log import protect_audit
 from cluster.admin.key_admin import KeyAdmin

@@ -23,7 +23,7 @@ from deployments.cli.frame.installation import REDIS_S, Installation, read_clock
 from jobs.command_line import DefaultGroup, build_app
 
 if TYPE_CHECKING:
-    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.artifacts.storage.artifact_store import ArtifactStore
     from cluster.backup.catalogue import Backup
     from cluster.backup.restoring import RestoreResult
     from cluster.backup.verification import SampleVerification

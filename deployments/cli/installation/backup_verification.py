@@ -14,7 +14,7 @@ from actors.serving.answer_sample import (
     describe_difference,
     has_equal_data,
 )
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
 from cluster.backup.creation import BackupResult
 from cluster.backup.query_sample import find_active_users, find_change_since, sample_app

@@ -219,7 +219,7 @@ def _open_reseal(
 async def _count_agents(installation: Installation, stores: OpenStores) -> int:
     """Return how many connections of agents have a client id that a previous key signed."""
     # Imported here: every other command starts faster without it.
-    from deployments.archive.oauth.clients import read_client
+    from deployments.archive.oauth.client_identity.clients import read_client
     from deployments.archive.oauth.signing import OAuthSigner
 
     signing = OAuthSigner(open_vault(installation.settings).without_previous())

@@ -15,7 +15,7 @@ from deployments.cli.frame.installation import Installation
 from deployments.cli.training.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
-    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.artifacts.storage.artifact_store import ArtifactStore
     from jobs.refresh.runs.measurement import EvaluationTarget
 
 EPILOG = """

@@ -21,7 +21,7 @@ from deployments.operations.models import promotions
 from deployments.operations.models.promotions import PromotionView
 
 if TYPE_CHECKING:
-    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 PROMOTE_EPILOG = """
 [bold]Examples[/]

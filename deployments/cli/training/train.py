@@ -164,7 +164,7 @@ async def _train(
     wait: bool,
     code: str = "",
 ) -> Run:
-    from cluster.artifacts.artifact_store import PATIENT
+    from cluster.artifacts.storage.artifact_store import PATIENT
     from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.display import TrainingDisplay
     from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path

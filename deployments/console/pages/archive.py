@@ -8,8 +8,8 @@ from typing import Any, get_args
 from starlette.responses import Response
 
 from cluster.errors import Invalid, NotFound
-from cluster.records.archive_client import DEFAULT_CALLS_PER_MINUTE
-from cluster.records.times import moment_ms
+from cluster.records.archive.archive_client import DEFAULT_CALLS_PER_MINUTE
+from cluster.records.field_types.times import moment_ms
 from deployments.console.file_replies import file_response
 from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page

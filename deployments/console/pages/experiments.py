@@ -14,8 +14,8 @@ from actors.experiments.sample_size import estimate_missing_sample
 from cluster.clock import iso_ms
 from cluster.errors import HouseError
 from cluster.records.experiment import CONVERSION, GOALS, GUARDRAILS
+from cluster.records.field_types.times import moment_ms
 from cluster.records.interaction import INTERACTION_TYPES
-from cluster.records.times import moment_ms
 from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from cluster.records.times import moment_ms
+from cluster.records.field_types.times import moment_ms
 from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest

@@ -7,8 +7,8 @@ from typing import Any, get_args
 from starlette.responses import Response
 
 from cluster.errors import Invalid
+from cluster.records.field_types.times import moment_ms
 from cluster.records.logged_query import QueryKind
-from cluster.records.times import moment_ms
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.content.questions import QuestionState

@@ -6,7 +6,6 @@ from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages import (
-    account,
     apps,
     archive,
     audit,
@@ -15,22 +14,18 @@ from deployments.console.pages import (
     feeds,
     imports,
     interleaving,
-    invitations,
     models,
     outcomes,
     overview,
-    people,
-    provider,
     question_experiments,
     rules,
     search,
-    signin,
     start,
-    tokens,
     trainings,
     tryout,
     users,
 )
+from deployments.console.pages.access import account, invitations, people, provider, signin, tokens
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,

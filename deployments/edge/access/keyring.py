@@ -13,8 +13,8 @@ import structlog
 
 from cluster.errors import Fault, NewerRelease
 from cluster.records.access import IN_BROWSER, ApiKey, App, AppSettings, find_archive_app, reveal_key
-from cluster.records.archive_terms import ArchiveTerms
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.archive_terms import ArchiveTerms
+from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache

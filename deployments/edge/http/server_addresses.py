@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.origin import is_loopback, parse_origin
+from cluster.addresses.origin import is_loopback, parse_origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
-from cluster.records.archive_client import (
+from cluster.records.archive.archive_client import (
     API_CLIENT,
     BY_SIGNATURE,
     DEFAULT_CALLS_PER_MINUTE,
@@ -23,7 +23,7 @@ from cluster.records.archive_client import (
     is_client_name,
     short_id,
 )
-from cluster.records.named_archive import archive_of
+from cluster.records.archive.named_archive import archive_of
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.named_archives import load_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation

@@ -10,15 +10,15 @@ from pydantic import Field, ValidationError
 
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App, find_archive_app
-from cluster.records.archive_terms import (
+from cluster.records.archive.archive_terms import (
     MOST_TERMS,
     ArchiveTerms,
     express_preferences,
     find_fault,
     name_terms,
 )
-from cluster.records.named_archive import mcp_path
-from cluster.records.rsl_document import format_link, licence_path, render_robots
+from cluster.records.archive.named_archive import mcp_path
+from cluster.records.archive.rsl_document import format_link, licence_path, render_robots
 from deployments.operations.access.apps import key_admin
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

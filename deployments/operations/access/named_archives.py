@@ -12,7 +12,7 @@ from pydantic import Field
 
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
+from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
 from deployments.operations.frame.operation import OfApp, operation

@@ -11,7 +11,7 @@ from pydantic import Field
 from cluster.access_tier import MOST_OF_ACCOUNT, is_tier
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.records.units import Moment
+from cluster.records.field_types.units import Moment
 from deployments.operations.access.people import OfPerson, account_admin
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from cluster.access_tier import TIER_FORM
+from cluster.addresses.public_addresses import find_address_fault
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly
-from cluster.public_addresses import find_address_fault
-from cluster.records.feed import LEAST_EVERY_MINUTES, MOST_EVERY_MINUTES, MOST_FEEDS, Feed, FeedState
+from cluster.records.archive.feed import LEAST_EVERY_MINUTES, MOST_EVERY_MINUTES, MOST_FEEDS, Feed, FeedState
 from deployments.operations.access.apps import key_admin
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cluster.errors import Invalid
-from cluster.records.times import moment_ms
-from cluster.records.units import Unit
+from cluster.records.field_types.times import moment_ms
+from cluster.records.field_types.units import Unit
 
 Kind = Literal[
     "text", "integer", "number", "share", "moment", "flag", "words", "pair", "pairs", "range", "weights",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault

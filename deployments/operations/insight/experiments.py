@@ -14,7 +14,7 @@ from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.experiment import Experiment, ExperimentUpdate, Method, Variant
-from cluster.records.units import Moment
+from cluster.records.field_types.units import Moment
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

@@ -14,11 +14,11 @@ from pydantic import Field
 from actors.experiments.interleaving import ALPHA
 from actors.experiments.interleaving_report import InterleavingReport, load_interleaving_report
 from actors.experiments.lifecycle import ExperimentLifecycle
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
-from cluster.records.units import Share
+from cluster.records.field_types.units import Share
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Run, RunKind
 from deployments.operations.frame.operation import OfApp, operation

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.intake.attribution import VIEWS
-from cluster.artifacts.day_files import DAY_MS
-from cluster.artifacts.outcomes import SEEN
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.outcomes import SEEN
 from cluster.records.served_answer import LIST_ENDPOINTS, ORIGINS
 from deployments.operations.insight.product_counts import BUCKETS, ProductCounts
 
@@ -203,7 +203,7 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
     """Return the sums of what followed from answers, each type and product of an answer once.
 
     Shapes:
-        outcomes: frame with `cluster.artifacts.outcomes.COLUMNS`
+        outcomes: frame with `cluster.artifacts.logs.outcomes.COLUMNS`
     """
     frame = _with_people(_only_lists(outcomes).sort("at", maintain_order=True), "answered_at")
     frame = frame.with_columns(pl.col("answered_at").alias("at"))

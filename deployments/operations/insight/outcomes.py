@@ -12,12 +12,12 @@ from typing import Final, Literal
 import polars as pl
 from pydantic import Field
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segment_stream import SegmentStream
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import from_ms
 from cluster.errors import Fault, NotFound
 from deployments.operations.content.refused_rows import escape_formula

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from actors.language.embedder import HashingEmbedder
-from actors.serving.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
-from actors.serving.past_app import load_past_app, read_past_settings
-from actors.serving.replay_change import FORMS, ReplayChange
-from cluster.artifacts.artifact_store import ArtifactStore
+from actors.serving.replay.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
+from actors.serving.replay.past_app import load_past_app, read_past_settings
+from actors.serving.replay.replay_change import FORMS, ReplayChange
+from cluster.artifacts.logs.served_log import ServedLogStore, table_from_answers
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore, table_from_answers
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
 from cluster.store.stores import Stores

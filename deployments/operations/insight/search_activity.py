@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import Field
 
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid, NotFound
 from cluster.records.logged_query import QueryKind

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from cluster.artifacts.query_log import COLUMNS, drop_keystrokes
+from cluster.artifacts.logs.query_log import COLUMNS, drop_keystrokes
 from cluster.records.logged_query import LoggedQuery
 from deployments.operations.insight.feedback_report import FeedbackReport
 

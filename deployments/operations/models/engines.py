@@ -17,7 +17,6 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.access import App
-from cluster.records.changes import with_changes
 from cluster.records.engine import (
     ENGINE_NAME,
     MOST_EXPLORED,
@@ -27,6 +26,7 @@ from cluster.records.engine import (
     Placement,
     Scaling,
 )
+from cluster.records.field_types.changes import with_changes
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, NotFound
 from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Promotion

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import NotFound
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.services import AdminServices

@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, Unavailable
 from cluster.machine_memory import available_memory
 from deployments.operations.frame.operation import operation

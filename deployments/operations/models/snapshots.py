@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.run import Run
 

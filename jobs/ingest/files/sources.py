@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cluster.artifacts.artifact_store import RetryPolicy
+from cluster.artifacts.storage.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Malformed, Unavailable
 from cluster.records.validation.json_limits import MAX_DEPTH, check_tree
 from jobs.ingest.files.chunks import (

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from cluster.errors import Invalid
-from cluster.records.times import is_stored_moment, moment_text
+from cluster.records.field_types.times import is_stored_moment, moment_text
 from jobs.ingest.mappings.dates import DATE_ORDERS, parse_date, parse_written_date
 from jobs.ingest.mappings.record_fields import propose_name
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
 
-from cluster.records.times import is_stored_moment, moment_ms, moment_text
+from cluster.records.field_types.times import is_stored_moment, moment_ms, moment_text
 from jobs.ingest.files.chunks import CHUNK_BYTES
 from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import RowFiles, SourceFile

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound
 from cluster.records.erasure import ErasedReaders

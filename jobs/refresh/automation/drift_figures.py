@@ -8,11 +8,11 @@ from typing import Any, Final
 import polars as pl
 
 from actors.intake.attribution import VIEWS
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS
-from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.ids import position_from_offset
 from cluster.records.served_answer import LIST_ENDPOINTS
 from jobs.refresh.automation.drift import DAYS_BEFORE, WINDOW_MS, Counts, Signal

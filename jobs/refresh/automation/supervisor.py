@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 import polars as pl
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound, Unavailable
 from cluster.ids import DEFAULT_ENGINE

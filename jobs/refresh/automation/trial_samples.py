@@ -13,10 +13,10 @@ import polars as pl
 
 from actors.experiments.statistics import VariantSample
 from actors.intake.attribution import VIEWS
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, DayFiles
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS, DayFiles
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import LIST_ENDPOINTS
 from jobs.refresh.automation.trial import GroupSample, Measure

@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from actors.models.registry import BASKETS, COHORTS, load_snapshot_models
-from actors.models.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
+from actors.models.loading.registry import BASKETS, COHORTS, load_snapshot_models
+from actors.models.loading.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
 from actors.retrieval.autocomplete.snapshot_format import save as save_completions
 from actors.retrieval.snapshot_format import SEARCH

@@ -20,15 +20,14 @@ from actors.models.features import (
     pair_features_from_product,
     weak_features_from_product,
 )
+from actors.models.loading.registry import CONTENT
 from actors.models.model import Batch
 from actors.models.neighbours import NeighbourModel
-from actors.models.registry import CONTENT
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.baskets import BasketsLearner
 from jobs.refresh.learners.cohorts import build_cohorts
 from jobs.refresh.learners.content_regression import (
     ContentRecipe,
@@ -36,8 +35,9 @@ from jobs.refresh.learners.content_regression import (
     select_frequent_features,
     train_content_regression,
 )
-from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
-from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner
+from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step

@@ -11,8 +11,8 @@ import polars as pl
 from actors.intake.attribution import VIEWS
 from actors.recommender.state.events import EVENT_WEIGHTS
 from actors.vectors.types import Floats, Mask, Rows
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import DAY_MS
 from cluster.records.served_answer import REPEATED, RULE

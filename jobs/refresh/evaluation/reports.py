@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
 from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share

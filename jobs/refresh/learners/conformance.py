@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from actors.models.loading.registry import import_learner
 from actors.models.model import Batch, Model, SharedScoresModel, SparseModel
-from actors.models.registry import import_learner
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.vocabulary import Vocabulary

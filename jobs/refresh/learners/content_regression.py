@@ -25,8 +25,8 @@ from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
+from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, select_strongest
 from jobs.refresh.learners.protocol import STRICT
-from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
 
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")

@@ -7,19 +7,19 @@ from zlib import crc32
 
 import numpy as np
 
-from actors.models.registry import build_allowed_learner
+from actors.models.loading.registry import build_allowed_learner
 from cluster.errors import Invalid
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
-from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
-from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
-from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
-from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe
-from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.learners.neighbours.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.neighbours.graph_filter import GraphFilterLearner, GraphFilterRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe, check_package
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
-from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe
 

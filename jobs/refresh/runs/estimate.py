@@ -13,15 +13,16 @@ from cluster.store.data.changes import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.event_account import EventAccount
-from jobs.refresh.learners import content_regression, ease, graph_filter, reranker, transformer
+from jobs.refresh.learners import content_regression, reranker, transformer
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe
-from jobs.refresh.learners.ease import EaseRecipe
-from jobs.refresh.learners.graph_filter import GraphFilterRecipe
-from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours import ease, graph_filter
+from jobs.refresh.learners.neighbours.ease import EaseRecipe
+from jobs.refresh.learners.neighbours.graph_filter import GraphFilterRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
-from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.stages import count_data

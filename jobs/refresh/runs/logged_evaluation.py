@@ -22,14 +22,14 @@ import polars as pl
 
 from actors.intake.attribution import VIEWS
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import UserQuery, with_repeat_pauses
 from actors.recommender.state.events import offset_time_ms
-from actors.serving.logged_requests import NOT_KEPT, add_visitor, decode_request
 from actors.serving.model_registry import SnapshotLoader
-from actors.serving.state_replay import (
+from actors.serving.replay.logged_requests import NOT_KEPT, add_visitor, decode_request
+from actors.serving.replay.state_replay import (
     SEQUENCE_BITS,
     PastHistories,
     StateReplay,
@@ -39,12 +39,12 @@ from actors.serving.state_replay import (
     name_people,
     product_id_of,
 )
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, HouseError, Invalid, NotFound
 from cluster.records.run import DAY_MS
 from cluster.records.served_answer import RULE

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.logged_report import list_figures, summarize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.process.training_memory import training_memory_mb

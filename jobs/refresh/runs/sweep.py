@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions

@@ -12,12 +12,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.models.allowed_learners import ALLOWED
-from actors.models.registry import RERANKER
-from actors.models.snapshot import MANIFEST, Snapshot
+from actors.models.loading.allowed_learners import ALLOWED
+from actors.models.loading.registry import RERANKER
+from actors.models.loading.snapshot import MANIFEST, Snapshot
 from actors.vectors.snapshot_arrays import ModelState
-from cluster.artifacts.outcomes import OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault
 from cluster.records.run import DAY_MS, Run

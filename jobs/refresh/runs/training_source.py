@@ -21,7 +21,7 @@ from jobs.refresh.build.build import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
 from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
-from jobs.refresh.learners.content_knn import ContentKnnRecipe
+from jobs.refresh.learners.neighbours.content_knn import ContentKnnRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe

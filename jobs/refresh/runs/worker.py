@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.records.run import (

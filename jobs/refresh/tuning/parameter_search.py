@@ -13,7 +13,7 @@ from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import significant_gain
-from jobs.refresh.learners.ease import EaseRecipe
+from jobs.refresh.learners.neighbours.ease import EaseRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.tuning.candidates import collect_candidates

@@ -17,7 +17,7 @@ import uvicorn
 from actors.archive.messages import ArchiveQuery
 from actors.archive.retrieve import search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from tests.benchmarks.mcp_articles import APP
 
 

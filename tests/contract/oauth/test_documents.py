@@ -17,8 +17,8 @@ from joserfc.jwk import RSAKey
 
 from cluster.errors import Invalid
 from cluster.store.stores import Stores
-from deployments.archive.oauth import document_clients
-from deployments.archive.oauth.document_clients import DocumentClients, read_pinned_documents
+from deployments.archive.oauth.client_identity import document_clients
+from deployments.archive.oauth.client_identity.document_clients import DocumentClients, read_pinned_documents
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     ISSUER,

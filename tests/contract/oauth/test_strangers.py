@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Invalid
-from cluster.records.archive_client import ClientRule
+from cluster.records.archive.archive_client import ClientRule
 from cluster.store.stores import Stores
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.oauth.addresses import resource_of

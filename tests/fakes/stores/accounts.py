@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.archive_client import Registration, revocation_id, tier_revocation_id
+from cluster.records.archive.archive_client import Registration, revocation_id, tier_revocation_id
 from cluster.store.administration import grants, registrations
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.grants import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from cluster.records.archive_client import ClientRule, fold_client_name
-from cluster.records.article_revision import ArticleRead, ArticleRevision, PublisherKey
+from cluster.records.archive.archive_client import ClientRule, fold_client_name
+from cluster.records.archive.article_revision import ArticleRead, ArticleRevision, PublisherKey
 from cluster.store.archive.article_revisions import (
     MOST_READS,
     ArticleReadStore,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.records.boost_rule import BoostRule
-from cluster.records.rule_version import RuleVersion
+from cluster.records.boost_rule import BoostRule, RuleVersion
 from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from cluster.records.feed import Feed, FeedArticle, FeedState
+from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.store.archive.feeds import FeedStore
 
 

@@ -179,7 +179,7 @@ def build_archive_report(
     """Return the report of the calls of a period; lists are limited to `top` rows, days are not.
 
     Shapes:
-        rows: `cluster.artifacts.call_log.COLUMNS`
+        rows: `cluster.artifacts.logs.call_log.COLUMNS`
     Cost:
         100,000 calls and their visits: 0.4 s
     """

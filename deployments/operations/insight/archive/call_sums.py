@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, get_args
 import polars as pl
 
 from actors.archive.article_visits import match_visits
-from cluster.artifacts.call_log import table_from_calls
-from cluster.records.archive_client import CHECK_CLIENT, QUESTION_TOOLS, ArchiveCall
+from cluster.artifacts.logs.call_log import table_from_calls
+from cluster.records.archive.archive_client import CHECK_CLIENT, QUESTION_TOOLS, ArchiveCall
 
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.
@@ -86,7 +86,7 @@ def select_period(rows: pl.DataFrame, since: int, until: int, unanswered_below: 
     """Return the calls of a period with derived columns, and their visits up to its end.
 
     Shapes:
-        rows: `cluster.artifacts.call_log.COLUMNS`
+        rows: `cluster.artifacts.logs.call_log.COLUMNS`
     """
     rows = rows.filter(pl.col("at").is_between(since, until))
     rows = rows.with_columns(pl.col(pl.String).fill_null(""))

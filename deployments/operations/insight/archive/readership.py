@@ -18,7 +18,7 @@ from pydantic import Field
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.embedder import Embedder
 from actors.language.encoder_store import EncoderStore
-from cluster.artifacts.call_log import COLUMNS
+from cluster.artifacts.logs.call_log import COLUMNS
 from cluster.errors import HouseError, NotFound, Unavailable
 from deployments.operations.content.refused_rows import escape_formula
 from deployments.operations.frame.operation import Download, OfApp, operation

@@ -25,8 +25,8 @@ from actors.archive.teasers import list_teasers
 from actors.language.analysis import Analyzers
 from actors.language.embedder import HashingEmbedder
 from cluster.access_tier import MOST_TIERS, may_read
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from deployments.hosts.gateway import read_article

@@ -20,7 +20,7 @@ from actors.archive.revisions import MOST_REVISIONS, ArticleRevisions
 from actors.archive.snapshot import MappedDocuments, document_from_bytes, document_to_bytes
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.article_revision import passage_digest
+from cluster.records.archive.article_revision import passage_digest
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

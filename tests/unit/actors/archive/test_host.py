@@ -12,8 +12,8 @@ from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
 from actors.archive.snapshot_store import PassageSnapshotStore
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.stores import Stores

@@ -15,9 +15,9 @@ from actors.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language import latent_embedder
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.signing import sign_manifests
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, Invalid
 from cluster.secrecy import Signer
 from tests.fakes.small_archive import ARTICLES

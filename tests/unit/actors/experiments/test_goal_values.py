@@ -11,10 +11,10 @@ import pytest
 from actors.experiments.report import ExperimentReport
 from actors.experiments.report_data import load_people_figures, load_report
 from actors.intake.segment_rows import build_compaction_batch
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.records.experiment import Experiment, ExperimentGoal, Exposure
 from cluster.records.logged_query import pseudonym

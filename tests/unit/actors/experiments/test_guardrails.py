@@ -16,7 +16,7 @@ from actors.experiments.goal_values import ExperimentPeople, GoalValues, PeopleF
 from actors.experiments.guardrails import GuardrailWatcher, check_goals, check_requests
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.recommender.messages import RecommendationResult, UserQuery
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Unavailable
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment

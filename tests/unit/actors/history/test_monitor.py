@@ -12,8 +12,8 @@ from actors.history.messages import GenerateUpdate, ThreadAnswer, ThreadChange
 from actors.history.monitor import LAG_MS
 from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings

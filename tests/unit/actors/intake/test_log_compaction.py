@@ -11,9 +11,9 @@ import pytest
 from actors.intake.log_compaction import LogCompactionConfig, LogCompactor
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App

@@ -11,8 +11,8 @@ import pytest
 
 from actors.intake.attribution import MOST_REVENUE
 from actors.intake.outcomes import MOST_DAYS, MOST_IDS, OutcomeAttributor, _join_events, list_people
-from cluster.artifacts.day_files import DAY_MS
-from cluster.artifacts.outcomes import SEEN
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.outcomes import SEEN
 from cluster.clock import iso_ms
 from tests.fakes.asgi import call
 from tests.fakes.simulated_shop import APP, MINUTE_MS, SimulatedShop, open_simulated_shop

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.models.loading.registry import LoadedSnapshot
 from actors.models.model import AccumulatingModel, SharedScoresModel, SingleUserModel
-from actors.models.registry import LoadedSnapshot
 from actors.models.standardized import StandardizedScores
 from actors.models.user_histories import TimeDecay, apply_time_decay
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale

@@ -17,9 +17,9 @@ import polars as pl
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, UserQuery
 from actors.recommender.ranking.score import personal_scores, select_prior
 from actors.recommender.ranking.user_profile import (

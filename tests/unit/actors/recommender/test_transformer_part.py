@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
+from actors.models.loading.registry import LoadedSnapshot
 from actors.models.transformer import TransformerModel
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender

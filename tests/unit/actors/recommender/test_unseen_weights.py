@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
+from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
+from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import QueryContext, UserSignals, build_user_signals
 from actors.recommender.ranking.user_profile import parse_recent_events

@@ -17,8 +17,8 @@ from actors.serving import app_follower as follower_module
 from actors.serving import dispatch
 from actors.serving.engine_messages import ENGINE_MESSAGES
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter

@@ -13,8 +13,8 @@ from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.messages import UserQuery
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.store.data.changes import ChangeLogEntry

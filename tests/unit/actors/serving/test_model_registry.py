@@ -13,16 +13,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from actors.models.registry import LoadedSnapshot
+from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.state.serving_model import ServingModel
 from actors.serving import model_registry as champions_module
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import MOST_PINNED, ModelRegistry, SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.meter import SilentMeter
@@ -368,7 +368,7 @@ def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_t
     with pytest.raises(Fault, match="its version does not fit its contents"):
         models.load(APP, "default", version)
     # and without that proof by what the array is
-    monkeypatch.setattr("actors.models.validation.version_of", lambda *_: version)
+    monkeypatch.setattr("actors.models.loading.validation.version_of", lambda *_: version)
     with pytest.raises(Fault, match=r"snapshot is damaged: (rules|sessions|trend)"):
         models.load(APP, "default", version)
 

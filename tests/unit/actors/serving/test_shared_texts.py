@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.registry import LoadedSnapshot
+from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
@@ -16,8 +16,8 @@ from actors.retrieval.snapshot_format import SEARCH, save
 from actors.serving import model_registry
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import VERSION_MARK
 from cluster.meter import SilentMeter

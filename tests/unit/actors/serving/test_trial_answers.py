@@ -15,8 +15,8 @@ from actors.recommender.rerank.exploration import is_in_share
 from actors.serving import app_follower, model_registry, trial_answers
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.stores import Stores

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import order_by_offset
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
 
 

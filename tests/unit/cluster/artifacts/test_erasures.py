@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.erasures import MOST, ErasureLog
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
 
 ALL = {"interaction": "900-0", "user": "900-0"}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.models.snapshot import Snapshot
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from actors.models.loading.snapshot import Snapshot
 from cluster.artifacts.manifest import FileEntry, Manifest, check_name
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Fault
 from tests.fakes.bucket import Bucket
 from tests.fakes.trained_snapshot import build_ring_snapshot

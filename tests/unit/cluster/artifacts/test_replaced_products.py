@@ -9,10 +9,10 @@ import pytest
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts import replaced_products
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.replaced_products import KEEP_MS, ReplacedProducts, read_versions, select_replaced
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
 from cluster.meter import SilentMeter
 from tests.fakes.stores.memory import memory_stores

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from actors.models.snapshot import Snapshot
+from actors.models.loading.snapshot import Snapshot
 from actors.serving.model_registry import SnapshotLoader
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, find_signature, load_manifest, sign_manifest_bytes
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import resign_manifests, sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Fault
 from cluster.secrecy import Signer, Vault
 from jobs.refresh.runs.checkpoint import CheckpointStore

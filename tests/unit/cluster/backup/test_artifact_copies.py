@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.artifact_copies import copy_artifacts
 from cluster.backup.chunks import ChunkWriter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.admin.vault import ensure_master_key, master_key_fingerprints
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
 from cluster.process.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
 from cluster.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.records.attributes import MAX_TEXT
-from cluster.records.fields import MAX_CONTENT, MAX_RECORD_BYTES, MAX_TITLE
+from cluster.records.field_types.attributes import MAX_TEXT
+from cluster.records.field_types.fields import MAX_CONTENT, MAX_RECORD_BYTES, MAX_TITLE
 from cluster.records.validation.schema import record_schema
 from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, kept

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.store.stores import Stores
 from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS

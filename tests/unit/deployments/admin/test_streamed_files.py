@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from deployments.admin import endpoint
 from deployments.edge.http.body_pace import MOST_UPLOADS_EACH, BodyPace
 from deployments.operations.frame.services import AdminConfig

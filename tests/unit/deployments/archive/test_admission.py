@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import TooMany, Unavailable
-from cluster.records.archive_client import ClientRule
+from cluster.records.archive.archive_client import ClientRule
 from cluster.store.installation.limits import TokenGrant
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from tests.fakes.request_handler import StillClock

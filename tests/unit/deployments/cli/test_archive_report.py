@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
 from deployments.cli.frame.charts import build_bar_chart, write_charts

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from actors.answers.render import answer_to_json
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import COLUMNS
+from cluster.artifacts.logs.query_log import COLUMNS
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question

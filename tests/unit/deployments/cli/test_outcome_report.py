@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.records.access import App, AppSettings
 from cluster.records.served_answer import ServedAnswer

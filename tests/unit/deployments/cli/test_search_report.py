@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.query_log import COLUMNS, QueryLogStore
+from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.records.access import App
 from cluster.records.logged_query import UNKNOWN, LoggedQuery

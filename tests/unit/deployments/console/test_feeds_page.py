@@ -10,7 +10,7 @@ import pytest
 
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.administration import AppRole
-from cluster.records.feed import MOST_FEEDS, Feed, FeedArticle, FeedState
+from cluster.records.archive.feed import MOST_FEEDS, Feed, FeedArticle, FeedState
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

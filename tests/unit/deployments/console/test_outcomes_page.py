@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import COLUMNS, OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.served_answer import ServedAnswer
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, NOW_MS

@@ -12,8 +12,8 @@ import pytest
 
 from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.records.administration import AppRole
-from cluster.records.archive_client import ArchiveCall
-from cluster.records.archive_terms import name_terms
+from cluster.records.archive.archive_client import ArchiveCall
+from cluster.records.archive.archive_terms import name_terms
 from cluster.records.boost_rule import BoostRule
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery

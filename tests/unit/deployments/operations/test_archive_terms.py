@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
-from cluster.records.archive_terms import MOST_TERMS, ArchiveTerms
+from cluster.records.archive.archive_terms import MOST_TERMS, ArchiveTerms
 from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP

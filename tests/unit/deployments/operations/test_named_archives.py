@@ -11,8 +11,8 @@ import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import AppRole, Code, Grant
-from cluster.records.archive_client import short_id
-from cluster.records.named_archive import NamedArchive, archive_of, mcp_path
+from cluster.records.archive.archive_client import short_id
+from cluster.records.archive.named_archive import NamedArchive, archive_of, mcp_path
 from deployments.operations.access.named_archives import close_archive, open_archive
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig

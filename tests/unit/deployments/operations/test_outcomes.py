@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import name_day
-from cluster.artifacts.outcomes import COLUMNS, SEEN, OutcomeStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import name_day
+from cluster.artifacts.logs.outcomes import COLUMNS, SEEN, OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.served_answer import ServedAnswer
 from deployments.operations.insight import product_counts

@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from cluster.records.account import Code, Grant
-from cluster.records.archive_client import CHECK_CLIENT, ArchiveCall, short_id
+from cluster.records.archive.archive_client import CHECK_CLIENT, ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from deployments.operations.all_operations import OPERATIONS

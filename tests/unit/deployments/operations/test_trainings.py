@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.models.allowed_learners import ALLOWED
+from actors.models.loading.allowed_learners import ALLOWED
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from cluster.records.access import DEFAULT_TRAINING_MB, new_app_settings

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.erasures import ErasureLog
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.logs.day_files import DAY_MS
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.access import App, AppSettings

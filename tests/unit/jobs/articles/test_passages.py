@@ -9,8 +9,8 @@ import pytest
 from actors.archive.messages import ArchiveQuery
 from actors.archive.retrieve import get_article, search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
 from cluster.records.access import App

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cluster.records.fields import PRODUCT_ID
+from cluster.records.field_types.fields import PRODUCT_ID
 from jobs.feeds.addresses import article_id, canonical_address, is_same_host
 from jobs.feeds.crawler import read_retry_after
 

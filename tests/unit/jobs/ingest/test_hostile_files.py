@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster.errors import HouseError
-from cluster.records.fields import MAX_RECORD_BYTES
+from cluster.records.field_types.fields import MAX_RECORD_BYTES
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.preview import IngestPreview, preview_ingest
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.artifacts.artifact_store import RetryPolicy
+from cluster.artifacts.storage.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.files.row import UnreadableRow
 from jobs.ingest.files.sources import ReadRetry, find_files_in, read_chunks, read_rows

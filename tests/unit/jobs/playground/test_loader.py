@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.records.times import moment_ms
+from cluster.records.field_types.times import moment_ms
 from cluster.records.validation.upload import parse_upload
 from jobs.playground import data_files
 from jobs.playground.data_files import list_data_files

@@ -23,7 +23,7 @@ from jobs.refresh.data.split import (
     split_next_in_session,
 )
 from jobs.refresh.evaluation.evaluate import evaluate
-from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_cold

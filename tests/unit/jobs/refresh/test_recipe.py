@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid, NotFound
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe
 from jobs.refresh.learners.registry import build_learner
-from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.recipe import PRESETS, Recipe, load_recipe_file, parse_recipe
 
 SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}
@@ -99,9 +99,9 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
     "learner",
     [
         "no_such_module:Thing",
-        "jobs.refresh.learners.ease:NoSuchClass",
+        "jobs.refresh.learners.neighbours.ease:NoSuchClass",
         "builtins:dict",
-        "jobs.refresh.learners.ease:EaseLearner",
+        "jobs.refresh.learners.neighbours.ease:EaseLearner",
     ],
 )
 def test_a_learner_that_can_not_be_used_is_refused(learner: str, allow_learners: Callable[..., None]) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.models.loading.snapshot import MANIFEST, Snapshot
 from actors.models.model import Batch
-from actors.models.snapshot import MANIFEST, Snapshot
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Conflict, Fault, Invalid

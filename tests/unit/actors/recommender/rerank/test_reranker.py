@@ -11,12 +11,12 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.models import reranker as reranker_module
-from actors.models.registry import RERANKER, LoadedSnapshot
+from actors.models.loading.registry import RERANKER, LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import ProductFacts, Reranker, build_rows
-from actors.models.snapshot import Snapshot
 from actors.models.tree_ensemble import TreeArrays, TreeEnsemble
 from actors.models.user_histories import UserHistories
-from actors.models.validation import validate_snapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel

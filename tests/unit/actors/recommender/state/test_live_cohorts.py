@@ -13,8 +13,8 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate_prior
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.model import Batch
-from actors.models.registry import LoadedSnapshot
-from actors.models.snapshot import Snapshot
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
-from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.score import explain_rows, list_sources, personal_scores

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.addresses.redis_url import add_options
 from cluster.errors import Invalid, Unavailable
-from cluster.redis_url import add_options
 from cluster.store.client.address import Address, Credentials, ServerAddress, Tls
 
 

@@ -9,7 +9,7 @@ import pytest
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import Boost, Placements, RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import PREVIEW, Preview
-from cluster.artifacts.day_files import ERASURE_MEMORY_MS
+from cluster.artifacts.logs.day_files import ERASURE_MEMORY_MS
 from cluster.meter import SilentMeter
 from cluster.query.language.tree import Everything
 from cluster.records.access import AppSettings

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.secrecy import Vault
-from deployments.archive.oauth.clients import clean_name, issue_client, read_client, short_id
+from deployments.archive.oauth.client_identity.clients import clean_name, issue_client, read_client, short_id
 from deployments.archive.oauth.pkce import is_challenge, is_verifier_of
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.sign_in.signing import SignInSigner

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from cluster.clock import SystemClock
 from cluster.process.sockets import free_ports
 from cluster.records.account import Account, hash_password
-from cluster.records.named_archive import NamedArchive
+from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps

@@ -8,8 +8,8 @@ import pytest
 
 from cluster.admin.allowed_learners import allow_learner
 from cluster.admin.vault import ensure_master_key
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
 from cluster.store.administration.audit_chain import AuditVerdict

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
-from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.records.access import App, AppSettings, new_app_settings
 from cluster.records.engine import Engine

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from actors.intake.segment_rows import build_compaction_batch
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
-from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cluster.artifacts.outcomes import COLUMNS as OUTCOME_COLUMNS
-from cluster.artifacts.served_log import COLUMNS
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS
+from cluster.artifacts.logs.served_log import COLUMNS
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import COLD_START, EXPLORED, REPEATED, RULE
 from jobs.refresh.data.dataset import Interactions, interactions_from_frame

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from jobs.export.columns import SCHEMAS
 from jobs.refresh.evaluation.logged_lists import collect_lists, place_ranking
 from tests.house.tree import ROOT

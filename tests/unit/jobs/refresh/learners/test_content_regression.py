@@ -18,10 +18,10 @@ from actors.models.features import (
     features_from_product,
     weak_features_from_product,
 )
-from actors.models.registry import CONTENT, load_snapshot_models
-from actors.models.snapshot import Snapshot
+from actors.models.loading.registry import CONTENT, load_snapshot_models
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import TimeDecay, UserHistories
-from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import explain_rows
 from actors.recommender.ranking.user_profile import (

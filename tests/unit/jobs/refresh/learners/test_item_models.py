@@ -11,14 +11,14 @@ import pytest
 from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
-from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
-from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
-from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, select_newest_per_user
-from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
+from jobs.refresh.learners.neighbours.content_knn import ContentKnnLearner, ContentKnnRecipe
+from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
+from jobs.refresh.learners.neighbours.sparse_weights import prune_rows, select_strongest
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
-from jobs.refresh.learners.sparse_weights import prune_rows, select_strongest
 
 
 def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
@@ -119,7 +119,7 @@ def test_repeating_an_item_is_one_step() -> None:
 def test_rules_in_blocks_equal_rules_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data()
     whole = matrix_of(SequentialRulesLearner(), data)
-    monkeypatch.setattr("jobs.refresh.learners.sequential_rules._BLOCK_PAIRS", 500)
+    monkeypatch.setattr("jobs.refresh.learners.neighbours.sequential_rules._BLOCK_PAIRS", 500)
     np.testing.assert_array_equal(matrix_of(SequentialRulesLearner(), data), whole)
 
 

@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from actors.models import registry
+from actors.models.loading import registry
+from actors.models.loading.validation import _validate_model
 from actors.models.transformer import CandidateCache, TransformerConfig, TransformerModel
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
-from actors.models.validation import _validate_model
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 from jobs.refresh.data.dataset import Interactions
@@ -211,7 +211,7 @@ def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_serving_needs_no_jax() -> None:
     import subprocess
 
-    code = "import sys, actors.models.registry, jobs.refresh.recipe; sys.exit('jax' in sys.modules)"
+    code = "import sys, actors.models.loading.registry, jobs.refresh.recipe; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

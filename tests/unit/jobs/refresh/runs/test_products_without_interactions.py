@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
 from actors.retrieval.snapshot_format import SEARCH
 from actors.serving import dispatch
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.interaction import RecentEvent
 from cluster.records.run import Run

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.node_cache import NodeCache
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.artifacts.storage.node_cache import NodeCache
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.stores import Stores
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot

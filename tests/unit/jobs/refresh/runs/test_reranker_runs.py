@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.models.registry import RERANKER
-from actors.models.snapshot import Snapshot
+from actors.models.loading.registry import RERANKER
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
-from actors.models.validation import validate_snapshot
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import Run

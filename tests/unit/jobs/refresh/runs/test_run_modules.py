@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Invalid
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.plots import PlotBar, render_bars_svg, render_reports_svg

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.models.snapshot import Snapshot
-from actors.models.validation import validate_snapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
 from actors.vectors.snapshot_arrays import ModelState
-from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.run import Run
 from jobs.refresh.learners import protocol

@@ -14,9 +14,9 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.metrics import significant_gain
-from jobs.refresh.learners.item_knn import ItemKnnLearner
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner
+from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
-from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.tuning.blend_weights import choose_weights
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import tune_part

@@ -1,0 +1,202 @@
+"""What is kept of the past of an app, read for replays: segments, versions of products, rules, promotions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from actors.serving.model_registry import SnapshotLoader
+from actors.serving.replay.answer_replay import PastApp
+from actors.serving.replay.past_state import PastState
+from actors.serving.replay.state_replay import (
+    PastHistories,
+    list_links,
+    name_people,
+    order_positions,
+)
+from actors.serving.stored_rules import parse_rules
+from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.replaced_products import read_versions
+from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.query.language.boost_rules import CompiledRule
+from cluster.records.boost_rule import BoostRule, RuleVersion
+from cluster.records.engine import Engine, Promotion
+from cluster.records.experiment import Experiment
+from cluster.store.stores import Stores
+
+MOST_RULE_VERSIONS: Final = 2_000
+MOST_PROMOTIONS: Final = 100
+_STALE_MS: Final = 3_600_000
+_MOST_MOMENTS: Final = 6
+_PAGES_MS: Final = 86_400_000
+"How long earlier pages of a list are looked for."
+
+
+class PastRules:
+    """The stored rules of an app at any time, from the rules of now and the history of their changes."""
+
+    def __init__(self, app_id: str, rules: Sequence[BoostRule], versions: Sequence[RuleVersion]) -> None:
+        """`versions` come newest first."""
+        self._app_id = app_id
+        self._rules = {(rule.engine_id, rule.name): rule for rule in rules}
+        self._versions = versions
+        self._parsed: dict[tuple[str, int], tuple[CompiledRule, ...]] = {}
+        is_cut = len(versions) >= MOST_RULE_VERSIONS
+        self.since_ms = versions[-1].at if is_cut else 0
+        "Changes before this time are not kept."
+
+    def list_moments(self, at_ms: int) -> Sequence[int]:
+        """Return a time, and the moments before the last changes: a replica without requests reads no rules."""
+        changed = dict.fromkeys(
+            version.at for version in self._versions if at_ms - _STALE_MS <= version.at <= at_ms
+        )
+        return [at_ms, *(changed_ms - 1 for changed_ms in changed)][:_MOST_MOMENTS]
+
+    def list(self, engine_id: str, at_ms: int) -> tuple[CompiledRule, ...]:
+        """Return the rules of an engine that were in force at a time, highest priority first."""
+        undone = sum(version.at > at_ms for version in self._versions)
+        if (engine_id, undone) not in self._parsed:
+            rules = dict(self._rules)
+            for version in self._versions[:undone]:
+                name = version.engine_id, version.name
+                if version.before is None:
+                    rules.pop(name, None)
+                else:
+                    rules[name] = version.before
+            self._parsed[engine_id, undone] = parse_rules(self._app_id, engine_id, list(rules.values()))
+        rules_then = self._parsed[engine_id, undone]
+        return tuple(compiled for compiled in rules_then if compiled.rule.is_in_force(at_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class PastSettings:
+    """What the store of an app holds: engines, experiments, rules, promotions."""
+
+    salt: bytes
+    engines: Mapping[str, Engine]
+    experiments: Mapping[str, Experiment]
+    rules: PastRules
+    promotions: Mapping[str, Sequence[Promotion]]
+    "Engine -> its promotions, newest first."
+
+    def find_serving(self, engine_id: str, at_ms: int) -> str:
+        """Return the version that served an engine at a time."""
+        promotions = self.promotions.get(engine_id, ())
+        for promotion in promotions:
+            if promotion.at_ms <= at_ms:
+                return promotion.version
+        return promotions[-1].before if promotions else ""
+
+
+async def read_past_settings(stores: Stores, app_id: str) -> PastSettings:
+    """Read the settings of an app with their history."""
+    engines = {engine.engine_id: engine for engine in await stores.engines.all(app_id)}
+    book = await stores.experiments.read_all(app_id)
+    versions = await stores.rule_versions.newest(app_id, count=MOST_RULE_VERSIONS)
+    return PastSettings(
+        await stores.served.salt(app_id),
+        engines,
+        {experiment.experiment_id: experiment for experiment in book.experiments},
+        PastRules(app_id, await stores.boost_rules.all(app_id), versions),
+        {
+            engine_id: await stores.promotions.history(app_id, engine_id, MOST_PROMOTIONS)
+            for engine_id in engines
+        },
+    )
+
+
+def load_past_app(
+    artifacts: ArtifactStore, app_id: str, settings: PastSettings, pseudonyms: Sequence[str]
+) -> PastApp:
+    """Read the past of an app; `pseudonyms` are those of the users whose lists are ranked again. Blocks.
+
+    Errors:
+        Fault: the segments are damaged
+    Cost:
+        that of a load of the app, once more for the versions of products
+    """
+    segments = SegmentStore(artifacts)
+    stream = SegmentStream(artifacts, app_id)
+    state = segments.load(app_id)
+    users = segments.records(app_id, "user")
+    links = list_links(stream.interactions(stream.measure("interaction").offset))
+    loader = SnapshotLoader(SnapshotStore(artifacts))
+    versions = read_versions(artifacts, app_id)
+    losses = _Losses(artifacts, app_id, settings, versions)
+    return PastApp(
+        app_id,
+        state,
+        versions,
+        users,
+        PastHistories(state.interactions, links),
+        name_people(pseudonyms, state.interactions, users, settings.salt),
+        links,
+        settings.engines,
+        settings.experiments,
+        settings.rules.list,
+        settings.rules.list_moments,
+        lambda engine_id, version: loader.load(app_id, engine_id, version),
+        settings.find_serving,
+        _EarlierPages(artifacts, app_id).list,
+        lambda row, products: list(losses.list(row, products)),
+    )
+
+
+class _EarlierPages:
+    """Products of earlier pages, from the log of answers."""
+
+    def __init__(self, artifacts: ArtifactStore, app_id: str) -> None:
+        self._log = ServedLogStore(artifacts)
+        self._app_id = app_id
+
+    def list(self, row: Mapping[str, Any], pagination_id: str) -> list[str]:
+        """Return what earlier pages of the same user and `pagination_id` showed, in order."""
+        at_ms = int(row["at"])
+        earlier = self._log.read(
+            self._app_id, at_ms - _PAGES_MS, at_ms, ("service_id", "user", "request", "products")
+        )
+        shown: list[str] = []
+        for page in earlier.to_pylist():
+            is_same = page["user"] == row["user"] and page["service_id"] != row["service_id"]
+            if is_same and pagination_id in page["request"]:
+                is_page = orjson.loads(page["request"]).get("pagination_id") == pagination_id
+                shown += page["products"] if is_page else []
+        return shown
+
+
+class _Losses:
+    """What changed since a list was served and is not kept."""
+
+    def __init__(self, artifacts: ArtifactStore, app_id: str, settings: PastSettings, versions: Any) -> None:
+        self._erasures = SegmentStore(artifacts).erasures(app_id)
+        self._settings = settings
+        self._first: dict[str, int] = {}
+        for record_id, position in zip(
+            versions["id"].to_pylist(), order_positions(versions).tolist(), strict=True
+        ):
+            self._first.setdefault(record_id, position)
+
+    def list(self, row: Mapping[str, Any], products: Sequence[str]) -> Iterator[str]:
+        """Yield the reasons why a list may differ, as sentences without their full stops."""
+        at_ms = int(row["at"])
+        state = PastState.parse(row["state"])
+        lost = [
+            product
+            for product in dict.fromkeys((*row["products"], *products))
+            if self._first.get(product, 1 << 62) > state.products
+        ]
+        if lost:
+            yield f"products changed since, and their content of that time is not kept: {', '.join(lost[:5])}"
+        erased = sum(erased_ms >= at_ms for _, _, erased_ms in self._erasures.listed)
+        if erased:
+            yield f"{erased:,} erasures since then took interactions out of the counts of the app"
+        if self._settings.rules.since_ms > at_ms:
+            yield "rules were changed since, more often than their history is kept"
+        if row["level"] == "cohort":
+            yield "attributes of users are those of now"

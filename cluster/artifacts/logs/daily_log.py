@@ -1,0 +1,51 @@
+"""A log of an app in the artifact store: rows that API replicas wrote, in files by day."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from cluster.artifacts.logs.day_files import DayFiles
+from cluster.meter import Meter
+
+Row = TypeVar("Row")
+
+
+class DailyLog(DayFiles, ABC, Generic[Row]):
+    """The compacted rows of one log of every app in one artifact store."""
+
+    @abstractmethod
+    def table_from_rows(self, rows: Iterable[Row]) -> Any:
+        """Return the rows that are kept, as a table with `schema`."""
+
+    @abstractmethod
+    def count_compacted(self, meter: Meter, rows: int) -> None:
+        """Count rows that were compacted."""
+
+    def add_context(self, app_id: str, table: Any) -> Any:
+        """Return new rows with columns that depend on earlier rows."""
+        return table
+
+    def last_offset(self, app_id: str) -> str:
+        """Return the offset of the last compacted batch; `"0"` before the first."""
+        return str(self._manifest(app_id).facts.get("offset", "0"))
+
+    def append(self, app_id: str, rows: Iterable[Row], last: str) -> int:
+        """Append rows of the batches up to `last`, without those of erased users; return their number.
+
+        Errors:
+            Conflict: another writer committed meanwhile
+        """
+        manifest = self._manifest(app_id)
+        table = self.add_context(app_id, self.without_erased(self.table_from_rows(rows), manifest))
+        self._commit(app_id, manifest, [*manifest.files, *self._write_days(app_id, table)], offset=last)
+        return int(table.num_rows)
+
+
+def table_from_objects(rows: Sequence[Any], schema: Any) -> Any:
+    """Return objects as a table: one column for each attribute that the schema names."""
+    columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema)

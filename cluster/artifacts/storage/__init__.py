@@ -1,0 +1,1 @@
+"""Files in a bucket or directory: access, conditional writes, and the cache of a node."""

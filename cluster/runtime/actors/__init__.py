@@ -1,0 +1,1 @@
+"""The named actors of an installation: their roles, names, threads and stand-bys."""

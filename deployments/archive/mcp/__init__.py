@@ -1,0 +1,1 @@
+"""The protocol MCP: HTTP, JSON-RPC and the methods of both eras."""

@@ -1,0 +1,1 @@
+"""Who an OAuth client is: registered, described by a document, or proved by its signature."""

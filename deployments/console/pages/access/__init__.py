@@ -1,0 +1,1 @@
+"""Pages of accounts: sign-in, invitations, people and their tokens."""

@@ -1,0 +1,1 @@
+"""Learners whose model is one sparse matrix of weights between items."""
