@@ -24,6 +24,7 @@ NOUNS = _words(
     daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers
+    calibration curve
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribution attribute attributes authorization autocomplete automaton bank baskets batch bearer
@@ -82,6 +83,8 @@ ACTIVITIES = _words(
     """
     anchoring connecting finding folding grouping highlighting hosting loading mapping matching ranking routing scaling
     scoring serving signing tracing training trending tuning wiring writing
+    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking routing scaling
+    learning scoring serving signing tracing training trending tuning wiring writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."

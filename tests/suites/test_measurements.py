@@ -66,7 +66,7 @@ def published(market: Market) -> list[str]:
 
 
 async def test_an_evaluation_is_ordered_done_and_read(market: Market) -> None:
-    given = {"recipe": "fast", "protocols": ["by_time"], "readers": 50}
+    given = {"recipe": "fast", "protocols": ["by_time"], "readers": 50, "learning_curve": True}
     with pytest.raises(Forbidden):
         await market.perform("evaluations.order", "analyst", **given)
     run = (await market.perform("evaluations.order", **given)).run
@@ -79,6 +79,12 @@ async def test_an_evaluation_is_ordered_done_and_read(market: Market) -> None:
     report = (await market.perform("evaluations.report", "viewer", run_id=run.run_id)).to_dict()
     assert [outcome["protocol"] for outcome in report["reports"]] == ["by_time"]
     assert report["reports"][0]["figures"] == done.figures
+    assert [point["share"] for point in report["reports"][0]["learning_curve"]["data"]] == [
+        0.1,
+        0.25,
+        0.5,
+        1.0,
+    ]
     assert market.audit.rows[-1].operation == "evaluations.order"
 
 

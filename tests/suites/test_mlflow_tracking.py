@@ -73,9 +73,9 @@ async def test_a_training_is_copied_with_its_figures_lineage_and_reports(
     assert copy.info.run_name == done.version
     assert copy.data.params["parts.rules.learner"] == "rules"
     assert copy.data.metrics["ndcg_at_10"] == pytest.approx(done.figures["ndcg@10"])
-    assert {"heavy/ndcg_at_10", "popular targets/recall_at_20", "gini", "seconds/train"} <= set(
-        copy.data.metrics
-    )
+    expected = {"heavy/ndcg_at_10", "popular targets/recall_at_20", "gini", "seconds/train"}
+    assert expected <= set(copy.data.metrics)
+    assert {"p/popularity/ndcg_at_10", "calibration_error"} <= set(copy.data.metrics)
     assert copy.data.tags["kiosk.snapshot"] == done.version
     assert copy.data.tags["kiosk.by"] == "ada"
     assert {entry.path for entry in client.list_artifacts(copy.info.run_id)} >= {"report.json", "report.md"}

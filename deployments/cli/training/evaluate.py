@@ -24,6 +24,7 @@ EPILOG = """
   kiosk evaluate bookshop                            the serving version, compared with popularity
   kiosk evaluate bookshop --recipe shop              a recipe, compared with popularity and the serving version
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
+  kiosk evaluate bookshop --recipe shop --learning-curve           also with fewer users and shorter histories
   kiosk evaluate bookshop --recipe ./mine.toml --out figures/      charts (SVG and PNG), report.json, report.md
   kiosk evaluate bookshop --logged --recipe shop --since 14d       by the log of answers: clicks for each list
   kiosk evaluate bookshop --logged --candidate fresh               the same for the version of another engine
@@ -56,6 +57,10 @@ def evaluate(
     users: Annotated[
         int, typer.Option("--users", "--readers", help="Maximum number of users in the test.", min=10)
     ] = 4_000,
+    learning_curve: Annotated[
+        bool,
+        typer.Option("--learning-curve", help="Also evaluate fewer training users and shorter histories."),
+    ] = False,
     logged: Annotated[
         bool, typer.Option("--logged", help="Estimate clicks from the log of answers.")
     ] = False,
@@ -67,7 +72,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Folder for charts and reports.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
+    """Measure NDCG, recall, hit rate, MRR, coverage, novelty and calibration, by segment, with intervals and tests."""
     if logged:
         _evaluate_logged(app, engine, recipe, snapshot, candidate, since, lists, out, as_json=as_json)
         return
@@ -89,7 +94,15 @@ def evaluate(
     lower_priority()
     with screen.err().status("reading compacted data") as status:
         data = read_training_source(SegmentStore(artifacts), app, target.recipe).data
-        reports = evaluate_protocols(data, target.recipe, target.serving, protocols, users, status.update)
+        reports = evaluate_protocols(
+            data,
+            target.recipe,
+            target.serving,
+            protocols,
+            users,
+            status.update,
+            learning_curve=learning_curve,
+        )
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
     written = [] if out is None else _write_files(out, reports, app, engine)
@@ -233,8 +246,46 @@ def _show(report: dict[str, Any]) -> None:
             f"{other['figure']} against {name}: {change:+.4f} (95 % interval {other['low']:+.4f} to "
             f"{other['high']:+.4f}, the same {other['readers']:,} users)"
         )
+    _show_tests(report)
+    if report.get("calibration"):
+        from jobs.refresh.evaluation.calibration import describe_calibration
+
+        screen.out().print(describe_calibration(report["calibration"]))
+    if "learning_curve" in report:
+        _show_learning_curve(report["learning_curve"])
     if "not_compared" in report:
         screen.err().print(report["not_compared"])
+
+
+def _show_tests(report: dict[str, Any]) -> None:
+    rows = report.get("tests", {}).get("rows", ())
+    if not rows:
+        return
+    table = screen.build_table("against", "figure", "difference", "p", "corrected p")
+    for row in rows:
+        table.add_row(
+            row["against"],
+            row["figure"],
+            f"{row['difference']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})",
+            f"{row['p']:.4f}",
+            f"{row['p_corrected']:.4f}",
+        )
+    screen.out().print(table)
+    screen.out().print(report["tests"]["method"])
+
+
+def _show_learning_curve(curve: dict[str, Any]) -> None:
+    from jobs.refresh.evaluation.reports import list_curve_points
+
+    table = screen.build_table("", curve["figure"], "95 % interval", "against all")
+    for label, point in list_curve_points(curve):
+        table.add_row(
+            label,
+            f"{point['mean']:.4f}",
+            f"{point['low']:.4f} to {point['high']:.4f}",
+            f"{point['difference']:+.4f} ({point['difference_low']:+.4f} to {point['difference_high']:+.4f})",
+        )
+    screen.out().print(table)
 
 
 def _write_files(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:

@@ -41,6 +41,8 @@ class OrderEvaluation(OfApp):
     "Of `by_time`, `leave_last_out`, `next_in_session`; none: the first two."
     readers: int = Field(default=4_000, ge=10, le=100_000)
     "Most users in the test."
+    learning_curve: bool = False
+    "Train again on shares of the users, and rank by shorter histories; takes about two trainings more."
     logged: bool = False
     "Estimate by the log of answers what lists would have earned, instead of a test on held-out events."
     candidate: str = Field(default="", max_length=64)
@@ -114,7 +116,9 @@ async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> R
         select_target, services.artifacts, given.app_id, given.engine_id, serving, recipe, given.snapshot
     )
     compare = target.serving is not None
-    options = {"protocols": list(protocols), "readers": given.readers, "compare": compare}
+    options: dict[str, Any] = {"protocols": list(protocols), "readers": given.readers, "compare": compare}
+    if given.learning_curve:
+        options["learning_curve"] = True
     return await _order(services, given, "evaluation", target.recipe.model_dump(mode="json"), options)
 
 

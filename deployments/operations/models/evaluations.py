@@ -95,7 +95,7 @@ async def get_evaluation(services: AdminServices, given: OfSnapshot) -> Evaluati
 
 
 def build_plots(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the plots of a report: metrics of all users, NDCG by segment, and the weights of the blend.
+    """Return the plots of a report: metrics of all users, NDCG by segment, calibration, and the weights of the blend.
 
     A plot has a `name`, `labels` below the axis, and `series`: name, values, and where known low and high.
     """
@@ -114,6 +114,12 @@ def build_plots(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             plots[1]["series"].append(
                 _theirs(name, other, [(group["name"], figures[0]) for group in segments])
             )
+    if calibration := report.get("calibration"):
+        rows = calibration["rows"]
+        labels = [f"{row['predicted']:.2g}" for row in rows]
+        ends = {end: [row[end] for row in rows] for end in ("observed", "low", "high")}
+        observed = {"name": "observed", "values": ends["observed"], "low": ends["low"], "high": ends["high"]}
+        plots.append(_plot("calibration", labels, [observed]))
     parts = [part for part in report.get("parts", ()) if isinstance(part, Mapping)]
     if parts:
         series = [

@@ -18,6 +18,7 @@ from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics
+from jobs.refresh.evaluation.calibration import ScoredPlaces
 
 LIGHT_USER_BELOW = 10
 "Users with fewer events are light, the others heavy."
@@ -63,6 +64,8 @@ class EvaluationResult:
     by_target: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
     """Metrics of the users with targets of a kind, as if these were their only targets: `popular targets`,
     `other targets` and `new targets`, which have no training event. Kinds without targets are absent."""
+    places: ScoredPlaces | None = None
+    "Scores of the ranked places."
 
     @property
     def coverage(self) -> float:
@@ -154,9 +157,11 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
     block = max(1, min(1_000, _BLOCK_BYTES // (4 * max(count, 1))))
     shown = np.zeros(count, np.int64)
     blocks: list[dict[str, dict[str, Floats]]] = []
+    places: list[ScoredPlaces] = []
     for first in range(0, len(trial), block):
         part = trial.pick(np.arange(first, min(first + block, len(trial))))
-        lists = rank_items(scorer, part, deep)
+        scores = score_allowed_items(scorer, part)
+        lists = metrics.rank_top_items(scores, deep)
         shown += np.bincount(lists[:, :k][lists[:, :k] >= 0], minlength=count)
         hits = metrics.mark_hits(lists, part.targets, count)
         figures = _user_metrics(hits, part.targets.lengths, k, deep)
@@ -166,6 +171,8 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
             for kind, members in kinds.items()
         }
         blocks.append({"": figures, **by_kind})
+        listed = np.take_along_axis(scores, np.maximum(lists, 0), axis=1)
+        places.append(ScoredPlaces(listed, hits, lists >= 0))
     joined = {
         group: {name: np.concatenate([part[group][name] for part in blocks]) for name in blocks[0][group]}
         for group in blocks[0]
@@ -181,6 +188,7 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
         int(np.count_nonzero(is_trained)),
         metrics.gini(shown[is_trained]),
         {kind: figures for kind, figures in joined.items() if len(figures[f"ndcg@{k}"])},
+        ScoredPlaces.concatenate(places),
     )
 
 
@@ -202,11 +210,11 @@ def _target_kinds(popularity: Floats) -> dict[str, Mask]:
     }
 
 
-def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.RankedLists:
-    """Rank the first k items for every user of a split, without items that may not be recommended.
+def score_allowed_items(scorer: Scorer, trial: EvaluationSplit) -> Batch:
+    """Score all items for every user of a split; items that may not be recommended have the score -inf.
 
     Shapes:
-        returns: int64 [q, k]
+        returns: float32 [q, n]
     Errors:
         Invalid: the scores have a wrong shape, or hold NaN
     """
@@ -221,7 +229,7 @@ def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.Ranked
         )
     hidden = trial.hidden_items()
     scores[hidden.owners(), hidden.items] = -np.inf
-    return metrics.rank_top_items(scores, k)
+    return scores
 
 
 def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:

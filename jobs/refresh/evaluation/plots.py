@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from jobs.refresh.evaluation.reports import list_curve_points
+
 _COLOURS = ("#2f6f8f", "#d08c3a", "#7a9a4b", "#8a5a8c")
 _WIDTH = 720
 _PLOT = 240
@@ -180,12 +182,12 @@ def render_png(chart: BarChart, scale: int = 2) -> bytes:
 
 
 def render_reports_svg(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return two charts per report by file name: metrics of all users, and NDCG by segment."""
+    """Return the charts of `draw_reports` by file name."""
     return {f"{name}.svg": render_svg(chart) for name, chart in draw_reports(reports).items()}
 
 
 def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
-    """Return two charts per report by name: metrics of all users, and NDCG by segment."""
+    """Return the charts of reports by name: metrics of all users, NDCG by segment, calibration, and learning curve."""
     drawn = {}
     for report in reports:
         if "segments" not in report:
@@ -208,7 +210,37 @@ def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
             },
             f"NDCG@{k}, {_AXIS}",
         )
+        if report.get("calibration"):
+            drawn[f"{name}-calibration"] = _draw_calibration(report)
+        if "learning_curve" in report:
+            drawn[f"{name}-learning-curve"] = _draw_learning_curve(report)
     return drawn
+
+
+def _draw_calibration(report: Mapping[str, Any]) -> BarChart:
+    groups = {
+        f"{row['predicted']:.2g}": {
+            "predicted": PlotBar(row["predicted"]),
+            "observed": PlotBar(row["observed"], row["low"], row["high"]),
+        }
+        for row in report["calibration"]["rows"]
+    }
+    return draw_bars(
+        f"{report['trial']}: predicted and observed rate of relevant places",
+        groups,
+        "rate (0 to 1), tenths of the places; lines: 95 % intervals",
+    )
+
+
+def _draw_learning_curve(report: Mapping[str, Any]) -> BarChart:
+    curve = report["learning_curve"]
+    groups = {
+        label.removesuffix(" of the users"): {
+            curve["figure"]: PlotBar(point["mean"], point["low"], point["high"])
+        }
+        for label, point in list_curve_points(curve)
+    }
+    return draw_bars(f"{report['trial']}: share of the training users, and events of a history", groups)
 
 
 def _comparison_bars(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cluster.errors import Fault, NotFound
 from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit
+from jobs.refresh.evaluation.calibration import describe_calibration
 from jobs.refresh.evaluation.evaluate import (
     LIGHT_USER_BELOW,
     POPULAR_SHARE,
@@ -187,7 +188,54 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
         ]
         notes = (report.get("chosen"), SEGMENT_NOTE, report.get("note"))
         lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
+        lines += [*_test_lines(report), *_calibration_lines(report), *_curve_lines(report)]
     return "\n".join(lines)
+
+
+def _test_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the table of paired tests; nothing for the report of an earlier release."""
+    if "tests" not in report:
+        return []
+    lines = ["| against | figure | difference | p | corrected p |", "|" + " --- |" * 5]
+    for row in report["tests"]["rows"]:
+        difference = f"{row['difference']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
+        figures = f"{difference} | {row['p']:.4f} | {row['p_corrected']:.4f}"
+        lines.append(f"| {row['against']} | {row['figure']} | {figures} |")
+    return [*lines, "", f"{report['tests']['method']}.", ""]
+
+
+def _calibration_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the reliability table; nothing if too few places were relevant."""
+    calibration = report.get("calibration")
+    if not calibration:
+        return []
+    lines = ["| places | predicted | observed |", "| --- | --- | --- |"]
+    for row in calibration["rows"]:
+        observed = f"{row['observed']:.4f} ({row['low']:.4f} to {row['high']:.4f})"
+        lines.append(f"| {row['places']:,} | {row['predicted']:.4f} | {observed} |")
+    return [*lines, "", f"{describe_calibration(calibration)}.", ""]
+
+
+def _curve_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the table of the learning curve, if it was measured."""
+    if "learning_curve" not in report:
+        return []
+    curve = report["learning_curve"]
+    lines = [f"| | {curve['figure']} | against all |", "| --- | --- | --- |"]
+    for label, point in list_curve_points(curve):
+        difference = (
+            f"{point['difference']:+.4f} ({point['difference_low']:+.4f} to {point['difference_high']:+.4f})"
+        )
+        lines.append(f"| {label} | {_estimate_cell(point)} | {difference} |")
+    return [*lines, ""]
+
+
+def list_curve_points(curve: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield label and figures of each point of a learning curve."""
+    for point in curve["data"]:
+        yield f"{point['share']:.0%} of the users", point
+    for point in curve["history"]:
+        yield "all events" if point["newest"] is None else f"newest {point['newest']}", point
 
 
 def _gini_sentence(report: Mapping[str, Any]) -> str:

@@ -79,12 +79,22 @@ def evaluate_protocols(
     protocols: Sequence[str],
     users: int,
     on_step: StepCallback,
+    *,
+    learning_curve: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a report for each protocol; one that does not fit the data has only `protocol` and `error`."""
     reports: list[dict[str, Any]] = []
     for protocol in protocols:
         try:
-            report = evaluate_recipe(data, recipe, protocol, serving=serving, users=users, on_step=on_step)
+            report = evaluate_recipe(
+                data,
+                recipe,
+                protocol,
+                serving=serving,
+                users=users,
+                learning_curve=learning_curve,
+                on_step=on_step,
+            )
             note = protocol_note(protocol, data)
             reports.append({**report, "note": note} if note else report)
         except HouseError as error:
@@ -133,6 +143,7 @@ def _evaluate(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> Me
         options["protocols"],
         options["readers"],
         attempt.count_steps(20 * len(options["protocols"])),
+        learning_curve=options.get("learning_curve", False),
     )
     complete = [report for report in reports if "error" not in report]
     if not complete:

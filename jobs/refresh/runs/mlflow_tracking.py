@@ -23,7 +23,7 @@ from typing import Any
 from cluster.errors import HouseError, Unavailable
 from cluster.records.run import Run
 from jobs.refresh.evaluation.plots import draw_reports, render_svg
-from jobs.refresh.evaluation.reports import markdown_from_reports
+from jobs.refresh.evaluation.reports import list_curve_points, markdown_from_reports
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 
@@ -119,10 +119,24 @@ def list_metrics(run: Run, report: Mapping[str, Any] | None) -> list[tuple[str, 
             group = prefix + segment["name"]
             metrics += [(f"{group}/{name}", figure["mean"]) for name, figure in segment["figures"].items()]
             metrics.append((f"{group}/users", float(segment["readers"])))
+        metrics += _list_evidence(each, prefix)
         if "gini" in each:
             metrics.append((f"{prefix}gini", each["gini"]))
     metrics += [(f"seconds/{stage.name}", stage.seconds) for stage in run.stages]
     return [(name.replace("@", "_at_"), value) for name, value in metrics]
+
+
+def _list_evidence(report: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Yield corrected p of the paired tests, the calibration error, and the points of the learning curve."""
+    for row in report.get("tests", {}).get("rows", ()):
+        yield f"{prefix}p/{row['against']}/{row['figure']}", row["p_corrected"]
+    if calibration := report.get("calibration"):
+        yield f"{prefix}calibration_error", calibration["error"]
+        yield f"{prefix}brier", calibration["brier"]
+    if "learning_curve" in report:
+        for label, point in list_curve_points(report["learning_curve"]):
+            name = label.replace(" ", "_").replace("%", "_percent")
+            yield f"{prefix}learning_curve/{name}", point["mean"]
 
 
 def list_tags(run: Run) -> list[tuple[str, str]]:

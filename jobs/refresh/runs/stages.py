@@ -18,6 +18,7 @@ from cluster.errors import HouseError, Invalid
 from jobs.refresh.build.fit import clear_history_weights, select_newest_events, train_engine
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
+from jobs.refresh.evaluation.calibration import build_calibration
 from jobs.refresh.evaluation.evaluate import EvaluationResult, Scorer, evaluate
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
 from jobs.refresh.evaluation.reports import (
@@ -27,6 +28,7 @@ from jobs.refresh.evaluation.reports import (
     headline_metrics,
     per_user_metric,
 )
+from jobs.refresh.evaluation.significance import build_tests
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
@@ -184,16 +186,21 @@ def evaluate_plan(
     popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
     on_step("examine popularity")
     facts = evaluation_to_dict(ours, rng)
-    compared = {POPULARITY: comparison_to_dict(_evaluate_scorer(popularity, sample, k), ours, figure, rng)}
+    others = {POPULARITY: _evaluate_scorer(popularity, sample, k)}
+    compared = {POPULARITY: comparison_to_dict(others[POPULARITY], ours, figure, rng)}
     if serving is not None:
         try:
             now = parse_recipe(serving["recipe"])
             on_step("train what serves")
-            before = _evaluate_scorer(train_engine(now, trial.train), sample, k)
-            compared[SERVING] = comparison_to_dict(before, ours, figure, rng, version=serving["version"])
+            others[SERVING] = _evaluate_scorer(train_engine(now, trial.train), sample, k)
+            compared[SERVING] = comparison_to_dict(
+                others[SERVING], ours, figure, rng, version=serving["version"]
+            )
         except HouseError as error:
             facts["not_compared"] = f"what serves can't be trained again: {error.message}"
     facts["beside"] = compared
+    facts["tests"] = build_tests(ours, others)
+    facts["calibration"] = None if ours.places is None else build_calibration(ours.places)
     if recipe.blend.weights_unseen is not None and len(unseen := sample.exclude_seen()):
         scored = _evaluate_scorer(engine.for_unseen(), unseen, k)
         facts["unseen"] = {

@@ -26,6 +26,7 @@ from cluster.errors import HouseError, Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import bootstrap_interval
+from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.stages import (
@@ -43,6 +44,7 @@ MOST_VARIANTS = 200
 _K = 10
 "Length of the lists in the comparison, for all variants."
 _SEED = 95
+_PROVEN_P = 0.05
 METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
@@ -138,8 +140,9 @@ def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) 
 def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Return the results as rows, the best first, each with its paired difference to the first row.
 
-    `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval. A row
-    without them was evaluated on other users, for example with another protocol, or by an earlier release.
+    `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval;
+    `p_corrected` is the p of a paired test, corrected for the number of rows. A row without them was evaluated on other
+    users, for example with another protocol, or by an earlier release.
     """
     table = []
     per_user: list[Mapping[str, Any]] = []
@@ -162,32 +165,38 @@ def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> li
     order = sorted(range(len(table)), key=lambda at: -table[at].get("ndcg@10", -1.0))
     for at in order[1:]:
         table[at] |= _paired_difference(per_user[order[0]], per_user[at])
+    tested = [at for at in order if "p_corrected" in table[at]]
+    corrected = correct_p(np.array([table[at]["p_corrected"] for at in tested]))
+    for at, chance in zip(tested, corrected.tolist(), strict=True):
+        table[at]["p_corrected"] = round(chance, 6)
     return [table[at] for at in order]
 
 
 def _paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean difference over the same users with its interval; nothing if the users differ."""
+    """Return the mean difference over the same users with interval and p; nothing if the users differ."""
     if not first or not other or first["targets"] != other["targets"]:
         return {}
     values = np.asarray(first["values"], np.float64) - np.asarray(other["values"], np.float64)
-    low, high = bootstrap_interval(values, np.random.default_rng(_SEED))
+    rng = np.random.default_rng(_SEED)
+    low, high = bootstrap_interval(values, rng)
     return {
         "difference": round(float(values.mean()), 5),
         "difference_low": round(low, 5),
         "difference_high": round(high, 5),
+        "p_corrected": float(sign_flip_p(values[None], rng)[0]),
     }
 
 
 def compare_rows(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return whether the first row of a sweep is proven to be the best, and a sentence about it.
 
-    It is, if the interval of its paired difference to every other row is above zero.
+    It is, if the interval of its paired difference to every other row is above zero, and the corrected p is below .05.
     """
     rows = [row for row in table if not row.get("error")]
     if len(rows) < 2:
         return {"is_proven": False, "equal": len(rows), "sentence": "there is nothing to compare"}
     others = [row for row in rows[1:] if "difference" in row]
-    equal = [row for row in others if row["difference_low"] <= 0]
+    equal = [row for row in others if row["difference_low"] <= 0 or row["p_corrected"] >= _PROVEN_P]
     if len(others) < len(rows) - 1:
         sentence = (
             "no difference proven: some variants were evaluated on other users, so pairs can't be compared"
@@ -233,7 +242,8 @@ def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str, head: str
         lines.append("| " + " | ".join(cells) + " |")
     note = (
         "`low` and `high` are the 95 % interval of NDCG@10. `difference` is the NDCG@10 of the first row minus that of "
-        "the row over the same users, with its 95 % interval."
+        "the row over the same users, with its 95 % interval; `p_corrected` is the p of a paired sign-flip test, "
+        "corrected by Holm's method for the number of rows."
     )
     sentence = compare_rows(table)["sentence"]
     lines += ["", f"{sentence[:1].upper()}{sentence[1:]}.", "", note]

@@ -8,7 +8,14 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.stages import EVALUATION_USERS, evaluate_plan, plan_training, split_data
+from jobs.refresh.runs.learning_curve import measure_learning_curve
+from jobs.refresh.runs.stages import (
+    EVALUATION_USERS,
+    apply_confirmation,
+    evaluate_plan,
+    plan_training,
+    split_data,
+)
 from jobs.refresh.runs.training_source import read_training_source
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 
@@ -55,9 +62,12 @@ def evaluate_recipe(
     *,
     serving: dict[str, Any] | None = None,
     users: int = EVALUATION_USERS,
+    learning_curve: bool = False,
     on_step: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Evaluate a recipe with a protocol and return the report; tuning uses only data before the test.
+
+    With `learning_curve`, the settled recipe is trained again on shares of the users.
 
     Errors:
         Invalid: there is too little data, or the protocol does not fit the data
@@ -66,4 +76,7 @@ def evaluate_recipe(
     split = split_data(recipe, data, protocol)
     plan = plan_training(recipe, data, split, on_step)
     facts = evaluate_plan(plan, split.test, serving=serving, users=users, on_step=on_step)
+    if learning_curve:
+        settled = apply_confirmation(plan, facts).recipe
+        facts["learning_curve"] = measure_learning_curve(settled, split.test, users, facts["k"], on_step)
     return {**facts, "protocol": protocol}

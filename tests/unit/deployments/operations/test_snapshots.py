@@ -10,6 +10,7 @@ import pytest
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
+from deployments.operations.models.evaluations import build_plots
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
 
 ENGINE = {"engine_id": "default"}
@@ -123,6 +124,13 @@ async def test_evaluations_have_their_plots_as_data(shop: ModelShop, tmp_path: P
     ours, theirs = plots["figures"]["series"]
     assert (ours["low"][0], ours["high"][0]) == (0.19, 0.21)
     assert (theirs["name"], theirs["values"][0], theirs["low"][0]) == ("serving", pytest.approx(0.18), 0.18)
+
+
+def test_a_reliability_table_is_a_plot() -> None:
+    row = {"places": 9, "predicted": 0.124, "observed": 0.11, "low": 0.1, "high": 0.13}
+    (plot,) = build_plots({"calibration": {"rows": [row]}})
+    observed = {"name": "observed", "values": [0.11], "low": [0.1], "high": [0.13]}
+    assert plot == {"name": "calibration", "labels": ["0.12"], "series": [observed]}
 
 
 async def test_a_report_that_is_too_large_is_not_read(

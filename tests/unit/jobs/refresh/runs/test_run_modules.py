@@ -348,7 +348,7 @@ def test_pictures_are_well_formed_whatever_names_stand_in_them(source: TrainingS
     assert render_bars_svg("nothing", {}).startswith("<svg")
     report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out")
     files = render_reports_svg([report, {"protocol": "by_time", "error": "too little"}])
-    assert set(files) == {"leave_last_out-figures.svg", "leave_last_out-segments.svg"}
+    assert set(files) == {f"leave_last_out-{name}.svg" for name in ("figures", "segments", "calibration")}
     for text in files.values():
         ElementTree.fromstring(text)
 
