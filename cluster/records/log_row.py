@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any
 
 from typing_extensions import Self
@@ -22,8 +23,15 @@ class LogRow:
         """Return the row of `to_dict`; None for other values. Fields of a newer release are ignored."""
         if not isinstance(given, dict):
             return None
-        names = (field.name for field in fields(cls))  # type: ignore[arg-type]
+        names = _list_fields(cls)  # type: ignore[arg-type]
+        if not names.issuperset(given):
+            given = {name: value for name, value in given.items() if name in names}
         try:
-            return cls(**{name: given[name] for name in names if name in given})
+            return cls(**given)
         except TypeError:
             return None
+
+
+@cache
+def _list_fields(row_type: Any) -> frozenset[str]:
+    return frozenset(field.name for field in fields(row_type))

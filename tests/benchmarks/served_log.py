@@ -1,8 +1,9 @@
 """Measure the log of answers: `python -m tests.benchmarks.served_log [--answers N]`.
 
 It prints the bytes of the files for N answers of ten products (the limit is 150 MB for a million), the time that a row
-costs a request (the limit is 20 microseconds), and the time of a row off the request path. The answers have 100,000
-products, 50,000 users and scores of a model; the rows go through the code that serves, without Redis.
+costs a request (the limit is 20 microseconds), the time of a row off the request path, and that of its compaction with
+half an hour of earlier rows. The answers have 100,000 products, 50,000 users and scores of a model; the rows go through
+the code that serves, without Redis.
 """
 
 from __future__ import annotations
@@ -105,9 +106,17 @@ async def measure_row() -> tuple[float, float]:
         {"user_id": "gina-7", "rows": 10, "fq": "brand:Alder"},
     )
     products = [{"product_id": f"product-{row}", "_personalization_score": 0.5} for row in range(ROWS)]
-    placements = Placements(tuple(range(ROWS)), (0,) * ROWS, (1.0,) * ROWS, "053040c827b6cf19", "shop")
+    placements = Placements(
+        tuple(np.linspace(2.0, 1.0, ROWS).tolist()),
+        (0,) * ROWS,
+        (1.0,) * ROWS,
+        "053040c827b6cf19",
+        "shop",
+        state=f"{_START_MS}-0 {_START_MS}-3",
+    )
     answered = RecommendationResult(products=products, served_by="personal", placements=placements)
     query = UserQuery("user_to_products", "shop", "default", user_id="gina-7", rows=ROWS)
+    request.parsed = query
     inside, outside = [], []
     for _ in range(_ROUNDS):
         begin = time.process_time()
@@ -120,6 +129,19 @@ async def measure_row() -> tuple[float, float]:
     return statistics.median(inside), statistics.median(outside)
 
 
+def measure_compaction(count: int) -> float:
+    """Return microseconds of a row of the last minute, with half an hour of answers in the log."""
+    answers = make_answers(count, 3)
+    first_ms = _START_MS + 1_800_000
+    newest = [row for row in answers if first_ms <= row.at < first_ms + 60_000]
+    with TemporaryDirectory() as folder:
+        log = ServedLogStore(ArtifactStore.open(Path(folder)))
+        log.append("shop", [row for row in answers if row.at < first_ms], "1-0")
+        begin = time.process_time()
+        log.append("shop", newest, "2-0")
+        return (time.process_time() - begin) * 1e6 / len(newest)
+
+
 def main() -> int:
     """Print the figures; the exit code is 1 if a limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -127,6 +149,8 @@ def main() -> int:
     count = parser.parse_args().answers
     inside, outside = asyncio.run(measure_row())
     print(f"a row: {inside:.1f} us in the request (limit {MOST_US:.0f}), {outside:.1f} us off its path")
+    compaction = measure_compaction(count)
+    print(f"its compaction after {count // 2:,} rows of half an hour: {compaction:.1f} us")
     size = measure_bytes(count)
     print(f"{count:,} answers of {ROWS} products: {size / 1e6:.1f} MB, {size / count:.0f} bytes each")
     return int(inside > MOST_US or size * 1_000_000 / count > MOST_BYTES)

@@ -31,6 +31,7 @@ VISITOR: Final = "visitor"
 "Beside the fields of a request: it named a visitor, too, whose id is not kept."
 _IN_COLUMNS: Final = ("kind", "app_id", "user_id", "anonymous_id", "start", "rows", "service_id")
 _WITHOUT_EFFECT: Final = ("fields", "explain", "explain_missing", "traceparent", "is_strangers")
+_LEFT_OUT: Final = frozenset((*_IN_COLUMNS, *_WITHOUT_EFFECT))
 _OF_A_PERSON: Final = ("simulated", "cohort", "context")
 _DEFAULTS: Final = ENGINE_MESSAGES.to_plain(UserQuery("user_to_products", "", ""))["fields"]
 
@@ -42,11 +43,11 @@ def encode_request(query: UserQuery, engine_id: str, *, names_people: bool, keep
     """
     fields = {
         name: value
-        for name, value in ENGINE_MESSAGES.to_plain(query)["fields"].items()
-        if name not in _IN_COLUMNS and name not in _WITHOUT_EFFECT and value != _DEFAULTS[name]
+        for name, value in ENGINE_MESSAGES.list_changes(query, _DEFAULTS).items()
+        if name not in _LEFT_OUT
     }
     if query.engine_id == engine_id:
-        del fields["engine_id"]
+        fields.pop("engine_id", None)
     if not names_people and any(name in fields for name in _OF_A_PERSON):
         return PERSONAL
     if not keeps_texts and query.search is not None:

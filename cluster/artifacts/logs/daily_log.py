@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -47,5 +48,5 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
 
 def table_from_objects(rows: Sequence[Any], schema: Any) -> Any:
     """Return objects as a table: one column for each attribute that the schema names."""
-    columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+    columns = [pa.array(list(map(attrgetter(field.name), rows)), field.type) for field in schema]
     return pa.table(columns, schema=schema)

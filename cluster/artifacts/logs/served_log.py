@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
 from cluster.artifacts.logs.query_log import TYPING_MS
@@ -101,20 +102,22 @@ class ServedLogStore(DailyLog[ServedAnswer]):
         if not table.num_rows:
             return table
         first_ms = table["at"][0].as_py()
-        earlier = self.read(app_id, first_ms - SESSION_GAP_MS, columns=("service_id", "user", "session"))
-        stored = set(earlier["service_id"].to_pylist())
-        table = table.filter(
-            pa.array([row not in stored for row in table["service_id"].to_pylist()], pa.bool_())
-        )
-        newest: dict[str, tuple[int, str]] = {}
-        for at, user, session in zip(
-            *(earlier[name].to_pylist() for name in ("at", "user", "session")), strict=True
-        ):
-            if user:
-                newest[user] = (at, session)
+        # A row that is stored twice has one time, so copies are not older than the first row.
+        stored = self.read(app_id, first_ms, columns=("service_id",))["service_id"].combine_chunks()
+        table = table.filter(pc.invert(pc.is_in(table["service_id"], value_set=stored)))
+        earlier = self.read(app_id, first_ms - SESSION_GAP_MS, columns=("user", "session"))
+        users = pc.filter(table["user"].unique(), pc.not_equal(table["user"].unique(), ""))
+        newest = _list_newest(earlier.filter(pc.is_in(earlier["user"], value_set=users)))
         sessions = name_sessions(table["user"].to_pylist(), table["at"].to_pylist(), newest)
         at = table.schema.get_field_index("session")
         return table.set_column(at, "session", pa.array(sessions, pa.string()))
+
+
+def _list_newest(rows: Any) -> dict[str, tuple[int, str]]:
+    """Return the time and the session of the last row of each user; `rows` are sorted by time."""
+    last = rows.group_by("user", use_threads=False).aggregate([("at", "last"), ("session", "last")])
+    columns = (last[name].to_pylist() for name in ("user", "at_last", "session_last"))
+    return {user: (at, session) for user, at, session in zip(*columns, strict=True)}
 
 
 def drop_keystrokes(rows: Sequence[ServedAnswer]) -> list[ServedAnswer]:

@@ -41,6 +41,7 @@ _DIGEST_FIELDS: Final = (
     "order_by",
 )  # fmt: skip
 "Fields of a body that make two requests different questions."
+_DIGESTED: Final = frozenset(_DIGEST_FIELDS)
 _DEVICES: Final[dict[str, Device]] = {"phone": "phone", "tablet": "tablet", "desktop": "desktop"}
 _NO_PLACEMENTS: Final = Placements()
 
@@ -183,10 +184,11 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         query: UserQuery | None = None,
     ) -> None:
         """Add what is known of the request, and put the row into the batch."""
-        row.experiments = tuple(
-            {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
-            for treatment in treatments
-        )
+        if treatments:
+            row.experiments = tuple(
+                {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
+                for treatment in treatments
+            )
         row.device = _DEVICES.get(classify_device(request.user_agent), "other")
         row.took_ms = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
         user_key = next(iter(request.user_keys), "")
@@ -291,11 +293,9 @@ def _list_rules(query: UserQuery) -> tuple[str, ...]:
 
 def digest_request(payload: Any) -> bytes:
     """Return a digest of what a request asks for, whoever sends it; empty without filter, boost and text."""
-    if not isinstance(payload, dict):
+    if not isinstance(payload, dict) or _DIGESTED.isdisjoint(payload):
         return b""
     chosen = {name: payload[name] for name in _DIGEST_FIELDS if name in payload}
-    if not chosen:
-        return b""
     try:
         given = orjson.dumps(chosen, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a number or a text that JSON can't carry

@@ -163,3 +163,11 @@ async def test_an_engine_answers_messages_and_refuses_what_it_can_not_read() -> 
             open_reply(await answer_message(answer, payload))
     with pytest.raises(NewerRelease):
         open_reply(ENGINE_MESSAGES.encode(QUERY))
+
+
+def test_changes_are_the_fields_that_a_query_sets() -> None:
+    defaults = ENGINE_MESSAGES.to_plain(UserQuery("search", "", ""))["fields"]
+    query = UserQuery("search", "shop", "", filter=Term("brand", "Alder"), cohort={}, context={"page": 2})
+    changes = ENGINE_MESSAGES.list_changes(query, defaults)
+    every = ENGINE_MESSAGES.to_plain(query)["fields"]
+    assert changes == {name: every[name] for name in ("app_id", "filter", "context")}
