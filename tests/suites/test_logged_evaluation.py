@@ -34,6 +34,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
+from jobs.refresh.evaluation.logged_report import REFUSED, list_notes
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS, happen, upload
@@ -145,7 +146,8 @@ class LiveShop:
         assert placed is not None
         row = ServedAnswer(
             query.service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
-            level=result.served_by, user=pseudonym(salt, query.user_keys[0]) if query.user_id else "", rows=ROWS,
+            level=result.served_by, user=pseudonym(salt, query.user_keys[0]) if query.user_id else "",
+            start=query.start, rows=ROWS,
             products=tuple(names), scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
             request_digest="filtered" if query.filter else "", state=placed.state,
             request=encode_request(query, "default", names_people=True, keeps_texts=True),
@@ -267,6 +269,36 @@ async def test_lists_with_filters_pauses_and_anchors_count_and_agree(shop: LiveS
         "requests that can't be rebuilt": 1
     }
     assert report["agreement"]["share"] == 1.0
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_later_pages_count_after_the_pages_before_them_and_other_lists_are_refused(
+    shop: LiveShop,
+) -> None:
+    since_ms, salt = shop.clock.now_ms(), await shop.stores.served.salt(APP)
+    await shop.follow()
+    for number in range(20):
+        shop.clock.advance(2 * MINUTE_MS)
+        user_id = f"u{number % PEOPLE}"
+        for start in (0, ROWS, 2 * ROWS):
+            shop.clock.advance(1_000)
+            page = UserQuery("user_to_products", APP, "default", user_id=user_id, rows=ROWS, start=start)
+            paged = replace(page, pagination_id=f'walk "{number}', service_id=f"page-{number}-{start}")
+            row = await shop.answer_query(paged, salt)
+    later = replace(row, service_id="later", request="", start=ROWS)
+    grouped = replace(later, service_id="grouped", endpoint="user_to_categories", start=0)
+    others = [later, grouped, replace(grouped, service_id="search", endpoint="search")]
+    await shop.stores.served.append(APP, others)
+    await shop.settle()
+    shop.clock.advance(MINUTE_MS)
+    span = f"{(shop.clock.now_ms() - since_ms) // MINUTE_MS}m"
+    run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span)).run)
+    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report["reports"]
+    assert report["lists"] == 60
+    assert report["agreement"]["share"] == 1.0
+    assert {reason for reason, count in report["left_out"].items() if count} == set(REFUSED)
+    assert set(REFUSED.values()) <= set(list_notes(report))
 
 
 async def test_an_order_that_can_not_be_judged_is_refused_at_once(shop: LiveShop) -> None:

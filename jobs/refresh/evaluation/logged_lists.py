@@ -1,13 +1,14 @@
 """Lists of the log of answers with their clicks, as the arrays that off-policy estimates take.
 
-docs/guides/off-policy.md shows the whole way. A list is the first page of a recommendation or a search.
+docs/guides/off-policy.md shows the whole way. A list is the first page of a recommendation or a search, or a later page
+with a `pagination_id`, given the pages before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,9 @@ from jobs.refresh.evaluation.off_policy import LoggedPlaces, PolicyPlaces
 ProductFeatures: TypeAlias = Mapping[str, Sequence[float]]
 """Numbers of each product id, for the reward model of `dr`; all of one length. Unknown products have zeros."""
 
+LATER_PAGES: Final = "later pages without a pagination_id"
+IS_PAGE: Final = (pl.col("start") == 0) | pl.col("request").str.contains('"pagination_id":', literal=True)
+"Whether an answer is a list of its own: without a `pagination_id` no draw changes a later page."
 _DAY_MS = 86_400_000
 
 
@@ -114,7 +118,7 @@ def _conditions() -> dict[str, pl.Expr]:
     is_chance = pl.element().is_between(0, 1, closed="right").fill_null(value=False)
     return {
         "other endpoints": pl.col("endpoint").is_in(LIST_ENDPOINTS),
-        "later pages": pl.col("start") == 0,
+        LATER_PAGES: IS_PAGE,
         "no products": size > 0,
         "no propensities": (propensities.list.len() == size) & propensities.list.eval(is_chance).list.all(),
     }

@@ -10,7 +10,7 @@ import numpy as np
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.served_answer import RANKED, RULE
-from jobs.refresh.evaluation.logged_lists import LoggedLists
+from jobs.refresh.evaluation.logged_lists import LATER_PAGES, LoggedLists
 from jobs.refresh.evaluation.off_policy import (
     PolicyEstimate,
     PolicyPlaces,
@@ -26,6 +26,15 @@ SERVING = "the serving version"
 ESTIMATORS = ("ips", "snips", "dr")
 HEADLINE = "dr"
 "The estimate of the figures and of sentences."
+SEARCHES = "searches"
+GROUPED = "lists by category or value"
+_EXPERIMENT = "no draw changes them, so the log supports no other order; traffic of an experiment does"
+REFUSED = {
+    SEARCHES: f"searches are not judged: {_EXPERIMENT} (`kiosk experiments`)",
+    GROUPED: f"{GROUPED} are not judged: {_EXPERIMENT} (`kiosk experiments`)",
+    LATER_PAGES: f"{LATER_PAGES} are not judged: only clients that send one get draws on them",
+}
+"Why answers of a kind are not judged, and which traffic would help; by the reason that leaves them out."
 INTERVAL = "95 % sandwich intervals, clustered by person; weights are not clipped"
 
 
@@ -167,12 +176,20 @@ def list_notes(report: Mapping[str, Any]) -> list[str]:
         notes.append(f"left out: {left_out}")
     if "serving_refusal" in report:
         notes.append(f"not compared with the serving version: {report['serving_refusal']}")
+    if report["lists"]:
+        notes += list_refused(report["left_out"])
     return [*notes, *report.get("notes", ()), report["interval"]]
+
+
+def list_refused(left_out: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each kind of answers that the log can't judge."""
+    return [sentence for reason, sentence in REFUSED.items() if left_out.get(reason)]
 
 
 def _refusal_without_lists(left_out: Mapping[str, int]) -> str:
     counts = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items() if count)
-    return f"the log has no list that can be judged ({'left out: ' + counts if counts else 'no answers'})"
+    reasons = f"({'left out: ' + counts if counts else 'no answers'})"
+    return "; ".join([f"the log has no list that can be judged {reasons}", *list_refused(left_out)])
 
 
 def _to_dict(estimate: PolicyEstimate) -> dict[str, float]:

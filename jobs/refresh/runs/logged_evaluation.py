@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -51,14 +51,22 @@ from cluster.records.served_answer import RULE
 from cluster.store.stores import Stores
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import build_content_weights, train_engine
-from jobs.refresh.evaluation.logged_lists import LoggedLists, collect_lists, place_ranking
-from jobs.refresh.evaluation.logged_report import build_report
+from jobs.refresh.evaluation.logged_lists import (
+    IS_PAGE,
+    LATER_PAGES,
+    LoggedLists,
+    collect_lists,
+    place_ranking,
+)
+from jobs.refresh.evaluation.logged_report import GROUPED, SEARCHES, build_report
 from jobs.refresh.evaluation.off_policy import PolicyPlaces
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.promotion import get_engine
 from jobs.refresh.runs.stages import plan_training, split_data
 from jobs.refresh.runs.training_source import read_training_source
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+
+T = TypeVar("T")
 
 MOST_LISTS: Final = 20_000
 "Lists of an evaluation that names no number."
@@ -76,6 +84,8 @@ _CLICK_DAYS: Final = 7
 _CANDIDATE = "candidate"
 _SERVING = "serving"
 _NOT_REBUILT: Final = "requests that can't be rebuilt"
+_PAGINATION: Final = pl.col("request").str.extract(r'"pagination_id":("(?:[^"\\]|\\.)*")')
+"The `pagination_id` of a request, in quotes; null without one."
 _STEP_MS: Final = 60_000
 _MOST_STEPS: Final = 2_000
 "Steps of the state of an app: each computes the priors of all products again."
@@ -175,7 +185,7 @@ def evaluate_log(
     answers, left_out, total = read_answers(services.artifacts, app_id, engine_id, period)
     clicks = read_clicks(services.artifacts, app_id, period)
     lists = collect_lists(answers, clicks)
-    lists = replace(lists, left_out={**left_out, **lists.left_out})
+    lists = replace(lists, left_out={**lists.left_out, **left_out})
     notes: list[str] = []
     is_serving = target.recipe is None and target.version in ("", serving)
     if lists.answers.height:
@@ -228,9 +238,13 @@ def read_answers(
         Fault: the files of the log keep changing
     """
     store = ServedLogStore(artifacts)
+    return _read_again(lambda: _read_answers(store, app_id, engine_id, period))
+
+
+def _read_again(read: Callable[[], T]) -> T:
     for _ in range(_READ_TRIES):
         try:
-            return _read_answers(store, app_id, engine_id, period)
+            return read()
         except NotFound:  # the intake merged files during the read
             continue
     raise Fault("the files of the log of answers keep changing")
@@ -241,6 +255,41 @@ def read_clicks(artifacts: ArtifactStore, app_id: str, period: LogPeriod) -> pl.
     until_ms = period.until_ms + _CLICK_DAYS * DAY_MS
     table = OutcomeStore(artifacts).read(app_id, period.since_ms, until_ms, _CLICK_COLUMNS)
     return pl.DataFrame(pl.from_arrow(table)).filter(pl.col("type").is_in(VIEWS))
+
+
+def read_earlier_pages(artifacts: ArtifactStore, app_id: str, answers: pl.DataFrame) -> dict[str, list[str]]:
+    """Return the products of earlier pages for each answer with a `pagination_id`, by `service_id`.
+
+    Pages of one list have the same user and `pagination_id`, and are at most a day apart.
+
+    Cost:
+        one file of the log in memory at a time, and the pages of these answers
+    """
+    pages = answers.with_columns(pagination=_PAGINATION).drop_nulls("pagination").sort("at")
+    if not pages.height:
+        return {}
+    store = ServedLogStore(artifacts)
+    since_ms = int(pages["at"][0]) - DAY_MS
+    until_ms = int(pages["at"][-1]) + 1
+    lists = pages.select("user", "pagination").unique()
+    columns = ("service_id", "user", "request", "products")
+
+    def read() -> pl.DataFrame:
+        commit = store.commit(app_id)
+        tables = store.files(app_id, commit, since_ms, until_ms, columns)
+        frames = (pl.DataFrame(pl.from_arrow(table)).with_columns(pagination=_PAGINATION) for table in tables)
+        return pl.concat([frame.join(lists, on=["user", "pagination"], how="semi") for frame in frames])
+
+    joined = pages.select("service_id", "at", "user", "pagination").join(
+        _read_again(read).sort("at"), on=["user", "pagination"], suffix="_before", maintain_order="right"
+    )
+    joined = joined.filter(
+        pl.col("at_before").is_between(pl.col("at") - DAY_MS, pl.col("at")),
+        pl.col("service_id_before") != pl.col("service_id"),
+    )
+    products = joined.explode("products").drop_nulls("products")
+    shown = products.group_by("service_id", maintain_order=True).agg("products")
+    return dict(shown.iter_rows())
 
 
 def train_before(
@@ -290,7 +339,8 @@ def rank_lists(
     A list has no products if its request is of another release, or names a product that is gone.
 
     The user of a list has the interactions that were written before it. The signals of the whole app are at most a
-    minute older, or a 2,000th of the period. The feature of a product is the logarithm of its earlier interactions.
+    minute older, or a 2,000th of the period. A page with a `pagination_id` comes after the pages that the log has. The
+    feature of a product is the logarithm of its earlier interactions.
     """
     on_step("rebuild the app")
     answers = lists.answers.sort("at")
@@ -304,6 +354,7 @@ def rank_lists(
         first_ms[product] = min(at, first_ms.get(product, at))
     links = list_links(stream.interactions(stream.measure("interaction").offset))
     histories = PastHistories(state.interactions, links)
+    earlier = read_earlier_pages(services.artifacts, app_id, answers)
     people = name_people(answers["user"], state.interactions, users, services.salt)
     products = list_products_by_sign(state.products, first_ms, begins_ms)
     reserved = map(product_id_of, state.products)
@@ -326,7 +377,10 @@ def rank_lists(
             query = _build_query(app_id, user_key, row, links)
             results = {
                 name: replayed.answer(
-                    with_repeat_pauses(replace(query, engine_id=name), pauses[name]), recent, row["at"]
+                    with_repeat_pauses(replace(query, engine_id=name), pauses[name]),
+                    recent,
+                    row["at"],
+                    earlier.get(row["service_id"], ()),
                 )
                 for name in models
             }
@@ -365,7 +419,10 @@ def _conditions(engine_id: str) -> dict[str, pl.Expr]:
     """Return what the request of a list must fulfil, in this order, by the reason that leaves it out otherwise."""
     return {
         "other engines": pl.col("engine_id") == engine_id,
-        _NOT_REBUILT: pl.col("endpoint").is_in(_ENDPOINTS) & (pl.col("start") == 0),
+        SEARCHES: pl.col("endpoint") != "search",
+        GROUPED: ~pl.col("endpoint").is_in(["user_to_categories", "user_to_attributes"]),
+        _NOT_REBUILT: pl.col("endpoint").is_in(_ENDPOINTS),
+        LATER_PAGES: IS_PAGE,
         # an earlier release, which wrote no state, kept no filters and boosts
         "requests that are not kept": ~pl.col("request").is_in(list(NOT_KEPT))
         & ((pl.col("state") != "") | (pl.col("request_digest") == "")),

@@ -116,15 +116,16 @@ def test_answers_that_estimates_can_not_use_are_left_out_and_counted() -> None:
     answers = [
         answer(1), answer(2, endpoint="ask_search"), answer(3, start=10), answer(4, ""),
         answer(5, propensities=[1.0, None, 1.0]), answer(6, propensities=[]), answer(7, propensities=[1.0, 0.0, 1.0]),
-        answer(8, origins=[1, 0, 0]),
+        answer(8, origins=[1, 0, 0]), answer(9, start=10, request='{"pagination_id":"walk"}'),
     ]  # fmt: skip
     lists = collect_lists(*frames(answers, []))
     assert lists.left_out == {
-        "other endpoints": 1, "later pages": 1, "no products": 1, "no propensities": 3, "places of rules": 1,
+        "other endpoints": 1, "later pages without a pagination_id": 1, "no products": 1,
+        "no propensities": 3, "places of rules": 1,
     }  # fmt: skip
-    assert lists.answers["service_id"].to_list() == ["s1", "s8"]
-    assert lists.log.lists.tolist() == [0, 0, 0, 1, 1]
-    assert lists.log.places.tolist() == [0, 1, 2, 1, 2]
+    assert lists.answers["service_id"].to_list() == ["s1", "s8", "s9"]
+    assert lists.log.lists.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert lists.log.places.tolist() == [0, 1, 2, 1, 2, 0, 1, 2]
 
 
 def test_clicks_are_credited_once_at_their_places_and_other_interactions_are_not() -> None:
