@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,7 @@ class Renderer:
             duration=format_duration,
             size=format_size,
             percent=format_percent,
+            line_runs=draw_line_runs,
         )
         self._macros = self._environment.get_template("macros.html")
 
@@ -134,6 +135,20 @@ def format_number(value: float | None, digits: int = 0) -> str:
 def format_percent(share: float | None, digits: int = 1) -> str:
     """Return a share between 0 and 1 as percent, or a dash."""
     return "–" if share is None else f"{share * 100:,.{digits}f} %"
+
+
+def draw_line_runs(values: Sequence[float | None]) -> list[str]:
+    """Return the points of a line from 0 to the largest value in a box of 100 by 20, for each run without a gap."""
+    most = max((value for value in values if value is not None), default=0.0) or 1.0
+    step = 100 / max(1, len(values) - 1)
+    runs: list[list[str]] = [[]]
+    for at, value in enumerate(values):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append(f"{at * step:.1f},{19 - 18 * value / most:.1f}")
+    # a line of a single point is not drawn
+    return [" ".join(run * 2 if len(run) == 1 else run) for run in runs if run]
 
 
 def format_moment(at_ms: int | None) -> str:

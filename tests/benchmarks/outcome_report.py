@@ -51,6 +51,7 @@ def make_answers(count: int, begins_ms: int, span_ms: int, random: Any) -> pa.Ta
         "propensities": pa.ListArray.from_arrays(offsets, pa.array(np.ones(count * ROWS, np.float32))),
         "rules": pa.array([["sale"] if at % 7 == 0 else [] for at in range(count)]),
         "experiments": pa.array([[]] * count, COLUMNS.field("experiments").type),
+        "sides": pa.array([[]] * count, COLUMNS.field("sides").type),
     }
     digits = pa.py_buffer(random.bytes(16 * count).hex().encode())
     ids = pa.StringArray.from_buffers(
@@ -62,7 +63,7 @@ def make_answers(count: int, begins_ms: int, span_ms: int, random: Any) -> pa.Ta
         "engine_id": ["default", "home", "basket"],
         "snapshot": ["053040c827b6cf19", "a53040c827b6cf1a"],
         "recipe": ["shop"], "level": ["personal", "popular"], "device": ["phone", "desktop"],
-        "session": [""], "request_digest": [""],
+        "session": [""], "request_digest": [""], "state": [""], "request": [""],
     }  # fmt: skip
     columns = {
         **lists,
@@ -101,6 +102,7 @@ def make_outcomes(answers: pa.Table, random: Any) -> pa.Table:
         "answered_at": table["at"],
         "places": pa.ListArray.from_arrays(single, pa.array((places + 1).astype(np.int16))),
         "origins": pa.ListArray.from_arrays(single, pa.array(np.zeros(count, np.int8))),
+        "sides": pa.array([[]] * count, OUTCOME_COLUMNS.field("sides").type),
     }
     return pa.table(
         [made.get(field.name, table[field.name] if field.name in table.column_names else None).cast(field.type)

@@ -234,19 +234,29 @@ def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]])
 
 def interval_bars(report: ExperimentReport) -> dict[str, dict[str, float]]:
     """Return, by variant id, where an interval begins, ends and has its value, in percent of a common width."""
-    lifts = {
-        line.variant.variant_id: line.lift
-        for line in report.lines
-        if line.lift is not None and isfinite(line.lift.low)
-    }
-    reach = max((abs(end) for lift in lifts.values() for end in (lift.low, lift.high)), default=0.0) or 1.0
-    return {
-        variant_id: {
-            "left": round(50 + 49 * lift.low / reach, 2),
-            "width": round(max(49 * (lift.high - lift.low) / reach, 0.4), 2),
-            "point": round(50 + 49 * lift.value / reach, 2),
+    return place_intervals(
+        {
+            line.variant.variant_id: (line.lift.low, line.lift.value, line.lift.high)
+            for line in report.lines
+            if line.lift is not None and isfinite(line.lift.low)
         }
-        for variant_id, lift in lifts.items()
+    )
+
+
+def place_intervals(spans: Mapping[str, tuple[float, float, float]]) -> dict[str, dict[str, float]]:
+    """Return where intervals of differences lie, in percent of a common width with 0 in its middle.
+
+    Shapes:
+        spans: name -> low end, value, high end
+    """
+    reach = max((abs(end) for low, _, high in spans.values() for end in (low, high)), default=0.0) or 1.0
+    return {
+        name: {
+            "left": round(50 + 49 * low / reach, 2),
+            "width": round(max(49 * (high - low) / reach, 0.4), 2),
+            "point": round(50 + 49 * value / reach, 2),
+        }
+        for name, (low, value, high) in spans.items()
     }
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from cluster.records.field_types.times import moment_ms
 from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.pages.experiments import place_intervals
 from deployments.console.request import ConsoleRequest
 from deployments.operations.insight.outcome_report import UNKNOWABLE, OutcomeGroup, OutcomeReport
 from deployments.operations.insight.outcome_sums import Dimension
@@ -39,7 +40,8 @@ async def show_outcomes(request: ConsoleRequest) -> Response:
         note=UNKNOWABLE,
         dimensions=[(name, text(f"outcomes.by.{name}")) for name in get_args(Dimension)],
         charts=[chart for chart in charts if len(chart["x"]) > 1],
-        best=max((group.ctr.value for group in report.groups), default=0.0),
+        most=max((_end(group) for group in report.groups), default=0.0) or 1.0,
+        differences=_place_differences(report),
         totals=_compare_totals(request, report.total),
     )
 
@@ -50,6 +52,24 @@ async def download_outcomes(request: ConsoleRequest) -> Response:
     form = "parquet" if request.query.get("form") == "parquet" else "csv"
     report = await request.perform("outcomes.report", app_id=request.app_id, since=since, by=by)
     return file_response(write_report(report, form), f"outcomes-{by}.{form}", MEDIA_TYPES[form])
+
+
+def _end(group: OutcomeGroup) -> float:
+    return group.ctr.value if group.ctr.high is None else group.ctr.high
+
+
+def _place_differences(report: OutcomeReport) -> dict[str, dict[str, float]]:
+    """Return where the differences to the first group lie; empty for days and places, which nobody chooses."""
+    if report.by in ("day", "place"):
+        return {}
+    compared = [(group.group, group.ctr_to_first) for group in report.groups]
+    return place_intervals(
+        {
+            name: (figure.low, figure.value, figure.high)
+            for name, figure in compared
+            if figure is not None and figure.low is not None and figure.high is not None
+        }
+    )
 
 
 def _read_choice(request: ConsoleRequest) -> tuple[str, str]:

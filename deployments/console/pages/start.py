@@ -14,6 +14,8 @@ from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.insight.outcome_report import UNKNOWABLE
 
 START = "/apps/{app_id}/start"
+MOST_ENGINES = 8
+"Engines with a row: those with the most lists."
 
 
 async def show_start(request: ConsoleRequest) -> Response:
@@ -34,12 +36,13 @@ async def show_start(request: ConsoleRequest) -> Response:
     outcomes = None
     if request.may("analyst"):
         with suppress(HouseError):  # the steps help also while the report can't be read
-            outcomes = await request.perform("outcomes.report", app_id=request.app_id)
+            outcomes = await request.perform("outcomes.report", app_id=request.app_id, by="engine")
     return request.page(
         "start/start.html",
         steps=steps,
         done=text("start.done", done=done, count=len(steps)),
         outcomes=outcomes,
+        engines=outcomes.groups[:MOST_ENGINES] if outcomes else [],
         note=UNKNOWABLE,
         address=request.services.origin(request.raw),
     )

@@ -87,6 +87,10 @@ class OutcomeGroup:
     gini: Figure | None = None
     novelty: Figure | None = None
     new_products: Figure | None = None
+    ctr_to_first: Figure | None = None
+    "CTR minus that of the first group; people who met both are in the same bucket, so what they share cancels."
+    trend: list[float | None] = field(default_factory=list)
+    "CTR of each day (UTC), from the first day with lists of any group to the last; null without lists."
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,8 @@ def flatten_report(report: OutcomeReport) -> pl.DataFrame:
     for group in report.groups:
         row: dict[str, Any] = {}
         for name, value in asdict(group).items():
+            if name == "trend":
+                continue
             figure = value if isinstance(value, dict) else None
             row[report.by if name == "group" else name] = value if figure is None else figure["value"]
             row |= {f"{name}_{part}": number for part, number in (figure or {}).items() if part != "value"}
@@ -207,7 +213,7 @@ def build_groups(
         names.sort(key=lambda name: (len(name), name))
     chosen = names[-MOST_GROUPS:] if by == "day" else names[:MOST_GROUPS]
     total = builder.build(TOTAL)
-    groups = [total] if by == "total" else [builder.build(name) for name in chosen]
+    groups = [total] if by == "total" else [builder.build(name, chosen[0]) for name in chosen]
     return total, groups, len(names) - len(chosen)
 
 
@@ -215,11 +221,13 @@ class _GroupBuilder:
     """Builds groups from sums by bucket."""
 
     def __init__(self, sums: Sums, before: Sums | None, fresh: frozenset[str], catalog: int) -> None:
-        self._cells = _read_cells(sums)
-        self._before = {} if before is None else _read_cells(before)
+        joined = _join_sums(sums)
+        self._cells = _read_cells(joined)
+        self._trends = _read_trends(joined)
+        self._before = {} if before is None else _read_cells(_join_sums(before))
         self._people = sums.people
-        self._shown = sums.shown.read(TOTAL)
-        names = sums.shown.products.to_pylist()
+        self._shown = sums.shown
+        names = sums.products
         lists = max(1.0, self._cells.get(TOTAL, _NO_CELLS)["lists"].sum())
         bits = np.zeros(len(names))
         if TOTAL in self._shown:
@@ -230,8 +238,8 @@ class _GroupBuilder:
         lists_of = {name: cells["lists"].sum() for name, cells in self._cells.items()}
         self.names = sorted(lists_of, key=lambda name: (-lists_of[name], name))
 
-    def build(self, name: str) -> OutcomeGroup:
-        """Return one group."""
+    def build(self, name: str, first: str | None = None) -> OutcomeGroup:
+        """Return one group, with the difference of its CTR to that of the group `first`."""
         cells = self._cells.get(name, _NO_CELLS)
         before = self._before.get(name)
         lists = cells["lists"]
@@ -258,10 +266,27 @@ class _GroupBuilder:
             conversion=ratio("converted", "lists"),
             revenue_per_1000=ratio("revenue", "lists", 1_000.0),
             seen_ctr=ratio("seen_clicks", "seen") if cells["seen"].any() else None,
+            ctr_to_first=self._compare(name, first),
+            trend=self._trends.get(name, []),
         )
         if name not in self._shown:
             return group
         return replace(group, **self._build_product_figures(self._shown[name], lists))
+
+    def _compare(self, name: str, first: str | None) -> Figure | None:
+        if first is None or first == name:
+            return None
+        its, other = self._cells[name], self._cells[first]
+        cells = {"lists": its["lists"] + other["lists"], "clicked": its["clicked"], "its": its["lists"]}
+        cells |= {"other_clicked": other["clicked"], "other": other["lists"]}
+        return estimate_figure(
+            lambda kept, part: (
+                _divide(kept @ part["clicked"], kept @ part["its"])
+                - _divide(kept @ part["other_clicked"], kept @ part["other"])
+            ),
+            cells,
+            None,
+        )
 
     def _build_product_figures(self, counts: Any, lists: Any) -> dict[str, Any]:
         """Return the figures that depend on which products were shown."""
@@ -318,16 +343,32 @@ def _divide(upper: Any, lower: Any) -> float:
     return float(upper / lower) if lower else 0.0
 
 
-def _read_cells(sums: Sums) -> dict[str, dict[str, Any]]:
+def _join_sums(sums: Sums) -> pl.DataFrame:
+    """Return the sums of answers beside those of what followed from them."""
+    return sums.answers.join(sums.outcomes, on=["group", "bucket", "day"], how="left").fill_null(0)
+
+
+def _read_cells(joined: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """Return group -> name -> [BUCKETS]."""
-    joined = sums.answers.join(sums.outcomes, on=["group", "bucket"], how="left").fill_null(0)
     cells: dict[str, dict[str, Any]] = {}
-    for (name,), rows in joined.group_by("group"):
+    for (name,), rows in joined.group_by("group", "bucket").agg(pl.col(_COUNTED).sum()).group_by("group"):
         cells[str(name)] = values = {}
         for column in _COUNTED:
             values[column] = np.zeros(BUCKETS)
             values[column][rows["bucket"].to_numpy()] = rows[column].to_numpy()
     return cells
+
+
+def _read_trends(joined: pl.DataFrame) -> dict[str, list[float | None]]:
+    """Return group -> CTR of each day that has lists of any group."""
+    if joined.is_empty():
+        return {}
+    days = range(joined.select(pl.col("day").min()).item(), joined.select(pl.col("day").max()).item() + 1)
+    by_day = joined.group_by("group", "day").agg(pl.col("clicked").sum() / pl.col("lists").sum())
+    trends: dict[str, list[float | None]] = {}
+    for name, day, ctr in by_day.iter_rows():
+        trends.setdefault(name, [None] * len(days))[day - days.start] = ctr
+    return trends
 
 
 _NO_CELLS: Final = {name: np.zeros(BUCKETS) for name in _COUNTED}

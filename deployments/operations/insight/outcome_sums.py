@@ -42,7 +42,9 @@ NONE: Final = "(none)"
 NEW: Final = "new"
 "Segment of people without an answer in the period before; others are `returning`, and `(none)` without a person."
 _FOLD_ROWS: Final = 4_000_000
-_KEYS: Final = ["group", "bucket"]
+_KEYS: Final = ["group", "bucket", "day"]
+_SEPARATOR: Final = "\x1f"
+_NOBODY: Final = np.array([], np.uint64)
 _ORIGIN_NAMES: Final = dict(enumerate(ORIGINS))
 _COLUMNS: Final[dict[Dimension, str]] = {
     "endpoint": "endpoint", "engine": "engine_id", "snapshot": "snapshot", "recipe": "recipe", "level": "level",
@@ -52,7 +54,7 @@ _COLUMNS: Final[dict[Dimension, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of a period. Frames have `group` and `bucket` (0 to `BUCKETS` - 1)."""
+    """Sums of a period. Frames have `group`, `bucket` (0 to `BUCKETS` - 1) and `day` of the answer (since 1970)."""
 
     answers: pl.DataFrame
     "lists, places"
@@ -60,8 +62,10 @@ class Sums:
     "Group -> people."
     persons: pl.Series
     "Hashes of all people."
-    shown: ProductCounts
-    "How often each product was shown; empty where products are not counted."
+    shown: Mapping[str, Any]
+    "Group -> how often each product was shown, sparse [BUCKETS, products]; empty where products are not counted."
+    products: Sequence[str]
+    "Product ids: the columns of `shown`."
     outcomes: pl.DataFrame
     "clicked, clicks, seen, seen_clicks, carts, converted, revenue"
 
@@ -98,28 +102,31 @@ class AnswerSums:
         "Group -> arrays of hashes; of the dimension `place`, people by the length of a list."
         self._new_people = 0
         self._shown = ProductCounts()
+        self._members: dict[str, tuple[str, ...]] = {}
+        "Combination -> its groups, for dimensions in which an answer can be in several groups."
 
     def add(self, table: Any) -> None:
         """Add answers.
 
         Shapes:
-            table: pyarrow table of the served log with `at` and `columns_of(by)`; `user` and `products` are
+            table: pyarrow table of one day of the served log with `at` and `columns_of(by)`; `user` and `products` are
                 dictionaries or texts
         """
-        table = table.filter(pc.is_in(table["endpoint"], value_set=_LISTS)).combine_chunks()
+        is_list = pc.is_in(table["endpoint"], value_set=_LISTS)
+        if not pc.all(is_list).as_py():
+            table = table.filter(is_list)
         if not table.num_rows:
             return
-        given = _with_hashes(table)
-        for dimension in _list_passes(self._by):
-            if dimension == "place":
-                self._answers.append(_count_places(given))
-                continue
-            frame = _with_groups(given, dimension, self._earlier)
-            places = pl.col("_places").sum().alias("places")
-            self._answers.append(frame.group_by(_KEYS).agg(pl.len().alias("lists"), places))
-            self._add_people(frame)
-            if self._with_products:
-                self._add_products(frame, table["products"])
+        frame = _with_hashes(table)
+        if self._by == "place":
+            self._answers.append(_count_places(frame))
+        frame, members = _with_combinations(frame, table, self._by, self._earlier)
+        self._members.update(members)
+        places = pl.col("_places").sum().alias("places")
+        self._answers.append(frame.group_by(_KEYS).agg(pl.len().alias("lists"), places))
+        self._add_people(frame)
+        if self._with_products:
+            self._add_products(frame, _single_chunk(table["products"]))
 
     def merge(self, other: AnswerSums) -> None:
         """Add the sums of other answers."""
@@ -127,31 +134,55 @@ class AnswerSums:
         for group, arrays in other._people.items():
             self._people[group] += arrays
         self._shown.merge(other._shown)
+        self._members.update(other._members)
 
     def read(self, outcomes: pl.DataFrame) -> Sums:
         """Return the sums, with those of what followed (`sum_outcomes`)."""
-        answers = _with_total(_fold(self._answers, _KEYS), self._by, _KEYS)
+        answers = _fold(self._answers, _KEYS)
         people = {group: _unite(arrays) for group, arrays in self._people.items()}
-        if self._by == "place":
+        shown = self._shown.read(TOTAL)
+        if self._by in ("rule", "variant", "origin"):
+            answers, people, shown = self._split(answers, people, shown)
+        elif self._by == "place":
             people = _count_down(people)
+        else:
+            answers = _with_total(answers, self._by, _KEYS)
         persons = _unite(list(people.values()))
         counts = {group: len(hashes) for group, hashes in people.items()} | {TOTAL: len(persons)}
-        return Sums(answers, counts, pl.Series(persons, dtype=pl.UInt64), self._shown, outcomes)
+        names = self._shown.products.to_pylist()
+        return Sums(answers, counts, pl.Series(persons, dtype=pl.UInt64), shown, names, outcomes)
+
+    def _split(
+        self, answers: pl.DataFrame, people: Mapping[str, Any], shown: Mapping[str, Any]
+    ) -> tuple[pl.DataFrame, dict[str, Any], dict[str, Any]]:
+        """Return the sums of groups and of all answers from those of combinations of groups."""
+        members = pl.DataFrame(
+            [(name, group) for name, groups in self._members.items() for group in (*groups, TOTAL)],
+            schema={"group": pl.String, "_member": pl.String},
+            orient="row",
+        )
+        parts = answers.join(members, on="group").select(
+            pl.col("_member").alias("group"), pl.exclude("group", "_member")
+        )
+        united: defaultdict[str, list[Any]] = defaultdict(list)
+        added: dict[str, Any] = {TOTAL: shown[TOTAL]} if TOTAL in shown else {}
+        for name, groups in self._members.items():
+            for group in groups:
+                united[group].append(people.get(name, _NOBODY))
+                if name in shown:
+                    added[group] = added[group] + shown[name] if group in added else shown[name]
+        return _fold([parts], _KEYS), {group: _unite(arrays) for group, arrays in united.items()}, added
 
     def _add_people(self, frame: pl.DataFrame) -> None:
-        group = pl.col("_places").cast(pl.String) if self._by == "place" else pl.col("group")
-        people = frame.drop_nulls("person").select(group.alias("group"), "person")
-        for (name,), rows in people.group_by("group"):
-            self._people[str(name)].append(rows["person"].to_numpy())
-        self._new_people += people.height
+        people = frame.drop_nulls("person")
+        for (name,), rows in people.group_by("_places" if self._by == "place" else "group"):
+            self._people[str(name)].append(rows["person"].unique().to_numpy())
+            self._new_people += len(self._people[str(name)][-1])
         if self._new_people > _FOLD_ROWS:
             self._people.update({name: [_unite(arrays)] for name, arrays in self._people.items()})
             self._new_people = 0
 
     def _add_products(self, frame: pl.DataFrame, products: Any) -> None:
-        products = _single_chunk(products)
-        if self._by in _OVERLAPPING:
-            products = products.take(pa.array(frame["_row"].to_numpy()))
         names = frame["group"].unique()
         places = frame["group"].replace_strict(names, range(len(names)), return_dtype=pl.UInt32).to_numpy()
         self._shown.add(names.to_list(), places, frame["bucket"].to_numpy(), products)
@@ -159,18 +190,20 @@ class AnswerSums:
 
 def _count_places(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the lists that have each place."""
-    lengths = frame.group_by("bucket", "_places").agg(pl.len().alias("lists"))
+    lengths = frame.group_by("bucket", "day", "_places").agg(pl.len().alias("lists"))
     places = lengths.with_columns(pl.int_ranges(1, pl.col("_places") + 1).alias("group")).explode("group")
     return (
         places.drop_nulls("group")
-        .group_by(pl.col("group").cast(pl.String), "bucket")
+        .group_by(pl.col("group").cast(pl.String), "bucket", "day")
         .agg(pl.col("lists").sum(), pl.col("lists").sum().alias("places"))
     )
 
 
 def _unite(arrays: Sequence[Any]) -> Any:
     """Return each person once, in order."""
-    return np.unique(np.concatenate([np.array([], np.uint64), *arrays]))
+    people = np.concatenate([_NOBODY, *arrays])
+    people.sort()  # `np.unique` of numpy 2.4 takes fifty times as long
+    return people[np.diff(people, prepend=~people[:1]) != 0]
 
 
 def _count_down(people: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +213,7 @@ def _count_down(people: Mapping[str, Any]) -> dict[str, Any]:
         people: length of a list -> people with such a list
     """
     reached: dict[str, Any] = {}
-    longer = np.array([], np.uint64)
+    longer = _NOBODY
     for place in range(max(map(int, people), default=0), 0, -1):
         longer = _unite([longer, people.get(str(place), longer[:0])])
         reached[str(place)] = longer
@@ -206,7 +239,9 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
         outcomes: frame with `cluster.artifacts.logs.outcomes.COLUMNS`
     """
     frame = _with_people(_only_lists(outcomes).sort("at", maintain_order=True), "answered_at")
-    frame = frame.with_columns(pl.col("answered_at").alias("at"))
+    frame = frame.with_columns(
+        pl.col("answered_at").alias("at"), (pl.col("answered_at") // DAY_MS).cast(pl.Int32).alias("day")
+    )
     is_seen = pl.col("type") == SEEN
     # a list at midnight has places that were seen in the one day, and others in the next
     seen = frame.filter(is_seen).explode("places", "origins").unique(["service_id", "places"], keep="any")
@@ -269,7 +304,7 @@ def _with_buckets(frame: pl.DataFrame, time: str) -> pl.DataFrame:
 
 
 def _with_hashes(table: Any) -> pl.DataFrame:
-    """Return answers without users and products, and with `person`, `bucket`, `_row` and `_places`."""
+    """Return answers without users and products, and with `person`, `bucket` and `_places`."""
     users = _single_chunk(pc.dictionary_encode(table["user"]))
     names = pl.Series("person", users.dictionary.cast(pa.string()), dtype=pl.String)
     hashes = pl.select(pl.when(names != "").then(names.hash(7))).to_series()
@@ -279,8 +314,8 @@ def _with_hashes(table: Any) -> pl.DataFrame:
         places = pl.Series(pc.list_value_length(table["products"]).to_numpy()).cast(pl.UInt32)
     frame = pl.DataFrame(pl.from_arrow(plain)).with_columns(
         hashes.gather(pl.Series(users.indices)).alias("person"),
-        pl.int_range(pl.len(), dtype=pl.UInt32).alias("_row"),
         places.alias("_places"),
+        (pl.col("at").first() // DAY_MS).cast(pl.Int32).alias("day"),
     )
     return _with_buckets(frame, "at")
 
@@ -309,14 +344,7 @@ def _with_groups(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) 
             .then(pl.lit("returning"))
         )
         return frame.with_columns(label.otherwise(pl.lit(NEW)).alias("group"))
-    if by == "origin":
-        frame = frame.with_columns(pl.col("origins").list.unique().alias("group")).explode("group")
-        return frame.with_columns(_origin_label(pl.col("group")).alias("group"))
-    column = pl.col(_COLUMNS[by])
-    if by == "variant":
-        column = column.list.eval(
-            pl.element().struct.field("experiment") + "/" + pl.element().struct.field("variant")
-        )
+    column = _column(by)
     if by in ("rule", "variant"):
         # versions of polars differ in what `explode` makes of an empty list
         column = pl.when(column.list.len() > 0).then(column).otherwise(pl.lit([""]))
@@ -324,6 +352,53 @@ def _with_groups(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) 
     else:
         frame = frame.with_columns(column.alias("group"))
     return frame.with_columns(pl.col("group").fill_null("").replace("", NONE))
+
+
+def _column(by: Dimension) -> pl.Expr:
+    """Return the column of a dimension; experiments as texts `experiment/variant`."""
+    column = pl.col(_COLUMNS[by])
+    if by != "variant":
+        return column
+    return column.list.eval(
+        pl.element().struct.field("experiment") + "/" + pl.element().struct.field("variant")
+    )
+
+
+def _with_combinations(
+    frame: pl.DataFrame, table: Any, by: Dimension, earlier: pl.Series | None
+) -> tuple[pl.DataFrame, dict[str, tuple[str, ...]]]:
+    """Add `group`: the combination of groups that an answer belongs to; return combination -> groups.
+
+    So each answer is counted once, and groups are sums over combinations: 100 million products are counted once too.
+    """
+    if by == "origin":
+        masks = _mask_origins(_single_chunk(table["origins"]))
+        frame = frame.with_columns(pl.Series("_mask", masks))
+        members = {
+            f"+{mask}": tuple(name for code, name in _ORIGIN_NAMES.items() if mask >> code & 1) or (NONE,)
+            for mask in np.unique(masks).tolist()
+        }
+        return frame.with_columns((pl.lit("+") + pl.col("_mask").cast(pl.String)).alias("group")), members
+    if by in ("rule", "variant"):
+        # a combination begins with a mark: without rules it is not `TOTAL`
+        frame = frame.with_columns((pl.lit("+") + _column(by).list.join(_SEPARATOR)).alias("group"))
+        names = frame["group"].unique()
+        return frame, {
+            name: tuple(dict.fromkeys(part or NONE for part in name[1:].split(_SEPARATOR))) for name in names
+        }
+    return _with_groups(frame, "total" if by == "place" else by, earlier), {}
+
+
+def _mask_origins(origins: Any) -> Any:
+    """Return for each answer the origins of its products, as a number with a bit for each code."""
+    lengths = pc.list_value_length(origins).fill_null(0).to_numpy(zero_copy_only=False)
+    codes = origins.flatten().to_numpy(zero_copy_only=False)
+    masks = np.zeros(len(lengths), np.uint8)
+    filled = lengths > 0
+    if filled.any():
+        begins = (np.cumsum(lengths) - lengths)[filled]
+        masks[filled] = np.bitwise_or.reduceat(np.left_shift(np.uint8(1), codes.astype(np.uint8)), begins)
+    return masks
 
 
 def _origin_label(code: pl.Expr) -> pl.Expr:
@@ -336,6 +411,6 @@ def _fold(parts: list[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
 
 
 _EMPTY_ANSWERS = pl.DataFrame(
-    schema={"group": pl.String, "bucket": pl.UInt8, "lists": pl.UInt32, "places": pl.UInt32}
+    schema={"group": pl.String, "bucket": pl.UInt8, "day": pl.Int32, "lists": pl.UInt32, "places": pl.UInt32}
 )
 _LISTS = pa.array(LIST_ENDPOINTS)

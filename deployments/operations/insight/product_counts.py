@@ -45,10 +45,10 @@ class ProductCounts:
         """
         values = products.flatten().dictionary_encode()
         columns = self._number_products(values.dictionary.cast(pa.string()))
-        places = np.array([self.groups.setdefault(name, len(self.groups)) for name in names], np.int64)
-        rows = places[groups] * BUCKETS + buckets
-        rows = np.repeat(rows, pc.list_value_length(products).fill_null(0).to_numpy(zero_copy_only=False))
-        self._append(rows, columns[values.indices.to_numpy()])
+        places = np.array([self.groups.setdefault(name, len(self.groups)) for name in names], np.int32)
+        rows = places[groups] * np.int32(BUCKETS) + buckets
+        lengths = pc.list_value_length(products).fill_null(0).to_numpy(zero_copy_only=False)
+        self._append(rows, lengths, columns[values.indices.to_numpy()])
 
     def merge(self, other: ProductCounts) -> None:
         """Add the counts of another object."""
@@ -75,12 +75,18 @@ class ProductCounts:
             groups[total] = sum(list(groups.values())[1:], next(iter(groups.values())))
         return {name: part for name, part in groups.items() if part.nnz}
 
-    def _append(self, rows: Any, columns: Any) -> None:
-        """Add a count of 1 for each pair of row and column."""
+    def _append(self, rows: Any, lengths: Any, columns: Any) -> None:
+        """Add a count of 1 for each product of each list.
+
+        Shapes:
+            rows, lengths: [n]
+            columns: [sum of lengths]
+        """
         height, width = self._size()
         if height * width > MOST_CELLS:
             self._flush()
-            self._parts.append(self._shape((np.ones(len(rows), np.uint32), (rows, columns))))
+            ones = np.ones(len(columns), np.uint32)
+            self._parts.append(self._shape((ones, (np.repeat(rows, lengths), columns))))
             self._join()
             return
         before = self._cells
@@ -90,7 +96,10 @@ class ProductCounts:
             self._cells = np.zeros((height, room), np.uint32)
             kept = before[:, :room]
             self._cells[: kept.shape[0], : kept.shape[1]] = kept
-        np.add.at(self._cells.reshape(-1), rows * self._cells.shape[1] + columns, np.uint32(1))
+        # 4 bytes hold every cell, and half of the bytes take half of the time
+        cells = np.repeat(rows * np.int32(self._cells.shape[1]), lengths)
+        cells += columns
+        np.add.at(self._cells.reshape(-1), cells, np.uint32(1))
 
     def _flush(self) -> None:
         """Move the counts of the array into a sparse matrix."""
@@ -123,7 +132,7 @@ class ProductCounts:
         if columns.null_count:
             self.products = pa.concat_arrays([self.products, names.filter(columns.is_null())])
             columns = pc.index_in(names, value_set=self.products)
-        return columns.to_numpy(zero_copy_only=False).astype(np.int64)
+        return columns.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.served_answer import ServedAnswer
+from deployments.console.renderer import draw_line_runs
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, NOW_MS
 from tests.unit.deployments.console.test_catalog_pages import ESCAPED, HOSTILE, visitor
@@ -61,6 +62,9 @@ async def test_the_page_shows_rows_charts_and_the_line(shop: AdminShop) -> None:
     assert page.count("data-chart=") == 2
     places = (await person.get(f"{PAGE}?by=place&since=30d")).text
     assert places.count("data-chart=") == 3
+    assert page.count('class="sparkline"') == 2
+    assert "CTR against" in page
+    assert "CTR against" not in places
     assert (await person.get(f"{PAGE}?by=nonsense&since=nonsense")).status_code == 200
 
 
@@ -79,10 +83,11 @@ async def test_the_first_page_of_an_app_has_the_line_of_the_week(shop: AdminShop
     first = (await person.get(f"/apps/{APP}/start")).text
     assert EXPERIMENT not in first
     fill(shop)
-    shop.services.cache.drop(("outcomes.report", APP, "7d", "total"))
+    shop.services.cache.drop(("outcomes.report", APP, "7d", "engine"))
     first = (await person.get(f"/apps/{APP}/start")).text
     assert "30 lists for 30 people" in first
     assert EXPERIMENT in first
+    assert first.count('class="sparkline"') == 2
 
 
 async def test_viewers_see_no_money(shop: AdminShop) -> None:
@@ -90,3 +95,8 @@ async def test_viewers_see_no_money(shop: AdminShop) -> None:
     person = await visitor(shop, "viewer")
     assert (await person.get(PAGE)).status_code == 403
     assert "30 lists" not in (await person.get(f"/apps/{APP}/start")).text
+
+
+def test_a_line_has_a_gap_on_days_without_lists() -> None:
+    assert draw_line_runs([0.5, 1.0, None, 0.0]) == ["0.0,10.0 33.3,1.0", "100.0,19.0 100.0,19.0"]
+    assert draw_line_runs([]) == draw_line_runs([None]) == []

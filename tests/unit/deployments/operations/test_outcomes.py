@@ -218,7 +218,7 @@ def test_completions_questions_and_calls_of_agents_are_no_lists() -> None:
     sums = answers.read(pl.DataFrame())
     assert sums.answers["lists"].sum() == 2
     assert sums.people == {"": 1}
-    assert sums.shown.read("")[""].sum() == 2
+    assert sums.shown[""].sum() == 2
 
 
 def test_an_answer_without_a_rule_is_not_in_the_group_of_a_rule_named_none(tmp_path: Path) -> None:
@@ -280,6 +280,37 @@ def test_an_engine_named_total_is_no_total(tmp_path: Path) -> None:
     result = report_engines(tmp_path, "total", "total", "default")
     assert (result.total.group, result.total.lists) == ("total", 3)
     assert [(group.group, group.lists) for group in result.groups] == [("total", 2), ("default", 1)]
+
+
+def test_groups_are_compared_with_the_first_and_have_a_line_by_day(tmp_path: Path) -> None:
+    artifacts = ArtifactStore.open(tmp_path)
+    answers = [
+        ServedAnswer(
+            f"s{at}", NOW_MS + at % 3 * DAY_MS, "search", "ab"[at % 5 // 3], user=f"u{at}", products=("p",)
+        )
+        for at in range(300)
+        if at % 3 != 1
+    ]
+    ServedLogStore(artifacts).append(APP, answers, "1-0")
+    clicked = [answer for answer in answers if answer.engine_id == "b" or answer.at == NOW_MS]
+    rows = [
+        {
+            **dict.fromkeys(COLUMNS.names, ""), "at": answer.at + 9, "type": "click", "product": "p", "value": 0.0,
+            "service_id": answer.service_id, "answered_at": answer.at, "places": [1], "origins": [0], "sides": [],
+            "endpoint": "search", "rules": [], "experiments": [], "engine_id": answer.engine_id, "user": answer.user,
+        }
+        for answer in clicked
+    ]  # fmt: skip
+    OutcomeStore(artifacts).replace_days(
+        APP, {name_day(NOW_MS // DAY_MS): pa.Table.from_pylist(rows, COLUMNS)}, {}
+    )
+    first, second = load_report(artifacts, APP, "engine", NOW_MS - 1, NOW_MS + 9 * DAY_MS).groups
+    assert (first.trend, second.trend) == ([1.0, None, 0.0], [1.0, None, 1.0])
+    assert first.ctr_to_first is None
+    assert second.ctr_to_first is not None
+    assert second.ctr_to_first.value == pytest.approx(second.ctr.value - first.ctr.value)
+    assert second.ctr_to_first.low is not None
+    assert 0.2 < second.ctr_to_first.low < second.ctr_to_first.value
 
 
 def test_no_spreadsheet_computes_a_name(tmp_path: Path) -> None:
