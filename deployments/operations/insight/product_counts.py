@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 BUCKETS: Final = 20
 "Buckets that people are spread over."
@@ -55,10 +55,15 @@ class ProductCounts:
         other._flush()
         columns = self._number_products(other.products)
         places = [self.groups.setdefault(name, len(self.groups)) for name in other.groups]
-        for part in other._parts:
-            entries = part.tocoo()
-            rows = np.array(places, np.int64)[entries.row // BUCKETS] * BUCKETS + entries.row % BUCKETS
-            self._parts.append(self._shape((entries.data, (rows, columns[entries.col]))))
+        rows = np.add.outer(np.array(places, np.int64) * BUCKETS, np.arange(BUCKETS)).ravel()
+        while other._parts:
+            part = other._parts.pop(0)
+            part.resize(len(rows), part.shape[1])
+            part = part[np.argsort(rows)]
+            lengths = np.zeros(self._size()[0], np.int64)
+            lengths[np.sort(rows)] = np.diff(part.indptr)
+            ends = np.concatenate([[0], np.cumsum(lengths)])
+            self._parts.append(csr_array((part.data, columns[part.indices], ends), shape=self._size()))
         self._join()
 
     def read(self, total: str) -> dict[str, Any]:
@@ -70,9 +75,11 @@ class ProductCounts:
             return {}
         counts = self._parts[0]
         counts.resize(self._size())
-        groups = {name: counts[at * BUCKETS : (at + 1) * BUCKETS] for name, at in self.groups.items()}
+        groups = {name: _view_rows(counts, at * BUCKETS) for name, at in self.groups.items()}
         if total not in groups:
-            groups[total] = sum(list(groups.values())[1:], next(iter(groups.values())))
+            rows = np.arange(counts.shape[0])
+            adder = csr_array((np.ones(len(rows), np.uint32), (rows % BUCKETS, rows)))
+            groups[total] = adder @ counts
         return {name: part for name, part in groups.items() if part.nnz}
 
     def _append(self, rows: Any, lengths: Any, columns: Any) -> None:
@@ -91,10 +98,11 @@ class ProductCounts:
             return
         before = self._cells
         if before.shape[0] < height or before.shape[1] < width:
-            # a catalog grows with every file, so there is room for more
+            # groups and a catalog grow with every file, so there is room for more; it costs no memory before it is used
             room = max(width, min(3 * before.shape[1] // 2, MOST_CELLS // height))
-            self._cells = np.zeros((height, room), np.uint32)
-            kept = before[:, :room]
+            rows_room = max(height, min(2 * before.shape[0], MOST_CELLS // room))
+            self._cells = np.zeros((rows_room, room), np.uint32)
+            kept = before[:height, :room]
             self._cells[: kept.shape[0], : kept.shape[1]] = kept
         # 4 bytes hold every cell, and half of the bytes take half of the time
         cells = np.repeat(rows * np.int32(self._cells.shape[1]), lengths)
@@ -105,7 +113,9 @@ class ProductCounts:
         """Move the counts of the array into a sparse matrix."""
         if self._cells.size:
             height, width = self._size()
-            self._parts.append(csr_array(self._cells[:height, :width]))
+            # group by group: the positions of all counts at once take several times the memory of the matrix
+            blocks = [csr_array(self._cells[at : at + BUCKETS, :width]) for at in range(0, height, BUCKETS)]
+            self._parts.append(vstack(blocks, format="csr", dtype=np.uint32))
             self._cells = np.zeros((0, 0), np.uint32)
             self._join()
 
@@ -133,6 +143,14 @@ class ProductCounts:
             self.products = pa.concat_arrays([self.products, names.filter(columns.is_null())])
             columns = pc.index_in(names, value_set=self.products)
         return columns.to_numpy(zero_copy_only=False).astype(np.int32)
+
+
+def _view_rows(counts: Any, first: int) -> Any:
+    """Return `BUCKETS` rows of a sparse matrix without a copy: a slice would take the memory of all counts again."""
+    ends = counts.indptr[first : first + BUCKETS + 1]
+    span = slice(ends[0], ends[-1])
+    entries = (counts.data[span], counts.indices[span], ends - ends[0])
+    return csr_array(entries, shape=(BUCKETS, counts.shape[1]), copy=False)
 
 
 @dataclass(frozen=True, slots=True)
