@@ -1,10 +1,11 @@
 """Ridge regression from item features to learned item weights, for items without events.
 
-    A = W X,  M = (A (X'X + lambda I)^-1 + s X D / |X D^1/2|) diag(scales),  D = diag(idf^2)
+    A = W X,  M = P (A (X'X + lambda I)^-1 + s X D / |X D^1/2|) diag(scales),  D = diag(idf^2), P = diag(users^-1/2)
 
 W holds the learned item-to-item weights, X the scaled features of the items with events. A row of M maps an item of the
 history to features. `h M x` is the score of a product with features x for a history h. The second term counts the
-features that a product shares with the history, rare ones more: it ranks where few people took two items both.
+features that a product shares with the history, rare ones more: it ranks where few people took two items both. P
+damps the items of a history that many people took: they say less of a taste.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _WEAK = 0.5
 "Scale of words and pairs. A word says less of a product than its brand or category."
 _SECONDS_A_LIST = 7e-5
 _ENOUGH_USERS = 30
+_POPULARITY_DAMPING = 0.5
+"""Exponent of the number of users of an item of the history. On the development sets, 0.5 ranks better than 0 and 0.25
+(docs/decisions/0031-decades-and-popularity-of-cold-products.md)."""
 _LEAST_PRODUCTS = 2
 _LEAST_PRODUCTS_OF_A_PAIR = 20
 "Products of a pair of values. Rarer pairs triple the features of a shop with many tags, and rank no better."
@@ -164,10 +168,12 @@ def train_content_regression(
     if np.count_nonzero(trained) < 2:
         return None
     scaled = described.scaled()
-    shared = _shared_features(described, trained)
+    damping = _damp_popular_items(data)
+    weights = (sp.diags_array(damping) @ weights).tocsr()
+    shared = _shared_features(described, trained, damping)
     rows = np.flatnonzero(trained)
     sampled = rows[:: max(1, len(rows) // _SAMPLE)]
-    chosen = _choose_parameters(recipe, described, weights, data, trained, rng)
+    chosen = _choose_parameters(recipe, described, weights, damping, data, trained, rng)
     if chosen is None:
         inverse = _ridge_inverse(scaled[trained], recipe.regularisation[0])
         regressed = _feature_contributions(weights[sampled], scaled, trained).toarray() @ inverse
@@ -215,10 +221,21 @@ def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:
     return (weights @ sp.diags_array(trained.astype(np.float32)) @ matrix).tocsr()
 
 
-def _shared_features(described: ItemFeatures, trained: Mask) -> Any:
+def _damp_popular_items(data: Interactions) -> Scores:
+    """Return the factor of each item of a history, at most 1.
+
+    Shapes:
+        returns: float32 [n]
+    """
+    counts = np.bincount(data.item[data.weight > 0], minlength=data.n_items)
+    return (np.maximum(counts, 1) ** -_POPULARITY_DAMPING).astype(np.float32)
+
+
+def _shared_features(described: ItemFeatures, trained: Mask, damping: Scores) -> Any:
     """Weigh the features of each known item by squared inverse document frequency, over the length of the item.
 
     Shapes:
+        damping: float32 [n], factor of each item
         returns: CSR float64 [n, d], rows of unknown items are empty
     """
     of_trained = sp.diags_array(trained.astype(np.float64)) @ described.matrix
@@ -226,7 +243,7 @@ def _shared_features(described: ItemFeatures, trained: Mask) -> Any:
     rarity = np.log(max(np.count_nonzero(trained), 1) / np.maximum(counts, 1.0))
     weighted = of_trained @ sp.diags_array(rarity * described.scales)
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighted @ sp.diags_array(rarity)).tocsr()
+    return (sp.diags_array(damping / np.maximum(lengths, 1e-9)) @ weighted @ sp.diags_array(rarity)).tocsr()
 
 
 def _feature_deviations(matrix: Any) -> Scores:
@@ -261,6 +278,7 @@ def _choose_parameters(
     recipe: ContentRecipe,
     described: ItemFeatures,
     weights: Any,
+    damping: Scores,
     data: Interactions,
     trained: Mask,
     rng: np.random.Generator,
@@ -278,7 +296,7 @@ def _choose_parameters(
     for fold in range(_FOLDS):
         hidden = _select_fold(recipe, data, trained, trained & (fold_of == fold), rng)
         if hidden is not None:
-            ndcg, ratio = _compare_parameters(recipe, described, weights, hidden)
+            ndcg, ratio = _compare_parameters(recipe, described, weights, damping, hidden)
             figures.append(ndcg)
             ratios.append(ratio)
     if not figures:
@@ -321,7 +339,7 @@ def _select_fold(
 
 
 def _compare_parameters(
-    recipe: ContentRecipe, described: ItemFeatures, weights: Any, hidden: _ColdFold
+    recipe: ContentRecipe, described: ItemFeatures, weights: Any, damping: Scores, hidden: _ColdFold
 ) -> tuple[Floats, Floats]:
     """Return the NDCG@10 of each user and the ratio of deviations, for each choice in the order of the product.
 
@@ -330,7 +348,7 @@ def _compare_parameters(
     """
     scaled = described.scaled()
     candidates = scaled[hidden.rows].T
-    shared = _shared_features(described, hidden.rest)
+    shared = _shared_features(described, hidden.rest, damping)
     # Multiply users by weights first; the other order creates a matrix of all items by all features.
     past = {fading: apply_time_decay(hidden.histories, fading) for fading in recipe.fading}
     liked = {

@@ -16,6 +16,7 @@ from actors.models.features import (
     ALWAYS,
     build_feature_matrix,
     features_from_product,
+    pair_features_from_product,
     weak_features_from_product,
 )
 from actors.models.loading.registry import CONTENT, load_snapshot_models
@@ -311,3 +312,14 @@ def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -
 
     assert count_hits(2.0) >= 35
     assert count_hits(0.0) <= 10
+
+
+def test_a_decade_is_paired_with_tags_and_categories() -> None:
+    film = {"title": "2001: A Space Odyssey (1968)", "tags": ["space"], "categories": [["film", "drama"]]}
+    near = {"title": "Solaris", "published_at": "1972-03-20", "tags": ["space"]}
+    far = {"title": "Gravity (2013)", "tags": ["space"]}
+    shared = set(pair_features_from_product(film)) & set(pair_features_from_product(near))
+    assert len(shared) == 1, "the years from 1965 to 1974"
+    assert not set(pair_features_from_product(near)) & set(pair_features_from_product(far))
+    assert len(pair_features_from_product(film)) == 8, "two years, two spans, a tag and a category"
+    assert pair_features_from_product({"title": "2001", "tags": []}) == []
