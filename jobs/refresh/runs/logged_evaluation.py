@@ -278,7 +278,10 @@ def read_earlier_pages(artifacts: ArtifactStore, app_id: str, answers: pl.DataFr
         commit = store.commit(app_id)
         tables = store.files(app_id, commit, since_ms, until_ms, columns)
         frames = (pl.DataFrame(pl.from_arrow(table)).with_columns(pagination=_PAGINATION) for table in tables)
-        return pl.concat([frame.join(lists, on=["user", "pagination"], how="semi") for frame in frames])
+        # an old day may have been dropped since the answers were read, and it may have been the only one
+        no_pages = pages.select("at", *columns, "pagination").clear()
+        matching = (frame.join(lists, on=["user", "pagination"], how="semi") for frame in frames)
+        return pl.concat([no_pages, *matching], how="diagonal_relaxed")
 
     joined = pages.select("service_id", "at", "user", "pagination").join(
         _read_again(read).sort("at"), on=["user", "pagination"], suffix="_before", maintain_order="right"
