@@ -94,6 +94,27 @@ class OutcomeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionOutcomes:
+    """What followed from answers to questions."""
+
+    answers: int
+    clicked: Figure
+    "Share of answers with a click or a view of a source that they cite."
+    helpful: int = 0
+    not_helpful: int = 0
+    other: int = 0
+    "Feedback of users by its value: the newest of each user and answer."
+
+    @property
+    def sentence(self) -> str:
+        """Return the figures in one line."""
+        return (
+            f"{self.answers:,} answers to questions: people opened sources of {self.clicked.to_text()}; "
+            f"feedback: {self.helpful:,} helpful, {self.not_helpful:,} not helpful, {self.other:,} other."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeReport:
     """Outcomes of a period, by one dimension."""
 
@@ -110,6 +131,8 @@ class OutcomeReport:
     verdicts: Mapping[str, int] = field(default_factory=dict)
     "Interactions by verdict of attribution."
     catalog: int = 0
+    questions: QuestionOutcomes | None = None
+    "None without answers to questions."
     is_shortened: bool = False
     "The period began earlier; it had too many answers."
 
@@ -175,6 +198,8 @@ class OutcomeReport:
             if self.verdicts.get(name)
         }
         lines: list[str | ResultTable] = [self.sentence, UNKNOWABLE, f"{self.app_id}, {period}", table]
+        if self.questions is not None:
+            lines.append(self.questions.sentence)
         if self.left_out:
             lines.append(f"{self.left_out} smaller groups are not listed.")
         if refused:
@@ -215,6 +240,19 @@ def build_groups(
     total = builder.build(TOTAL)
     groups = [total] if by == "total" else [builder.build(name, chosen[0]) for name in chosen]
     return total, groups, len(names) - len(chosen)
+
+
+def build_questions(sums: Sums, before: Sums | None) -> QuestionOutcomes | None:
+    """Return what followed from answers to questions; None without any."""
+    answers = int(sums.questions["lists"].sum())
+    if not answers:
+        return None
+    clicked = estimate_figure(
+        lambda kept, part: _divide(kept @ part["clicked"], kept @ part["lists"]),
+        sums.questions,
+        None if before is None else before.questions,
+    )
+    return QuestionOutcomes(answers, clicked)
 
 
 class _GroupBuilder:

@@ -30,6 +30,8 @@ Dimension = Literal[
 ]  # fmt: skip
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 
+QUESTION: Final = "ask_question"
+"Endpoint of answers to questions, whose products are the sources that they cite."
 CONVERSIONS: Final = ("checkout", "subscribe", "submit", "complete")
 CARTS: Final = ("add_to_cart",)
 MONEY: Final = ("checkout", "refund")
@@ -68,6 +70,8 @@ class Sums:
     "Product ids: the columns of `shown`."
     outcomes: pl.DataFrame
     "clicked, clicks, seen, seen_clicks, carts, converted, revenue"
+    questions: Mapping[str, Any]
+    "Answers to questions (`lists`), and those with an opened source (`clicked`): [BUCKETS] each."
 
 
 def columns_of(by: Dimension, *, with_products: bool) -> tuple[str, ...]:
@@ -102,6 +106,7 @@ class AnswerSums:
         "Group -> arrays of hashes; of the dimension `place`, people by the length of a list."
         self._new_people = 0
         self._shown = ProductCounts()
+        self._questions = np.zeros(BUCKETS)
         self._members: dict[str, tuple[str, ...]] = {}
         "Combination -> its groups, for dimensions in which an answer can be in several groups."
 
@@ -112,6 +117,9 @@ class AnswerSums:
             table: pyarrow table of one day of the served log with `at` and `columns_of(by)`; `user` and `products` are
                 dictionaries or texts
         """
+        is_question = pc.equal(table["endpoint"], QUESTION)
+        if pc.any(is_question).as_py():
+            self._questions += _count_buckets(_with_hashes(table.filter(is_question)))
         is_list = pc.is_in(table["endpoint"], value_set=_LISTS)
         if not pc.all(is_list).as_py():
             table = table.filter(is_list)
@@ -134,10 +142,11 @@ class AnswerSums:
         for group, arrays in other._people.items():
             self._people[group] += arrays
         self._shown.merge(other._shown)
+        self._questions += other._questions
         self._members.update(other._members)
 
-    def read(self, outcomes: pl.DataFrame) -> Sums:
-        """Return the sums, with those of what followed (`sum_outcomes`)."""
+    def read(self, outcomes: pl.DataFrame, opened: Any) -> Sums:
+        """Return the sums, with those of what followed (`sum_outcomes`, `count_opened`)."""
         answers = _fold(self._answers, _KEYS)
         people = {group: _unite(arrays) for group, arrays in self._people.items()}
         shown = self._shown.read(TOTAL)
@@ -150,7 +159,8 @@ class AnswerSums:
         persons = _unite(list(people.values()))
         counts = {group: len(hashes) for group, hashes in people.items()} | {TOTAL: len(persons)}
         names = self._shown.products.to_pylist()
-        return Sums(answers, counts, pl.Series(persons, dtype=pl.UInt64), shown, names, outcomes)
+        questions = {"lists": self._questions, "clicked": opened}
+        return Sums(answers, counts, pl.Series(persons, dtype=pl.UInt64), shown, names, outcomes, questions)
 
     def _split(
         self, answers: pl.DataFrame, people: Mapping[str, Any], shown: Mapping[str, Any]
@@ -256,6 +266,21 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
         for dimension in _list_passes(by)
     ]
     return _with_total(_fold(parts, _KEYS), by, _KEYS)
+
+
+def count_opened(outcomes: pl.DataFrame) -> Any:
+    """Return by bucket how many answers to questions had a click or a view of a source.
+
+    Shapes:
+        outcomes: frame with `cluster.artifacts.outcomes.COLUMNS`
+    """
+    is_opened = (pl.col("endpoint") == QUESTION) & pl.col("type").is_in(VIEWS)
+    opened = outcomes.filter(is_opened).unique("service_id", keep="any")
+    return _count_buckets(_with_people(opened, "answered_at"))
+
+
+def _count_buckets(frame: pl.DataFrame) -> Any:
+    return np.bincount(frame["bucket"].to_numpy(), minlength=BUCKETS)
 
 
 def _sum_rows(rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import from_ms
 from cluster.errors import Fault, NotFound
@@ -25,12 +26,19 @@ from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
-from deployments.operations.insight.outcome_report import OutcomeReport, build_groups, flatten_report
+from deployments.operations.insight.feedback_report import build_feedback_report, read_judgements
+from deployments.operations.insight.outcome_report import (
+    OutcomeReport,
+    build_groups,
+    build_questions,
+    flatten_report,
+)
 from deployments.operations.insight.outcome_sums import (
     AnswerSums,
     Dimension,
     Sums,
     columns_of,
+    count_opened,
     outcome_columns_of,
     sum_outcomes,
 )
@@ -118,10 +126,27 @@ async def _report(services: AdminServices, given: ReportOutcomes, most: int | No
         report = await asyncio.to_thread(
             load_report, services.artifacts, given.app_id, given.by, until_ms - span_ms, until_ms, most
         )
+        report = await _add_feedback(services, report)
         return replace(report, currency=app.settings.currency)
 
     report: OutcomeReport = await services.cache.get(key, load)
     return report
+
+
+async def _add_feedback(services: AdminServices, report: OutcomeReport) -> OutcomeReport:
+    """Return a report with the feedback on answers to questions."""
+    if report.questions is None:
+        return report
+    segments = SegmentStore(services.artifacts)
+    judged = await read_judgements(services.stores, segments, report.app_id, report.since, report.until)
+    feedback = build_feedback_report(judged, {})
+    questions = replace(
+        report.questions,
+        helpful=feedback.helpful,
+        not_helpful=feedback.not_helpful,
+        other=feedback.other,
+    )
+    return replace(report, questions=questions)
 
 
 def load_report(
@@ -175,6 +200,7 @@ def _load_report(
         left_out,
         outcomes.counts(app_id, days),
         catalog,
+        build_questions(sums, earlier),
         is_shortened=begin_ms > since_ms,
     )
 
@@ -212,7 +238,7 @@ def _sum_period(
     last_ms = until_ms + LASTING_MS if entries else since_ms - 1
     followed = pl.DataFrame(pl.from_arrow(outcomes.read(app_id, since_ms, last_ms, outcome_columns_of(by))))
     followed = followed.filter(pl.col("answered_at").is_between(since_ms, until_ms, closed="left"))
-    return sums.read(sum_outcomes(followed, by, earlier))
+    return sums.read(sum_outcomes(followed, by, earlier), count_opened(followed))
 
 
 def _share(entries: Sequence[FileEntry]) -> list[list[FileEntry]]:

@@ -32,6 +32,9 @@ from deployments.operations.insight.product_counts import (
     ProductMeasures,
     compute_gini,
 )
+from tests.fakes.admin_shop import open_admin_shop
+from tests.fakes.asgi import call
+from tests.fakes.corner_shop import APP as SHOP
 from tests.fakes.request_handler import NOW_MS
 from tests.fakes.simulated_shop import APP, DAY_MS, PRODUCTS, ROWS, SimulatedShop, open_simulated_shop
 
@@ -215,7 +218,7 @@ def test_completions_questions_and_calls_of_agents_are_no_lists() -> None:
     log = pl.DataFrame({"endpoint": endpoints, "user": ["ada"] * 5, "at": range(5), "products": [["p1"]] * 5})
     answers = AnswerSums("total", with_products=True)
     answers.add(log.to_arrow())
-    sums = answers.read(pl.DataFrame())
+    sums = answers.read(pl.DataFrame(), np.zeros(BUCKETS))
     assert sums.answers["lists"].sum() == 2
     assert sums.people == {"": 1}
     assert sums.shown[""].sum() == 2
@@ -339,3 +342,42 @@ def test_a_period_longer_than_the_calendar_is_everything(shop: SimulatedShop) ->
     now_ms = shop.clock.now_ms() + 1
     everything = load_report(shop.artifacts, APP, "total", now_ms - 999_999 * 7 * DAY_MS, now_ms)
     assert everything.total.lists == report(shop).total.lists
+
+
+async def test_opened_sources_and_feedback_of_answers_to_questions_are_reported(tmp_path: Path) -> None:
+    async with open_admin_shop(tmp_path) as shop:
+        answers = [
+            ServedAnswer(
+                f"s{at}", NOW_MS - DAY_MS + at, "ask_question", "", user=f"u{at % 20}", products=("a", "b")
+            )
+            for at in range(40)
+        ]
+        ServedLogStore(shop.services.artifacts, shop.corner.clock).append(SHOP, answers, "1-0")
+        rows = [
+            {
+                **dict.fromkeys(COLUMNS.names, ""), "at": answer.at + 9, "type": kind, "product": product,
+                "value": 0.0, "service_id": answer.service_id, "answered_at": answer.at, "places": [1],
+                "origins": [0], "sides": [], "endpoint": "ask_question", "rules": [], "experiments": [],
+                "user": answer.user,
+            }
+            for answer in answers[:10]
+            for kind, product in (("click", "a"), ("product_detail_page_view", "b"), ("like", "b"))
+        ]  # fmt: skip
+        OutcomeStore(shop.services.artifacts).replace_days(
+            SHOP, {name_day(NOW_MS // DAY_MS - 1): pa.Table.from_pylist(rows, COLUMNS)}, {}
+        )
+        judged = [("v1", "helpful"), ("v1", "not helpful"), ("v2", "helpful"), ("v3", "so so")]
+        for visitor, value in judged:
+            event = {"type": "feedback", "anonymous_id": visitor, "question_id": "s1", "value": value}
+            reply = await call(
+                shop.corner.handler, "POST", "/v1/interactions", headers=shop.corner.headers(),
+                json={"data": [{**event, "result_type": "answer"}]},
+            )  # fmt: skip
+            assert reply.status == 200, reply.body
+            shop.corner.clock.pass_ms(1_000)
+        result = await shop.perform("outcomes.report", by="engine")
+    assert result.total.lists == 0
+    assert (result.questions.answers, result.questions.clicked.value) == (40, 0.25)
+    assert result.questions.clicked.low < 0.25 < result.questions.clicked.high
+    assert (result.questions.helpful, result.questions.not_helpful, result.questions.other) == (1, 1, 1)
+    assert result.questions.sentence in result.to_lines()
