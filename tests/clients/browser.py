@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.cookiejar
 import os
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -93,6 +94,18 @@ class Browser:
         raise SystemExit("the pages go round in circles")
 
 
+def open_callback(browser: Browser, target: str) -> tuple[int, str]:
+    """Open the address of a client, which may begin to listen a moment after it names the address."""
+    for _ in range(60):
+        try:
+            status, _, page = browser.fetch(target)
+        except urllib.error.URLError:
+            time.sleep(0.5)
+            continue
+        return status, page
+    raise SystemExit("the client does not listen")
+
+
 def main() -> None:
     """Open an address."""
     stop = sys.argv[1] == "--stop"
@@ -101,7 +114,7 @@ def main() -> None:
     if stop:
         print(target)
         return
-    status, _, page = browser.fetch(target)
+    status, page = open_callback(browser, target)
     print(f"the client's page answered {status}: {page[:200]}", file=sys.stderr)
 
 

@@ -1,21 +1,27 @@
-"""FastMCP's client: the whole way, told as one line of JSON. Runs in its own room; BROWSER signs in."""
+"""FastMCP's client: the whole way, told as one line of JSON. Runs in its own room; BROWSER signs in.
+
+python fast_client.py legacy|auto|2026-07-28      without a handshake it signs in by the document at DOCUMENT
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import sys
 
 from fastmcp import Client
+from fastmcp.client.auth import OAuth
 
 
-async def main() -> None:
-    """Connect twice, the second time over what the first one was given."""
+async def main(mode: str) -> None:
+    """Connect, search, read, and be refused."""
     report = {}
-    async with Client(os.environ["MCP_URL"], auth="oauth") as client:
-        hello = client.initialize_result
-        report["version"] = getattr(hello, "protocolVersion", None) or hello.protocol_version
-        await client.ping()
+    auth = "oauth" if mode == "legacy" else OAuth(client_metadata_url=os.environ["DOCUMENT"])
+    async with Client(os.environ["MCP_URL"], auth=auth, mode=mode) as client:
+        if mode == "legacy":
+            await client.ping()
+        report["version"] = client.protocol_version
         report["tools"] = [tool.name for tool in await client.list_tools()]
         answer = (
             await client.call_tool("ask_archive", {"question": os.environ["QUESTION"]})
@@ -31,4 +37,4 @@ async def main() -> None:
     print(json.dumps(report))
 
 
-asyncio.run(main())
+asyncio.run(main(sys.argv[1]))

@@ -21,10 +21,10 @@ room() {
 
 room python2 'mcp>=2.3,<3'
 room python1 'mcp>=1.30,<2'
-room fastmcp 'fastmcp>=4,<5'
+room fastmcp 'fastmcp>=4.2,<5'
 room openapi --require-hashes --only-binary :all: -r cluster/locks/clients.lock
 npm --prefix "$rooms/node" install --silent --no-audit --no-fund --no-save \
-    '@modelcontextprotocol/sdk@^1.32' '@modelcontextprotocol/client@^2.3' \
-    '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15' \
+    '@modelcontextprotocol/sdk@^1.32' '@modelcontextprotocol/client@^2.4' \
+    '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15.1' \
     '@modelcontextprotocol/conformance@0.2.0-alpha.12' 'node@^22'
 echo "clients are in $rooms"

@@ -1,4 +1,9 @@
-"""The official Python SDK, releases 1 and 2: the whole way, told as one line of JSON. Runs in the SDK's own room."""
+"""The official Python SDK, releases 1 and 2: the whole way, told as one line of JSON. Runs in the SDK's own room.
+
+    python python_sdk.py [auto|2026-07-28]     without an argument: the handshake
+
+With an argument, release 2 signs in by the metadata document at DOCUMENT.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,7 @@ from mcp.shared.auth import OAuthClientMetadata
 
 try:
     import httpx2 as http
+    from mcp.client import Client
     from mcp.shared.auth import AuthorizationCodeResult
 
     RELEASE = 2
@@ -72,7 +78,7 @@ class Person:
         return AuthorizationCodeResult(**{name: self.answer.get(name) for name in ("code", "state", "iss")})
 
 
-def provider(storage: Storage, person: Person) -> Any:
+def provider(storage: Storage, person: Person, **document: str) -> Any:
     metadata = OAuthClientMetadata(
         client_name=f"python sdk {RELEASE}",
         redirect_uris=[REDIRECT],
@@ -86,6 +92,7 @@ def provider(storage: Storage, person: Person) -> Any:
         storage=storage,
         redirect_handler=person.redirect,
         callback_handler=person.callback,
+        **document,
     )
 
 
@@ -114,6 +121,32 @@ async def main() -> None:
     print(json.dumps(report))
 
 
+async def use_stateless(mode: str) -> None:
+    """Go the same way without a handshake."""
+    storage, person, report = Storage(), Person(), {}
+    auth = provider(storage, person, client_metadata_url=os.environ["DOCUMENT"])
+    async with http.AsyncClient(auth=auth, timeout=30) as connection:
+        transport = streamable_http_client(URL, http_client=connection)
+        async with Client(transport, mode=mode) as client:
+            discovered = await client.session.discover()
+            report["supported"] = discovered.supported_versions
+            report["version"] = client.protocol_version
+            report["tools"] = [tool.name for tool in (await client.list_tools()).tools]
+            answer = structured(await client.call_tool("ask_archive", {"question": os.environ["QUESTION"]}))
+            report["results"] = answer["results"]
+            pair = {name: answer["results"][0][name] for name in ("product_id", "offset")}
+            report["article"] = structured(await client.call_tool("get_archive_article", pair))
+            refused = await client.call_tool("get_archive_article", {**pair, "offset": pair["offset"] + 1})
+            report["refused"] = refused.content[0].text if refused.is_error else ""
+            before = storage.tokens
+            auth.context.token_expiry_time = time.time() - 1
+            report["again"] = structured(await client.call_tool("get_archive_article", pair))["url"]
+            report["refreshed"] = storage.tokens.refresh_token != before.refresh_token
+    report["client_id"] = storage.client.client_id
+    report["sign_ins"] = person.sign_ins
+    print(json.dumps(report))
+
+
 def structured(result: Any) -> Any:
     content = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
     assert json.loads(result.content[0].text) == content
@@ -128,4 +161,4 @@ async def refused(session: ClientSession, pair: dict[str, Any]) -> str:
     return ""
 
 
-asyncio.run(main())
+asyncio.run(use_stateless(sys.argv[1]) if len(sys.argv) > 1 else main())

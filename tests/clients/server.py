@@ -3,12 +3,13 @@
     python -m tests.clients.server PORT
 
 Prints one line when it answers. KIOSK_USER and KIOSK_PASSWORD name the account; with KIOSK_CLIENTS_FORGET the book of
-calls is thrown away, which otherwise grows in this process.
+calls is thrown away, which otherwise grows in this process. It knows the client of the metadata document at DOCUMENT.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -21,11 +22,21 @@ from cluster.clock import SystemClock
 from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.secrecy import Vault
+from deployments.archive.oauth.client_metadata import read_client_document
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.stores.query_log import MemoryLogStream
+
+DOCUMENT = "https://client.example/oauth/client.json"
+"Address of a metadata document that is pinned, so nothing is fetched."
+_REDIRECTS = [
+    "http://localhost/callback",
+    "http://127.0.0.1/callback",
+    "http://localhost/oauth/callback",
+    "http://127.0.0.1/oauth/callback",
+]
 
 
 async def main(port: int) -> None:
@@ -41,7 +52,9 @@ async def main(port: int) -> None:
         created_at=clock.now_ms(),
     )
     await stores.accounts.add(account)
-    config = ArchiveConfig(port=port)
+    document = {"client_id": DOCUMENT, "client_name": "Client with a document", "redirect_uris": _REDIRECTS}
+    client = read_client_document(DOCUMENT, json.dumps(document).encode()).client
+    config = ArchiveConfig(port=port, client_documents="pinned", pinned_clients={DOCUMENT: client})
     services = open_archive(stores, Vault(MASTER), SmallArchive(sample_articles()), clock, config)
     await services.start()
     app = Starlette(routes=build_archive_routes(services))

@@ -13,8 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +21,7 @@ from typing import IO, Any
 import pytest
 
 from cluster.process.sockets import free_ports
+from tests.clients.server import DOCUMENT
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world")]
 
@@ -34,6 +34,8 @@ QUESTION = os.environ.get("KIOSK_CLIENTS_QUESTION", "river water rules")
 ADDRESS = re.compile(r"https?://\S+/oauth/authorize/archive\?\S+")
 REFUSED = "product_id and offset were not returned by ask_archive; call ask_archive first"
 PROCESS_S = 90
+STATELESS = "2026-07-28"
+TOOLS = ["ask_archive", "get_archive_article", "check_citations"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     env = {
         **os.environ, "HOME": str(home), "KIOSK_USER": user, "KIOSK_PASSWORD": password, "QUESTION": QUESTION,
         "PYTHON": sys.executable, "BROWSER_SCRIPT": str(FOLDER / "browser.py"), "CLIENT_ROOM": str(NODE),
+        "DOCUMENT": DOCUMENT,
         "BROWSER": f"{sys.executable} {FOLDER / 'browser.py'} %s &", "MCP_REMOTE_CONFIG_DIR": str(home / "remote"),
     }  # fmt: skip
     if LIVE:
@@ -84,14 +87,36 @@ def test_the_typescript_sdk_goes_the_whole_way(package: str, world: dict[str, st
 
 
 def test_fastmcp_goes_the_whole_way(world: dict[str, str]) -> None:
-    _check(_run([str(_python("fastmcp")), str(FOLDER / "fast_client.py")], world))
+    _check(_run([str(_python("fastmcp")), str(FOLDER / "fast_client.py"), "legacy"], world))
 
 
-def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
+@pytest.mark.parametrize("mode", ["auto", STATELESS])
+@pytest.mark.parametrize("client", ["python2", "typescript", "fastmcp"])
+def test_a_stateless_client_signs_in_by_its_document(client: str, mode: str, world: dict[str, str]) -> None:
+    if LIVE:
+        pytest.skip("the installation does not know the document")
+    if client == "typescript":
+        _needs(NODE / "node_modules" / "@modelcontextprotocol" / "client")
+        command = [_node(), str(FOLDER / "typescript_sdk.mjs"), "client", mode]
+    else:
+        script = {"python2": "python_sdk.py", "fastmcp": "fast_client.py"}[client]
+        command = [str(_python(client)), str(FOLDER / script), mode]
+    report = _run(command, world)
+    _check(report, STATELESS, [*TOOLS, "search", "fetch"])
+    if client != "fastmcp":  # it shows neither its client id nor its tokens
+        assert report["supported"] == [STATELESS]
+        assert report["client_id"] == DOCUMENT
+        assert report["sign_ins"] == 1
+        assert report["refreshed"] is True
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+def test_a_remote_proxy_passes_everything_on(protocol: str, world: dict[str, str]) -> None:
     proxy = NODE / "node_modules" / ".bin" / "mcp-remote"
     _needs(proxy)
-    command = [_node(), str(proxy), world["MCP_URL"]]
-    with Watched(command, world) as process:
+    command = [_node(), str(proxy), world["MCP_URL"], "--protocol", protocol]
+    home = {"MCP_REMOTE_CONFIG_DIR": f"{world['MCP_REMOTE_CONFIG_DIR']}-{protocol}"}
+    with Watched(command, {**world, **home}) as process:
         client = {"name": "x", "version": "1"}
         proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         hello = process.ask("initialize", proposal)
@@ -106,10 +131,14 @@ def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
         "version": hello["protocolVersion"], "tools": [tool["name"] for tool in tools], "article": article,
         "results": content["results"], "refused": str(refused), "again": article["url"],
     }  # fmt: skip
-    _check(report)
+    if protocol == "legacy":
+        _check(report)
+    else:  # the proxy answers the handshake itself, as the revision its caller proposed
+        _check(report, "2025-11-25", [*TOOLS, "search", "fetch"])
 
 
-def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, str]) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_inspector_calls_the_tools_in_separate_processes(era: str, world: dict[str, str]) -> None:
     inspector = NODE / "node_modules" / ".bin" / "mcp-inspector"
     _needs(inspector)
     env = {**world, "MCP_AUTO_OPEN_ENABLED": "true", "MCP_INSPECTOR_SECRET_STORE": "file", "BROWSER": "true"}
@@ -121,6 +150,8 @@ def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, st
         world["MCP_URL"],
         "--transport",
         "http",
+        "--protocol-era",
+        era,
         "--method",
     ]
 
@@ -133,7 +164,7 @@ def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, st
     first = ask["structuredContent"]["results"][0]
     arguments = [f"product_id={first['product_id']}", f"offset={first['offset']}"]
     article = inspect("tools/call", "--tool-name", "get_archive_article", "--tool-arg", *arguments)
-    assert [tool["name"] for tool in tools] == ["ask_archive", "get_archive_article", "check_citations"]
+    assert [tool["name"] for tool in tools] == TOOLS + (["search", "fetch"] if era == "modern" else [])
     assert article["structuredContent"]["product_id"] == first["product_id"]
 
 
@@ -210,14 +241,13 @@ class Watched:
             address = ADDRESS.search(line)
             if address is not None and not self.signed_in:
                 self.signed_in += 1
-                time.sleep(0.3)  # the client opens its callback a moment after it names the address
                 browser = [sys.executable, str(FOLDER / "browser.py"), address.group()]
                 subprocess.run(browser, env=self.env, check=False, timeout=60, capture_output=True)
 
 
-def _check(report: dict[str, Any]) -> None:
-    assert report["version"] == "2024-11-05"
-    assert report["tools"] == ["ask_archive", "get_archive_article", "check_citations"]
+def _check(report: dict[str, Any], version: str = "2024-11-05", tools: Sequence[str] = tuple(TOOLS)) -> None:
+    assert report["version"] == version
+    assert report["tools"] == list(tools)
     assert report["results"]
     assert report["article"]["product_id"] == report["results"][0]["product_id"]
     assert report["article"]["citation_format"].startswith("[")

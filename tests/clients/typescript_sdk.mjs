@@ -1,11 +1,16 @@
 // The official TypeScript SDK, release 1 (`sdk`) and release 2 (`client`): the whole way, told as one line of JSON.
 //
-//   node typescript_sdk.mjs sdk|client        run below the folder its node_modules stand in
+//   node typescript_sdk.mjs sdk|client [auto|2026-07-28]        run below the folder its node_modules stand in
+//
+// With a second argument, release 2 uses no handshake and signs in by the metadata document at DOCUMENT.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
 const which = process.argv[2];
+const mode = process.argv[3];
+const options = { capabilities: {} };
+if (mode) options.versionNegotiation = { mode: mode === "auto" ? mode : { pin: mode } };
 const require = createRequire(process.env.CLIENT_ROOM + "/");
 const load = async (name) => import(pathToFileURL(require.resolve(name)));
 let Client, StreamableHTTPClientTransport, UnauthorizedError;
@@ -24,6 +29,7 @@ let callback;
 class Provider {
   kept = {};
   redirectUrl = "http://localhost:33418/callback";
+  clientMetadataUrl = mode ? process.env.DOCUMENT : undefined;
   clientMetadata = {
     client_name: `typescript ${which}`,
     redirect_uris: [this.redirectUrl],
@@ -47,7 +53,7 @@ class Provider {
 
 const provider = new Provider();
 async function connect() {
-  const client = new Client({ name: "drill", version: "1" }, { capabilities: {} });
+  const client = new Client({ name: "drill", version: "1" }, options);
   let transport = new StreamableHTTPClientTransport(url, { authProvider: provider });
   try {
     await client.connect(transport);
@@ -58,7 +64,7 @@ async function connect() {
     if (which === "sdk") await transport.finishAuth(callback.searchParams.get("code"));
     else await transport.finishAuth(callback.searchParams);
   }
-  const again = new Client({ name: "drill", version: "1" }, { capabilities: {} });
+  const again = new Client({ name: "drill", version: "1" }, options);
   transport = new StreamableHTTPClientTransport(url, { authProvider: provider });
   await again.connect(transport);
   return again;
@@ -73,15 +79,17 @@ function structured(result) {
 const told = {};
 let client = await connect();
 told.server = client.getServerVersion();
-told.version = "2024-11-05";
-await client.ping();
+told.version = mode ? client.getNegotiatedProtocolVersion() : "2024-11-05";
+if (mode) told.supported = (await client.discover()).supportedVersions;
+else await client.ping();
 told.tools = (await client.listTools()).tools.map((tool) => tool.name);
 const call = async (name, args) => structured(await client.callTool({ name, arguments: args }));
 told.results = (await call("ask_archive", { question: process.env.QUESTION })).results;
 const pair = { product_id: told.results[0].product_id, offset: told.results[0].offset };
 told.article = await call("get_archive_article", pair);
 try {
-  await call("get_archive_article", { ...pair, offset: pair.offset + 1 });
+  const refused = await client.callTool({ name: "get_archive_article", arguments: { ...pair, offset: pair.offset + 1 } });
+  if (refused.isError) told.refused = refused.content[0].text;
 } catch (error) {
   told.refused = error.message;
 }
@@ -91,6 +99,7 @@ provider.kept.tokens = { ...before, access_token: "gone" };
 told.again = (await call("get_archive_article", pair)).url;
 told.refreshed = provider.kept.tokens.refresh_token !== before.refresh_token;
 told.sign_ins = signIns;
+told.client_id = provider.kept.client.client_id;
 await client.close();
 console.log(JSON.stringify(told));
 process.exit(0);
