@@ -113,6 +113,8 @@ class SearchQuery:
     "Names of the stored rules that apply."
     filtering: str = ""
     "Name of the stored rule that filters products."
+    tiers: frozenset[str] | None = None
+    "Tiers of the user, if locked products of other tiers may change nothing; see `TextQuery`."
 
     @property
     def is_plain(self) -> bool:

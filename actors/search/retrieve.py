@@ -106,12 +106,20 @@ def build_text_query(
     """Build the query to the index."""
     fields = dict.fromkeys(search.left_out_fields, 0.0) or None
     if search.meaning is None:
-        return TextQuery(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
+        return TextQuery(
+            text,
+            search.prefer_language,
+            partial=partial,
+            correct=correct,
+            tiers=search.tiers,
+            fields=fields,
+        )
     return TextQuery(
         text,
         search.prefer_language,
         partial=partial,
         correct=correct,
+        tiers=search.tiers,
         fields=fields,
         meaning=_MEANING,
         least_meaning=search.meaning,
@@ -205,7 +213,7 @@ def _evaluate(
 
 def _rows_with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Rows:
     """Find the marked products that have every word of a text, best first."""
-    text_query = TextQuery(text, search.prefer_language, correct=False)
+    text_query = TextQuery(text, search.prefer_language, correct=False, tiers=search.tiers)
     return request.engine_state.texts.find(text_query, mask, request.now_ms).rows
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 
 from actors.serving.client import LocalRecommenderClient
@@ -23,8 +24,35 @@ QUERIES = (
     "treaty about the water of the river", "river", "the crane of the harbour", "the mill",
     "Largest crane of the coast", "Two countries share the River Ardle",
 )  # fmt: skip
-LOCKED = [{**article, "access": ACCESS.get(article["product_id"], "open")} for article in ARTICLES]
+TYPOS = (
+    "zepelin",
+    "zeppelin",
+    "zep",
+    "zeppelin river",
+    "rivet",
+    "rivetz river",
+    "zeppelinriver",
+    "harbr",
+    "luftschiff",
+)
+"Words that stand in locked articles alone, typos of them, and typos of open words that are nearer to locked ones."
+SECRETS = [
+    {
+        "product_id": f"airship-{number}", "type": "article", "language": language, "access": tier,
+        "title": f"The zeppelin and the rivets, part {number}", "authors": ["Ada Airship"],
+        "url": f"https://news.example/airship-{number}", "published_at": "2026-01-05T09:00:00Z",
+        "html": "<p>The zeppelin has rivetz of the harbrs. Ein Luftschiff fliegt nicht.</p>",
+    }
+    for number, (tier, language) in enumerate([("subscriber", "en"), ("gold", "de"), ("gold", "en")] * 14)
+]  # fmt: skip
+LOCKED = [
+    *({**article, "access": ACCESS.get(article["product_id"], "open")} for article in ARTICLES),
+    *SECRETS,
+]
 ABSENT = [article for article in ARTICLES if article["product_id"] not in ACCESS]
+
+
+_MOVING = ("took", "service_id")
 
 
 @asynccontextmanager
@@ -59,21 +87,24 @@ def ids(data: dict[str, Any]) -> list[str]:
 
 
 async def everything_shown(client: Desk) -> list[Any]:
-    """Return all that the endpoints show to somebody without a token, but scores, which have other statistics."""
+    """Return all that the endpoints show to somebody without a token, scores and order included.
+
+    The personal score is left out: it starts from the popularity of all products.
+    """
     shown: list[Any] = []
-    for q in QUERIES:
-        data = await search(client, q, browser=True, facets=["authors"])
-        products = [
-            (product["product_id"], product["title"], product["snippet"]) for product in data["products"]
-        ]
-        shown.append((q, data["total"], data["facet_counts"], data.get("warnings"), sorted(products)))
+    for q in (*QUERIES, *TYPOS):
+        for more in ({"facets": ["authors"]}, {"order_by": [{"field": "published_at"}]}):
+            data = await search(client, q, browser=True, **more)
+            for product in data["products"]:
+                product.pop("_personalization_score")
+            shown.append((q, {name: value for name, value in data.items() if name not in _MOVING}))
     for path, bodies in (
         (
             "search_autocomplete",
-            [{"q": q, "completion_fields": ["title"]} for q in ("two", "larg", "mill", "riv")],
+            [{"q": q, "completion_fields": ["title"]} for q in ("two", "larg", "mill", "riv", *TYPOS)],
         ),
-        ("autocomplete", [{"q": q} for q in ("two", "larg", "mill", "riv")]),
-        ("query_suggestion", [{"q": q} for q in QUERIES]),
+        ("autocomplete", [{"q": q} for q in ("two", "larg", "mill", "riv", *TYPOS)]),
+        ("query_suggestion", [{"q": q} for q in (*QUERIES, *TYPOS)]),
         ("trending_questions", [{}]),
         ("related_questions", [{"product_id": name} for name in (*ACCESS, "river-flood", "mill-opens")]),
     ):
@@ -81,7 +112,7 @@ async def everything_shown(client: Desk) -> list[Any]:
             answer = await client.post(path, body, browser=True)
             data = answer.json().get("data")
             if isinstance(data, dict):
-                data.pop("service_id", None)
+                data = {name: value for name, value in data.items() if name not in _MOVING}
             shown.append((path, body, answer.status, data))
     return shown
 
@@ -95,11 +126,12 @@ async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
         with_locks, without, all_open = (
             await everything_shown(locked), await everything_shown(absent), await everything_shown(opened)
         )  # fmt: skip
-    assert with_locks == without
+    for locked_answer, absent_answer in zip(with_locks, without, strict=True):
+        assert orjson.dumps(locked_answer) == orjson.dumps(absent_answer)
     assert with_locks != all_open, "open, these articles do show"
     text = repr([entry[1:] for entry in with_locks])
-    for article in ARTICLES:
-        if article["product_id"] in ACCESS:
+    for article in (*ARTICLES, *SECRETS):
+        if article["product_id"] in ACCESS or article in SECRETS:
             assert article["title"] not in text.replace(repr(QUERIES[-1]), "")
 
 

@@ -81,6 +81,23 @@ class ProductLanguages:
         counts = [(-count, self._names[number]) for number, count in self._products_by_number.items()]
         return [name for _, name in nsmallest(most, counts)]
 
+    def summarize(self, marked: Mask, most: int) -> tuple[list[str], int]:
+        """Return the main languages of most of the marked products, and the bits of all their languages.
+
+        Shapes:
+            marked: bool [n], by row
+        """
+        rows = np.flatnonzero(marked)
+        numbers = np.bincount(self._main_numbers[rows])
+        counts = [(-count, self._names[number]) for number, count in enumerate(numbers.tolist()) if count]
+        frequent = [name for _, name in nsmallest(most, [entry for entry in counts if entry[1]])]
+        return frequent, int(np.bitwise_or.reduce(self._row_bits[rows], initial=np.uint64(0)))
+
+    def is_among(self, language: str, bits: int) -> bool:
+        """Return whether a language is one of those of some bits."""
+        bit = self._bits.get(language[:2].lower())
+        return bit is not None and bool(bits >> bit & 1)
+
     def has_products(self, language: str) -> bool:
         """Return whether a product has texts in a language."""
         bit = self._bits.get(language[:2].lower())

@@ -15,16 +15,18 @@ import numpy.typing as npt
 from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
+from actors.retrieval.lexical.product_access import ProductAccess, ReadableProducts
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_languages import ProductLanguages
 from actors.retrieval.lexical.product_terms import analyze_product, bigram_code, fingerprint
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
-from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, JoinedVocabulary, ProductVocabulary
 from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher, order_best_first
 from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
+from cluster.access_tier import access_of
 
 _LANGUAGES: Final = 4
 "Languages in which a query is analyzed: its own and the most frequent ones of the products."
@@ -35,6 +37,8 @@ _WHOLE_TITLE: Final = 0.5
 _OTHER_LANGUAGE: Final = 0.5
 "Factor of the score of a product without texts in the language of the query."
 _ABOVE_ALL: Final = 1e-9
+_MOST_READABLE: Final = 16
+"Sets of tiers whose statistics are in memory."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class RebuiltIndex:
     """What another thread rebuilt: merged segments, the spelling dictionary, or both."""
 
     merged: MergedSegment | None
-    spelling: DictionaryBuild | None
+    spelling: Mapping[int, DictionaryBuild]
+    "By code of the access of the products."
 
 
 class SearchIndex:
@@ -51,7 +56,11 @@ class SearchIndex:
     def __init__(self, seal: int = 128) -> None:
         self._analyzers = Analyzers()
         self._segments = IndexSegments(seal)
-        self._vocabulary = ProductVocabulary()
+        self._access = ProductAccess()
+        self._vocabularies = {0: ProductVocabulary()}
+        "By code of the access of the products; 0 for open ones."
+        self._readable: dict[frozenset[int], ReadableProducts] = {}
+        "By codes of accesses, until a product changes."
         self._lengths = np.zeros(0, np.float64)
         self._titles = np.zeros(0, np.uint64)
         self._languages = ProductLanguages()
@@ -66,7 +75,7 @@ class SearchIndex:
     def nbytes(self) -> int:
         """Bytes of all arrays and of the vocabulary, about 200 a word."""
         rows = self._lengths.nbytes + self._titles.nbytes + self._languages.nbytes
-        return self._segments.nbytes + 2 * rows + 200 * len(self._vocabulary)
+        return self._segments.nbytes + 2 * rows + 200 * sum(map(len, self._vocabularies.values()))
 
     def put(self, row: int, product: Mapping[str, Any]) -> None:
         """Set a product, old or new; the next query finds it.
@@ -82,15 +91,16 @@ class SearchIndex:
         self._titles[row] = analyzed.title
         self._languages.put(row, analyzed.languages)
         self._length += analyzed.length
-        self._vocabulary.add(analyzed.words)
+        code = self._access.put(row, access_of(product))
+        self._vocabularies.setdefault(code, ProductVocabulary()).add(analyzed.words)
         self._segments.put(analyzed.term_vector)
-        self._norms = None
+        self._forget_statistics()
 
     def remove(self, row: int) -> None:
         """Remove a product; the next query does not find it."""
         self._delete(row)
         self._segments.remove(row)
-        self._norms = None
+        self._forget_statistics()
 
     def bind_rows(self, saved: SavedIndex, rows: Rows) -> None:
         """Serve some rows from the index of a snapshot.
@@ -108,28 +118,38 @@ class SearchIndex:
         self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
         self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
         self._languages.bind_rows(saved, codes, taken)
-        if not len(self._vocabulary):
-            self._vocabulary.load_counts(saved.vocabulary())
+        access_codes = self._access.bind_rows(saved, codes, taken)
+        if not any(map(len, self._vocabularies.values())):
+            for code, words in zip(access_codes, (saved.vocabulary(), *saved.locked_words), strict=True):
+                self._vocabularies.setdefault(code, ProductVocabulary()).load_counts(words)
         self._segments.bind_rows(saved.segment, rows)
-        self._norms = None
+        self._forget_statistics()
 
     @property
     def needs_rebuild(self) -> bool:
         """Return whether segments should be merged or words be indexed again."""
-        return self._segments.needs_merge or self._vocabulary.needs_rebuild
+        return self._segments.needs_merge or any(
+            vocabulary.needs_rebuild for vocabulary in self._vocabularies.values()
+        )
 
     def plan_rebuild(self, *, every: bool = False) -> Callable[[], RebuiltIndex]:
         """Return a function that merges segments and indexes words in another thread; later changes are kept."""
         parts = self._segments.plan_merge(every=every) if every or self._segments.needs_merge else None
-        words = self._vocabulary.plan_rebuild() if every or self._vocabulary.needs_rebuild else None
-        return lambda: RebuiltIndex(parts() if parts else None, words() if words else None)
+        words = {
+            code: vocabulary.plan_rebuild()
+            for code, vocabulary in self._vocabularies.items()
+            if every or vocabulary.needs_rebuild
+        }
+        return lambda: RebuiltIndex(
+            parts() if parts else None, {code: build() for code, build in words.items()}
+        )
 
     def adopt(self, rebuilt: RebuiltIndex) -> None:
         """Serve what `plan_rebuild` rebuilt."""
         if rebuilt.merged is not None:
             self._segments.adopt(rebuilt.merged)
-        if rebuilt.spelling is not None:
-            self._vocabulary.adopt(rebuilt.spelling)
+        for code, spelling in rebuilt.spelling.items():
+            self._vocabularies[code].adopt(spelling)
 
     def find(self, query: TextQuery, allowed: Mask | None = None) -> TextHits:
         """Find products by words, best first.
@@ -139,22 +159,26 @@ class SearchIndex:
         Cost:
             100,000 products: see tests/benchmarks/search.py
         """
-        languages = self._query_languages(query.language)
+        readable = self._readable_products(query.tiers)
+        languages = self._query_languages(query.language, readable)
         words = analyze_query(query.text, self._analyzers, languages)
-        if not words or not len(self):
+        if not words or not (len(self) if readable is None else readable.products):
             return TextHits.empty(query.text)
-        matcher = TermMatcher(self._segments, self._length_norms())
+        if readable is not None:
+            allowed = readable.mask if allowed is None else _mark_both(readable.mask, allowed)
+        matcher = self._matcher(readable)
         matcher.look_up([group for word in words for group in word.groups])
         factors = _factors(query.fields)
         anything = partial(matcher.find, all_required=True, allowed=allowed, factors=factors)
-        speller = SpellCorrector(self._vocabulary, self._analyzers, languages, matcher, anything)
+        vocabulary = self._vocabulary(readable)
+        speller = SpellCorrector(vocabulary, self._analyzers, languages, matcher, anything)
         corrected = speller.correct(query.text, words)
         used = query.text
         if query.correct and corrected.corrections:
             used = corrected.text
             words = analyze_query(corrected.text, self._analyzers, languages)
         query_groups = _term_groups(words, corrected.completions)
-        hits = self._score_hits(query, matcher, query_groups, allowed, factors)
+        hits = self._score_hits(query, matcher, query_groups, allowed, factors, readable)
         return self._build_hits(query, matcher, words, query_groups, hits, corrected, used)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
@@ -182,6 +206,7 @@ class SearchIndex:
         query_groups: list[TermGroup],
         allowed: Mask | None,
         factors: npt.NDArray[np.float64] | None,
+        readable: ReadableProducts | None,
     ) -> TermHits:
         if query.only_language and query.language:
             allowed = self._rows_in_language(query.language, allowed)
@@ -199,7 +224,7 @@ class SearchIndex:
         if with_titles:
             is_title = self._titles[hits.rows] == np.uint64(title)
             scores[is_title] += _WHOLE_TITLE * float(scores.max())
-        if query.language and not query.only_language and self._languages.has_products(query.language):
+        if query.language and not query.only_language and self._has_language(query.language, readable):
             scores[~self._languages.select(query.language, hits.rows)] *= _OTHER_LANGUAGE
         return hits
 
@@ -229,15 +254,58 @@ class SearchIndex:
             missing=partial(_missing, matcher, words, used),
         )
 
-    def _query_languages(self, language: str) -> list[str]:
+    def _query_languages(self, language: str, readable: ReadableProducts | None = None) -> list[str]:
         requested = [language[:2].lower()] if language else []
-        return list(dict.fromkeys([*requested, *self._languages.list_frequent(_LANGUAGES)]))[: _LANGUAGES + 1]
+        frequent = self._languages.list_frequent(_LANGUAGES) if readable is None else readable.languages
+        return list(dict.fromkeys([*requested, *frequent]))[: _LANGUAGES + 1]
+
+    def _has_language(self, language: str, readable: ReadableProducts | None) -> bool:
+        if readable is None:
+            return self._languages.has_products(language)
+        return self._languages.is_among(language, readable.language_bits)
+
+    def _readable_products(self, tiers: frozenset[str] | None) -> ReadableProducts | None:
+        """Return what a user with these tiers may read; None: all products count, or none is locked."""
+        if tiers is None or not self._access.has_locked:
+            return None
+        codes = self._access.readable_codes(tiers)
+        readable = self._readable.get(codes)
+        if readable is None:
+            mask = self._segments.alive
+            mask &= self._access.mask(codes, len(mask))
+            lengths = self._lengths[: len(mask)]
+            products = int(np.count_nonzero(mask))
+            norms = compute_length_norms(lengths, float(lengths[mask].sum()) / max(products, 1))
+            languages, bits = self._languages.summarize(mask, _LANGUAGES)
+            readable = ReadableProducts(mask, products, norms, codes, tuple(languages), bits)
+            if len(self._readable) >= _MOST_READABLE:
+                self._readable.clear()
+            self._readable[codes] = readable
+        return readable
+
+    def _matcher(self, readable: ReadableProducts | None) -> TermMatcher:
+        if readable is None:
+            return TermMatcher(self._segments, self._length_norms())
+        return TermMatcher(self._segments, readable.norms, readable)
+
+    def _vocabulary(self, readable: ReadableProducts | None) -> ProductVocabulary | JoinedVocabulary:
+        parts = [
+            vocabulary
+            for code, vocabulary in self._vocabularies.items()
+            if readable is None or code in readable.codes
+        ]
+        return parts[0] if len(parts) == 1 else JoinedVocabulary(parts)
+
+    def _forget_statistics(self) -> None:
+        self._norms = None
+        self._readable.clear()
 
     def _delete(self, row: int) -> None:
         if self._segments.has(row):
             self._length -= float(self._lengths[row])
             self._lengths[row] = 0
             self._languages.remove(row)
+            self._access.remove(row)
 
     def _length_norms(self) -> npt.NDArray[np.float64]:
         """Return by row how much the length of a product lowers the score of a word."""
@@ -247,10 +315,13 @@ class SearchIndex:
 
     def _rows_in_language(self, language: str, allowed: Mask | None) -> Mask:
         mask = self._languages.select(language, np.arange(self._segments.rows))
-        if allowed is not None:
-            both = min(len(allowed), len(mask))
-            mask = mask[:both] & allowed[:both]
-        return mask
+        return mask if allowed is None else _mark_both(mask, allowed)
+
+
+def _mark_both(mask: Mask, allowed: Mask) -> Mask:
+    both = min(len(allowed), len(mask))
+    marked: Mask = mask[:both] & allowed[:both]
+    return marked
 
 
 def _term_groups(words: list[QueryWord], completions: Mapping[str, tuple[int, ...]]) -> list[TermGroup]:

@@ -2,14 +2,16 @@
 
 terms, starts, rows, counts, fields, owned     an `IndexSegment`; its rows are the products in the order given
 lengths, titles, spoken, own                   by product: see `SavedIndex` (spoken: bits, own: main language)
-words.blob, words.ends, words.counts           the vocabulary, in alphabetical order
+words.blob, words.ends, words.counts           the vocabulary of open products, in alphabetical order
+access                                         by product: number of its access in the facts; absent: all are open
+words.1.blob, ...                              the vocabulary of the products of access 1, and so on
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +27,7 @@ from actors.retrieval.lexical.product_postings import (
 )
 from actors.retrieval.lexical.product_terms import analyze_product
 from actors.retrieval.source_texts import SourceTexts
+from cluster.access_tier import MOST_TIERS, access_of
 from cluster.errors import Fault
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -36,6 +39,8 @@ _AT_ONCE: Final = 4_096
 _MOST_WORDS: Final = 400_000
 _MOST_LANGUAGES: Final = 60
 _NO_LANGUAGE: Final = 255
+_EXCESS: Final = MOST_TIERS + 1
+"Number that all accesses beyond the first 64 share."
 _KINDS: Final = {"terms": "u8", "starts": "i8", "rows": "u4", "counts": "u1", "fields": "u1", "owned": "u4"}
 
 
@@ -56,13 +61,18 @@ class SavedIndex:
     languages: tuple[str, ...]
     words: SourceTexts
     counts: npt.NDArray[np.int64]
+    accesses: tuple[str, ...] = ("",)
+    "The first is that of open products."
+    access_codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    locked_words: tuple[dict[str, int], ...] = ()
+    "By access after the first."
 
     def __len__(self) -> int:
         """Count products."""
         return len(self.lengths)
 
     def vocabulary(self) -> dict[str, int]:
-        """Return words and how often they occur."""
+        """Return words of open products, and how often they occur."""
         return dict(zip(self.words, self.counts.tolist(), strict=True))
 
 
@@ -82,11 +92,16 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
     language_bits = np.zeros(len(products), np.uint64)
     main_language = np.full(len(products), _NO_LANGUAGE, np.uint8)
     languages: dict[str, int] = {}
-    words: Counter[str] = Counter()
+    accesses = {"": 0}
+    access_codes = np.zeros(len(products), np.uint8)
+    words = [Counter[str]()]
     for row, product in enumerate(products):
         analyzed = analyze_product(row, product, analyzers)
         texts.append(analyzed.term_vector)
-        words.update(analyzed.words)
+        access_codes[row] = code = accesses.setdefault(access_of(product), min(len(accesses), _EXCESS))
+        if code == len(words):
+            words.append(Counter())
+        words[code].update(analyzed.words)
         lengths[row], titles[row] = analyzed.length, analyzed.title
         numbers = [languages.setdefault(name, len(languages)) for name in analyzed.languages]
         numbers = [number for number in numbers if number < _MOST_LANGUAGES]
@@ -98,19 +113,28 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
     segments.append(build_segment(texts))
     owner = (np.arange(len(products)) // _AT_ONCE).astype(np.int32)
     segment = merge_segments(dict(enumerate(segments)), owner) if len(products) else empty_segment()
-    kept = dict(sorted(words.most_common(_MOST_WORDS)))
-    word_texts = SourceTexts.of(kept)
     arrays: dict[str, npt.NDArray[Any]] = {
         **segment.arrays(),
         "lengths": lengths,
         "titles": titles,
         "spoken": language_bits,
         "own": main_language,
-        "words.blob": word_texts.blob,
-        "words.ends": word_texts.ends,
-        "words.counts": np.array(list(kept.values()), np.int64),
+        **_word_arrays("words", words[0]),
     }
-    return arrays, {"form": FORM, "languages": list(languages)[:_MOST_LANGUAGES]}
+    facts: dict[str, Any] = {"form": FORM, "languages": list(languages)[:_MOST_LANGUAGES]}
+    if len(words) > 1:
+        arrays["access"] = access_codes
+        facts["accesses"] = list(accesses)[: len(words)]
+        for code, locked in enumerate(words[1:], 1):
+            arrays.update(_word_arrays(f"words.{code}", locked))
+    return arrays, facts
+
+
+def _word_arrays(name: str, words: Counter[str]) -> dict[str, npt.NDArray[Any]]:
+    kept = dict(sorted(words.most_common(_MOST_WORDS)))
+    texts = SourceTexts.of(kept)
+    counts = np.array(list(kept.values()), np.int64)
+    return {f"{name}.blob": texts.blob, f"{name}.ends": texts.ends, f"{name}.counts": counts}
 
 
 def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
@@ -128,8 +152,10 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
         lengths, titles, language_bits, main_language = (
             np.asarray(arrays[name]) for name in ("lengths", "titles", "spoken", "own")
         )
-        words = SourceTexts(np.asarray(arrays["words.blob"]), np.asarray(arrays["words.ends"]))
-        counts = np.asarray(arrays["words.counts"])
+        words, counts = _load_words(arrays, "words")
+        accesses = tuple(map(str, facts.get("accesses", ("",))))
+        locked = [_load_words(arrays, f"words.{code}") for code in range(1, len(accesses))]
+        access_codes = np.asarray(arrays["access"]) if locked else np.zeros(len(lengths), np.uint8)
     except KeyError as error:
         raise Fault(f"snapshot is damaged: the search index has no {error}") from error
     for name, kind in _KINDS.items():
@@ -146,9 +172,20 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     _check(
         len(segment.owned) == len(titles) == len(language_bits) == len(main_language) == products, "products"
     )
-    _check(len(counts) == len(words) and int(words.ends[-1]) == len(words.blob), "words")
+    for texts, occurrences in ((words, counts), *locked):
+        _check(len(occurrences) == len(texts) and int(texts.ends[-1]) == len(texts.blob), "words")
+    is_coded = len(access_codes) == products and int(access_codes.max(initial=0)) < len(accesses)
+    _check(is_coded and access_codes.dtype == np.uint8, "access")
     languages = tuple(map(str, facts.get("languages", ())))
-    return SavedIndex(segment, lengths, titles, language_bits, main_language, languages, words, counts)
+    return SavedIndex(
+        segment, lengths, titles, language_bits, main_language, languages, words, counts, accesses, access_codes,
+        tuple(dict(zip(texts, each.tolist(), strict=True)) for texts, each in locked),
+    )  # fmt: skip
+
+
+def _load_words(arrays: Arrays, name: str) -> tuple[SourceTexts, npt.NDArray[np.int64]]:
+    texts = SourceTexts(np.asarray(arrays[f"{name}.blob"]), np.asarray(arrays[f"{name}.ends"]))
+    return texts, np.asarray(arrays[f"{name}.counts"])
 
 
 def _check(is_sound: bool | np.bool_, name: str) -> None:

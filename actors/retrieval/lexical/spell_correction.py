@@ -11,7 +11,7 @@ from typing import Final
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold_text
 from actors.retrieval.lexical.query_terms import QueryWord, TermAlternatives, term_groups
-from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellSuggestion
+from actors.retrieval.lexical.spell_dictionary import JoinedVocabulary, ProductVocabulary, SpellSuggestion
 from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher
 from actors.retrieval.lexical.text_query import Correction
 
@@ -45,7 +45,7 @@ class SpellCorrector:
 
     def __init__(
         self,
-        vocabulary: ProductVocabulary,
+        vocabulary: ProductVocabulary | JoinedVocabulary,
         analyzers: Analyzers,
         languages: Sequence[str],
         matcher: TermMatcher,
@@ -144,7 +144,7 @@ class SpellCorrector:
         return None
 
     def _occurs_in_product(self, word: str) -> bool:
-        """Return whether a product of the index has a word."""
+        """Return whether a readable product of the index has a word."""
         return self._occurs(self._groups(word))
 
     def _occurs_with(self, suggestion: str, indexed_groups: Sequence[TermGroup]) -> bool:

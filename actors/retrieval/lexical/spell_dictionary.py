@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
@@ -146,7 +146,7 @@ class DictionaryBuild:
 
 
 class ProductVocabulary:
-    """Counts the words of all products and suggests among them."""
+    """Counts the words of products and suggests among them."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -213,3 +213,25 @@ class ProductVocabulary:
         """Drop words that occurred once: most of them are numbers and typos."""
         self._counts = Counter({word: count for word, count in self._counts.items() if count > 1})
         self._indexed = 0
+
+
+class JoinedVocabulary:
+    """Suggests among the words of several vocabularies: those of open products, and of the tiers of a user."""
+
+    def __init__(self, parts: Sequence[ProductVocabulary]) -> None:
+        self._parts = parts
+
+    def suggest(self, word: str, limit: int) -> list[SpellSuggestion]:
+        """Find words a few typos away, the likeliest first."""
+        best: dict[str, SpellSuggestion] = {}
+        for near in chain.from_iterable(part.suggest(word, limit) for part in self._parts):
+            if near.word not in best or near.cost < best[near.word].cost:
+                best[near.word] = near
+        return sorted(best.values(), key=lambda near: (near.cost, near.word))[:limit]
+
+    def complete(self, prefix: str, limit: int) -> list[tuple[str, int]]:
+        """Find words with a prefix, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for word, count in chain.from_iterable(part.complete(prefix, limit) for part in self._parts):
+            counts[word] += count
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:limit]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from actors.retrieval.lexical.bm25 import K1, compute_idf, saturate_counts
 from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
 from actors.retrieval.lexical.postings import locate
+from actors.retrieval.lexical.product_access import ReadableProducts
 from actors.retrieval.lexical.product_postings import IndexSegment
 from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows
@@ -19,6 +20,8 @@ from actors.vectors.types import Floats, Mask, Rows
 _REQUIRED_TERM: Final = float(1 << 20)
 "Added once for every required group, so that one sum holds both the score and the count of groups."
 _MANY: Final = 256
+_MOST_COUNTS: Final = 4_096
+"Counts of frequent terms that are kept until a product changes."
 _SPARSE: Final = 16
 "Lists with less than this share of all rows are sorted instead of counted."
 _RARE: Final = 8
@@ -66,8 +69,10 @@ PostingSpan = tuple[int, int, int]
 class TermMatcher:
     """Matches the terms of one query with the segments as they are now."""
 
-    def __init__(self, segments: IndexSegments, norms: Floats) -> None:
-        """Prepare for one query.
+    def __init__(
+        self, segments: IndexSegments, norms: Floats, readable: ReadableProducts | None = None
+    ) -> None:
+        """Prepare for one query; with `readable`, which `allowed` rows then are, as if there were only these products.
 
         Shapes:
             norms: float64 [n], by row; see `compute_length_norms`
@@ -75,6 +80,9 @@ class TermMatcher:
         self._segments = segments
         self._active = list(segments.active_segments())
         self._norms = norms
+        self._readable = None if readable is None else readable.mask
+        self._counts = {} if readable is None else readable.counts
+        self._products = max(segments.products if readable is None else readable.products, 1)
         self._spans: dict[int, list[PostingSpan]] = {}
         "Term -> its postings in each segment that has it."
 
@@ -100,23 +108,28 @@ class TermMatcher:
 
     def count(self, group: TermAlternatives) -> int:
         """Count the products that have one of these terms; a product with two of them counts twice."""
-        return sum(last - first for _, first, last in self.find_spans(group))
+        spans = self.find_spans(group)
+        if self._readable is None:
+            return sum(last - first for _, first, last in spans)
+        return sum(self._count_readable(*span) for span in spans)
 
     def occurs(self, group: TermAlternatives) -> bool:
         """Return whether a product of the index has one of these terms."""
         for number, first, last in self.find_spans(group):
             active = self._active[number]
             # of a frequent word hardly every product can be removed
-            if active.is_whole or last - first > _MANY:
+            if self._readable is None and (active.is_whole or last - first > _MANY):
                 return True
-            if self._owned(active, _rows_of(active, first, last)).any():
-                return True
+            for begin in range(first, last, _MANY):
+                rows = _rows_of(active, begin, min(begin + _MANY, last))
+                owned = self._owned(active, rows)
+                if (owned if self._readable is None else owned & self._readable[rows]).any():
+                    return True
         return False
 
     def idf(self, group: TermAlternatives) -> float:
         """Compute the inverse document frequency of a group."""
-        products = max(self._segments.products, 1)
-        return compute_idf(min(self.count(group), products), products)
+        return compute_idf(min(self.count(group), self._products), self._products)
 
     def find(
         self,
@@ -214,6 +227,18 @@ class TermMatcher:
                 gains = (gains * factor)[searched]
             postings[number] = rows, gains + _REQUIRED_TERM if group.required else gains
         return postings
+
+    def _count_readable(self, number: int, first: int, last: int) -> int:
+        assert self._readable is not None
+        active = self._active[number]
+        key = (active.number, first, last)
+        count = self._counts.get(key)
+        if count is None:
+            rows = _rows_of(active, first, last)
+            count = int(np.count_nonzero(self._readable[rows] & (rows >= 0)))
+            if last - first > _MANY and len(self._counts) < _MOST_COUNTS:
+                self._counts[key] = count
+        return count
 
     def _owned(self, active: ActiveSegment, rows: Rows) -> Mask:
         """Mark rows whose newest record is in a segment."""

@@ -44,6 +44,8 @@ class TextQuery:
     Above 0 products are also found that share no word."""
     least_meaning: float = 0.5
     "Least cosine, 0 to 1, of a product that shares no word."
+    tiers: frozenset[str] | None = None
+    "Tiers of the user: locked products of other tiers change no score and no correction. None: all products count."
     fields: Mapping[str, float] | None = None
     "Factors of the weights of `FIELDS`; 0 leaves a field out, a missing one counts as 1."
 

@@ -31,4 +31,5 @@ def keep_readable(query: UserQuery, tiers: frozenset[str]) -> UserQuery:
     """
     readable = Any(tuple(Term(_FIELD, name) for name in (OPEN, *sorted(tiers))))
     locked = Boost(All((Exists(_FIELD), Not(readable))))
-    return replace(query, removed=(*query.removed, locked))
+    search = None if query.search is None else replace(query.search, tiers=tiers)
+    return replace(query, removed=(*query.removed, locked), search=search)

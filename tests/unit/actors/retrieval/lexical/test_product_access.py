@@ -1,0 +1,114 @@
+"""The search index with locked products answers a user as an index that never had those the user may not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.retrieval.lexical import snapshot_format
+from actors.retrieval.lexical.search_index import SearchIndex
+from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from cluster.access_tier import MOST_TIERS, access_of, may_read
+from cluster.errors import Fault
+
+WORDS = ["harbour", "harbours", "harbor", "river", "rivers", "zeppelin", "mill", "lampe", "lamp", "museum"]
+QUERIES = ["harbor", "harbuor", "zepelin", "zeppelin river", "riv", "mil", "rivermill", "lampe", "the museum"]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
+PRODUCTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "title": TEXTS, "description": TEXTS, "language": st.sampled_from(["en", "de"]),
+            "access": st.sampled_from(["open", "open", "gold", "silver"]),
+        }
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+TIERS = [frozenset[str](), frozenset({"gold"}), frozenset({"gold", "silver"})]
+Product = dict[str, Any]
+
+
+def index_of(products: dict[int, Product]) -> SearchIndex:
+    index = SearchIndex(3)
+    for row, product in products.items():
+        index.put(row, product)
+    index.adopt(index.plan_rebuild(every=True)())
+    return index
+
+
+def index_from_snapshot(products: dict[int, Product]) -> SearchIndex:
+    arrays, facts = snapshot_format.save(list(products.values()))
+    saved = snapshot_format.load(arrays, facts)
+    assert saved is not None
+    index = SearchIndex(3)
+    index.bind_rows(saved, np.array(list(products), np.int64))
+    index.adopt(index.plan_rebuild(every=True)())
+    return index
+
+
+def shown(hits: TextHits) -> tuple[object, ...]:
+    return hits.rows.tolist(), hits.scores.tolist(), hits.corrections, hits.used, hits.corrected
+
+
+@pytest.mark.parametrize("build", [index_of, index_from_snapshot])
+@given(PRODUCTS)
+@settings(max_examples=60, deadline=None)
+def test_what_is_locked_changes_no_hit_no_score_and_no_correction(
+    build: Any, products: list[Product]
+) -> None:
+    numbered = dict(enumerate(products))
+    locked = build(numbered)
+    for tiers in TIERS:
+        allowed = np.array([may_read(access_of(product), tiers) for product in products])
+        readable = {row: product for row, product in numbered.items() if allowed[row]}
+        # the tiers that a user reads have vocabularies of their own here, too
+        absent = build(readable) if readable else SearchIndex()
+        for text in QUERIES:
+            for partial in (False, True, 0.5):
+                query = TextQuery(text, "en", partial=partial, tiers=tiers)
+                assert shown(locked.find(query, allowed)) == shown(absent.find(query, allowed))
+
+
+def test_a_product_that_is_opened_or_locked_changes_what_is_corrected() -> None:
+    index = index_of({0: {"title": "The river"}, 1: {"title": "The zeppelin", "access": "gold"}})
+    query = TextQuery("zepelin", tiers=frozenset())
+    assert index.find(query).used == "zepelin"
+    assert index.find(TextQuery("zepelin", tiers=frozenset({"gold"}))).used == "zeppelin"
+    assert index.find(TextQuery("zepelin")).used == "zeppelin", "without tiers all products count"
+    index.put(1, {"title": "The zeppelin"})
+    assert index.find(query).used == "zeppelin"
+    index.put(1, {"title": "The zeppelin", "access": "gold"})
+    assert index.find(query).used == "zepelin"
+    index.remove(1)
+    assert index.find(query).rows.tolist() == []
+
+
+def test_accesses_beyond_the_bound_are_read_by_nobody() -> None:
+    products = {
+        number: {"title": f"zeppelin{number}x", "access": f"tier-{number}"}
+        for number in range(MOST_TIERS + 3)
+    }
+    everything = frozenset(f"tier-{number}" for number in products)
+    for index in (index_of(products), index_from_snapshot(products)):
+        for number in (0, MOST_TIERS - 1, MOST_TIERS, MOST_TIERS + 2):
+            rows = index.find(TextQuery(f"zeppelin{number}x", tiers=everything, correct=False)).rows.tolist()
+            assert rows == ([number] if number < MOST_TIERS else [])
+
+
+def test_a_snapshot_without_locked_products_has_the_arrays_of_earlier_releases() -> None:
+    arrays, facts = snapshot_format.save([{"title": "The river"}, {"title": "The mill", "access": "open"}])
+    assert "accesses" not in facts
+    assert not [name for name in arrays if name.startswith(("access", "words.1"))]
+
+
+def test_damaged_access_of_a_snapshot_is_refused() -> None:
+    arrays, facts = snapshot_format.save([{"title": "The river", "access": "gold"}])
+    for damaged in (np.array([2], np.uint8), np.zeros(2, np.uint8), np.zeros(1, np.int64)):
+        with pytest.raises(Fault):
+            snapshot_format.load({**arrays, "access": damaged}, facts)
+    without = {name: array for name, array in arrays.items() if name != "words.1.counts"}
+    with pytest.raises(Fault):
+        snapshot_format.load(without, facts)
