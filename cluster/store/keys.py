@@ -557,7 +557,7 @@ def feed_state(app: str) -> str:
 
 
 def feed_article(app: str) -> str:
-    """Hash product_id -> sealed JSON `FeedArticle`. Owner: the trainer. For ever, so that no article is taken twice."""
+    """Hash product_id -> sealed JSON `FeedArticle`. Owner: the trainer. As long as its feed."""
     return f"{{{app}}}:feed-article"
 
 

@@ -7,7 +7,7 @@ that each of them is checked like the first address.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timezone
@@ -37,7 +37,7 @@ ROBOTS_LIFE_S = 3_600.0
 MOST_HOSTS = 1_000
 "Hosts that are remembered; the one used longest ago goes first."
 MOST_FAILURES = 3
-"Failures of a host in a row after which it rests."
+"Failures of a host in a row after which it rests for the app that met them."
 REST_S = 600.0
 MOST_RETRY_S = 7 * 86_400.0
 _MOVED_FOR_EVER = (301, 308)
@@ -58,9 +58,11 @@ class CrawlError(Exception):
 class HostResting(CrawlError):
     """The host asks not to be asked for a while, or fails again and again."""
 
-    def __init__(self, reason: str, wait_s: float) -> None:
+    def __init__(self, reason: str, wait_s: float, host: str = "") -> None:
         super().__init__(reason)
         self.wait_s = wait_s
+        self.host = host
+        "Name and port of a host that asks for the rest; empty: it fails."
 
 
 class CrawlPause(Exception):
@@ -90,8 +92,12 @@ class _Host:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_s: float = 0.0
     rests_until_s: float = 0.0
+    "Until then the host asked for no request."
     reason: str = ""
-    failures: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    "App -> failures in a row: slow pages of one app say little about those of another."
+    app_rests: dict[str, tuple[float, str]] = field(default_factory=dict)
+    "App -> until when it asks the host for nothing, and why."
     robots: RobotsRules = NOTHING
     robots_until_s: float = float("-inf")
 
@@ -121,8 +127,8 @@ class Crawler:
     ) -> CrawledDocument:
         """Return the response at an address, behind at most five redirects.
 
-        `person` is on whose behalf; `until_s` is the deadline of the caller by the monotonic clock. Only a response
-        with status 200 has a body.
+        `person` is on whose behalf, as `app/feed`; `until_s` is the deadline of the caller by the monotonic
+        clock. Only a response with status 200 has a body.
 
         Errors:
             CrawlError: a redirect, the robots' rules or the host do not allow it, or the host fails
@@ -141,11 +147,19 @@ class Crawler:
             address = _follow(address, response.headers.get("location", ""))
         raise CrawlError(f"{find_host(first)} redirects more than {MOST_HOPS} times", is_lasting=True)
 
+    def restore_rest(self, name: str, wait_s: float) -> None:
+        """Ask a host for nothing for so many seconds, as it asked an earlier process."""
+        host = self._find_host(name)
+        host.reason = host.reason or f"{name} asked for a pause"
+        host.rests_until_s = max(host.rests_until_s, self._clock.monotonic_s() + wait_s)
+
     def _host(self, address: str) -> _Host:
         fault = find_address_fault(address, needs_path=False)
         if fault:
             raise CrawlError(f"the address {address[:200]!r} {fault}", is_lasting=True)
-        name = urlsplit(address).netloc.lower()
+        return self._find_host(urlsplit(address).netloc.lower())
+
+    def _find_host(self, name: str) -> _Host:
         host = self._hosts.setdefault(name, _Host())
         self._hosts.move_to_end(name)
         if len(self._hosts) > MOST_HOSTS:
@@ -196,8 +210,13 @@ class Crawler:
     ) -> FetchedResponse:
         """Send one request when the host may get the next one."""
         now_s = self._clock.monotonic_s()
+        app_id = person.partition("/")[0]
+        name = urlsplit(address).netloc.lower()
         if now_s < host.rests_until_s:
-            raise HostResting(host.reason, host.rests_until_s - now_s)
+            raise HostResting(host.reason, host.rests_until_s - now_s, name)
+        rests_until_s, reason = host.app_rests.get(app_id, (0.0, ""))
+        if now_s < rests_until_s:
+            raise HostResting(reason, rests_until_s - now_s)
         if now_s > until_s:
             # each redirect, each robots.txt and each wait for the host takes its time
             raise CrawlError(f"{find_host(address)} takes too long")
@@ -215,24 +234,22 @@ class Crawler:
             )
         except DocumentError as error:
             # a feed of one app may list pages that are too large at the host of another app's feed
-            host.failures += error.is_outage
+            host.failures[app_id] += error.is_outage
             reason = f"{find_host(address)} {error.reason}"
-            if host.failures >= MOST_FAILURES:
-                self._rest(host, reason, REST_S)
+            if host.failures[app_id] >= MOST_FAILURES:
+                del host.failures[app_id]
+                host.app_rests[app_id] = (self._clock.monotonic_s() + REST_S, reason)
             raise CrawlError(reason) from error
         finally:
             host.next_s = self._clock.monotonic_s() + max(PAUSE_S, host.robots.delay_s)
-        host.failures = 0
+        host.failures.pop(app_id, None)
+        host.app_rests.pop(app_id, None)
         if response.status in _LATER:
             wait_s = read_retry_after(response.headers.get("retry-after", ""), self._clock.now_ms())
-            self._rest(host, f"{find_host(address)} answers {response.status}", wait_s)
-            raise HostResting(host.reason, wait_s)
+            host.reason = f"{find_host(address)} answers {response.status}"
+            host.rests_until_s = self._clock.monotonic_s() + wait_s
+            raise HostResting(host.reason, wait_s, name)
         return response
-
-    def _rest(self, host: _Host, reason: str, wait_s: float) -> None:
-        host.reason = reason
-        host.failures = 0
-        host.rests_until_s = self._clock.monotonic_s() + wait_s
 
 
 def read_retry_after(text: str, now_ms: int) -> float:

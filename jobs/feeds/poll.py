@@ -74,6 +74,8 @@ class PollResult:
     validators: dict[str, tuple[str, str]] = field(default_factory=dict)
     moved_to: str = ""
     error: str = ""
+    resting_host: str = ""
+    "Host that asked for a pause of `wait_s`."
     wait_s: float | None = None
     "Seconds after which the next poll may go on; None: at its usual time."
 
@@ -138,6 +140,7 @@ class FeedPoll:
             self._result.wait_s = pause.wait_s
         except HostResting as error:
             self._result.error, self._result.wait_s = error.reason, error.wait_s
+            self._result.resting_host = error.host
         except CrawlError as error:
             self._result.error = error.reason
         return self._result

@@ -104,6 +104,10 @@ class FeedPoller:
             states = await self._stores.feeds.states(app_id) if feeds else {}
             for feed in feeds:
                 state = states.get(feed.name, FeedState())
+                if state.rests_until > self._clock.now_ms():
+                    self._crawler.restore_rest(
+                        state.resting_host, (state.rests_until - self._clock.now_ms()) / 1000
+                    )
                 if is_due(feed, state, self._clock.now_ms()):
                     due.append((state.next_at, feed))
         due.sort(key=lambda pair: pair[0])
@@ -202,6 +206,8 @@ def end_poll(feed: Feed, state: FeedState, result: PollResult, now_ms: int, jitt
             "result": "failed" if result.error else "changed" if has_changed else "unchanged",
             "error": result.error[:1_000],
             "moved_to": result.moved_to[:2_000],
+            "resting_host": result.resting_host,
+            "rests_until": now_ms + round((result.wait_s or 0) * 1000) if result.resting_host else 0,
             "has_more": result.wait_s is not None and not result.error,
             "reasons": tuple(result.reasons),
             "validators": dict(list(validators.items())[-MOST_VALIDATORS:]),

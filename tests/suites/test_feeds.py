@@ -14,6 +14,7 @@ from cluster.records.access import App
 from cluster.records.archive.feed import Feed
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
+from jobs.feeds.addresses import digest_address
 from jobs.feeds.crawler import Crawler, CrawlError
 from jobs.feeds.poller import LEASE, MOST_AT_ONCE
 from tests.fakes.certificates import Authority
@@ -449,9 +450,55 @@ async def test_a_paused_feed_rests_and_a_removed_one_leaves_its_articles(
     assert await stand.poller.run_once() == 0
     assert site.calls["rss.example.com/feed"] == calls
     assert await stand.stores.feeds.count_articles(APP, "rss") == 3
+    product_ids = [record["product_id"] for record in await stand.records()]
+    digests = [
+        digest_address(article.address)
+        for article in await stand.stores.feeds.articles(APP, product_ids)
+        if article
+    ]
+    assert len(digests) == 3
+    assert all(await stand.stores.feeds.find_ids(APP, digests))
     assert await stand.stores.feeds.remove(APP, "rss")
-    assert len(await stand.archive()) == 3
+    archive = await stand.archive()
+    assert len(archive) == 3
     assert await stand.stores.feeds.count_articles(APP, "rss") == 0
+    assert await stand.stores.feeds.articles(APP, product_ids) == [None] * 3
+    assert await stand.stores.feeds.find_ids(APP, digests) == [""] * 3
+    await stand.add("again", "https://rss.example.com/feed")
+    await stand.settle()
+    assert await stand.archive() == archive
+
+
+async def test_articles_that_another_feed_lists_stay_known(stand: Newsstand, site: PublisherSite) -> None:
+    site.fill(4)
+    await stand.add_formats()
+    await stand.settle()
+    await stand.poll_again()
+    for name in ("json", "sitemap"):
+        assert await stand.stores.feeds.remove(APP, name)
+    await stand.poll_again()
+    for name in ("json", "sitemap"):
+        await stand.add(f"{name}-again", f"https://{name}.example.com/feed")
+    await stand.settle()
+    assert await stand.archive() == site.journal()
+
+
+async def test_a_pause_that_a_host_asks_for_outlives_the_poller(
+    stand: Newsstand, site: PublisherSite
+) -> None:
+    site.replies["broken.example.com/busy"] = Reply(status=503, headers={"retry-after": "7200"})
+    await stand.add("busy", "https://broken.example.com/busy")
+    await stand.settle()
+    await stand.poller.release()
+    await stand.add("other", "https://broken.example.com/other")
+    calls = site.calls.copy()
+    await stand.settle(stand.new_poller(owner="another"))
+    assert site.calls == calls
+    assert "asked for a pause" in (await stand.state("other")).error
+    site.replies["broken.example.com/busy"] = Reply(status=304)
+    stand.clock.advance(7_200_000)
+    await stand.settle(stand.new_poller(owner="another"))
+    assert site.calls["broken.example.com/other"] == 1
 
 
 async def test_only_one_poller_works(stand: Newsstand, site: PublisherSite) -> None:

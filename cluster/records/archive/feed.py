@@ -63,6 +63,9 @@ class FeedState(BaseModel):
     error: str = ""
     moved_to: str = ""
     "Address to which the host moved the feed for ever."
+    resting_host: str = ""
+    "Host that asked for no request until `rests_until`, whichever process asks."
+    rests_until: int = 0
     entries: int = 0
     added: int = 0
     updated: int = 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from cluster.errors import NewerRelease
 from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
-from cluster.store.client.replies import name_of
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.sealed_hash import SealedHash
+
+_PAGE = 1_000
 
 
 class FeedStore:
@@ -37,11 +40,53 @@ class FeedStore:
         return await self._feeds.update(app_id, name, change)
 
     async def remove(self, app_id: str, name: str) -> bool:
-        """Remove a feed and the state of its polls; its articles stay. Return False when it was absent."""
+        """Remove a feed and what its polls know; its articles stay in the app. Return False when it was absent.
+
+        The feed goes last, so that a removal that was interrupted can be repeated.
+        """
+        await self._forget_articles(app_id, name)
         removed = await self._feeds.remove(app_id, [name])
         await self._states.remove(app_id, [name])
         await self._server.execute_slow("DEL", keys.feed_check(app_id, name))
         return bool(removed)
+
+    async def _forget_articles(self, app_id: str, name: str) -> None:
+        """Remove what the polls know of the articles that this feed alone lists, and the addresses of these.
+
+        The addresses go first: an article that is known without its address is met again at the next try.
+        """
+        product_ids = {
+            product_id
+            async for product_id, sealed in self._scan(keys.feed_article(app_id))
+            if await self._is_listed_alone(app_id, name, product_id, sealed)
+        }
+        digests = [
+            digest
+            async for digest, product_id in self._scan(keys.feed_address(app_id))
+            if name_of(product_id) in product_ids
+        ]
+        for start in range(0, len(digests), _PAGE):
+            names = digests[start : start + _PAGE]
+            await self._server.execute_slow("HDEL", keys.feed_address(app_id), *names)
+        named = sorted(product_ids)
+        for start in range(0, len(named), _PAGE):
+            await self._articles.remove(app_id, named[start : start + _PAGE])
+
+    async def _is_listed_alone(self, app_id: str, name: str, product_id: str, sealed: bytes) -> bool:
+        try:
+            article = await self._articles.unseal(app_id, product_id, sealed)
+        except NewerRelease:
+            return False
+        return article is not None and article.feed == name and not article.listed
+
+    async def _scan(self, key: str) -> AsyncIterator[tuple[str, bytes]]:
+        cursor = b"0"
+        while True:
+            cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
+            for field, value in split_pairs(flat):
+                yield name_of(field), value
+            if cursor == b"0":
+                return
 
     async def states(self, app_id: str) -> Mapping[str, FeedState]:
         """Return the states by the names of their feeds."""

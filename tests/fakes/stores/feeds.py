@@ -35,6 +35,20 @@ class MemoryFeeds(FeedStore):
         return feed
 
     async def remove(self, app_id: str, name: str) -> bool:
+        articles = self._articles_by_app[app_id]
+        forgotten = {
+            product_id
+            for product_id, article in articles.items()
+            if article.feed == name and not article.listed
+        }
+        self._articles_by_app[app_id] = {
+            product_id: article for product_id, article in articles.items() if product_id not in forgotten
+        }
+        self._addresses[app_id] = {
+            digest: product_id
+            for digest, product_id in self._addresses[app_id].items()
+            if product_id not in forgotten
+        }
         self._states_by_app[app_id].pop(name, None)
         self._checks.pop((app_id, name), None)
         return self._feeds_by_app[app_id].pop(name, None) is not None
