@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from cluster.records.archive.named_archive import mcp_path
+from cluster.records.archive.rsl_document import MEDIA_TYPE
 from deployments.archive.card import (
     CARD_PATH,
     CARD_TYPE,
@@ -48,6 +49,8 @@ class ArchiveCheck(McpCheck):
             ("server cards", self._cards),
             ("catalog", self._catalog),
             ("guide", self._guide),
+            ("licence file", self._licence),
+            ("keys of statements", self._keys),
             ("server/discover", self._discover),
             ("stateless tools", self._stateless_tools),
             ("header rules", self._header_rules),
@@ -108,6 +111,28 @@ class ArchiveCheck(McpCheck):
         page = self._page(path, "text/plain")
         require(self.endpoint_url.encode() in page.body, f"{path} names another endpoint", PUBLIC)
         return "names this endpoint"
+
+    def _licence(self) -> str:
+        link = self.session.send("GET", self.address + self._card_path).headers.get("link", "")
+        if not link:
+            return "no terms are set, so no reply names any"
+        address = link.partition(">")[0].removeprefix("<")
+        require(address.startswith(f"{self.endpoint_url}/"), f"the Link header names {address}", PUBLIC)
+        page = self._page(address.removeprefix(self.address), MEDIA_TYPE)
+        require(page.body.startswith(b"<?xml") and b"<rsl " in page.body, f"{address} is no RSL", _CACHES)
+        return f"{address} holds the terms that replies name"
+
+    def _keys(self) -> str:
+        path = mcp_path(self.archive_id) + "/jwks.json"
+        reply = self.session.send("GET", self.address + path, headers={"Origin": "https://stranger.example"})
+        require(reply.status == 200, f"{path} answered {reply.status}", "is it routed here?")
+        require(
+            reply.headers.get("access-control-allow-origin") == "*", f"{path} is closed to pages", _ORIGIN
+        )
+        keys = (reply.parse_json() or {}).get("keys") or []
+        is_public = all(key.get("kty") == "OKP" and key.get("kid") and "d" not in key for key in keys)
+        require(bool(keys) and is_public, f"{path} lists no public keys of signatures", _CACHES)
+        return f"statements are verified by {len(keys)} public key{'s' * (len(keys) > 1)}"
 
     def _discover(self) -> str:
         result = self._stateless("server/discover")

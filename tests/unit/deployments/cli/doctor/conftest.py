@@ -15,9 +15,10 @@ from starlette.applications import Starlette
 from cluster.clock import SystemClock
 from cluster.process.sockets import free_ports
 from cluster.records.account import Account, hash_password
+from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.services import PLAYGROUND, ArchiveConfig, build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
@@ -71,7 +72,8 @@ def place() -> Iterator[tuple[str, Proxy]]:
     clock = SystemClock()
     stores = memory_stores(clock)
     archive = SmallArchive(sample_articles())
-    apps = Apps({"sports": NamedArchive(title="Sports", members_only=False)})
+    terms = {PLAYGROUND: {"": ArchiveTerms(permits=("search",))}}
+    apps = Apps({"sports": NamedArchive(title="Sports", members_only=False)}, terms)
     services = open_archive(stores, Vault(MASTER), archive, clock, ArchiveConfig(port=port), apps)
     proxy = Proxy(Starlette(routes=build_archive_routes(services)))
     server = uvicorn.Server(uvicorn.Config(proxy, port=port, log_level="critical", lifespan="off"))

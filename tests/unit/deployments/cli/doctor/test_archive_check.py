@@ -23,16 +23,19 @@ def walk(url: str, archive_id: str = "") -> dict[str, Finding]:
 
 def test_a_good_archive_is_walked_in_both_eras(place: tuple[str, Proxy]) -> None:
     findings = walk(place[0])
-    assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 18], findings
+    assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 20], findings
     assert list(findings)[-1] == "end of access"
     assert findings["stateless tools"].words == "5 tools; search and fetch agree"
+    assert findings["licence file"].words.endswith("/mcp/license.xml holds the terms that replies name")
+    assert findings["keys of statements"].words == "statements are verified by 1 public key"
 
 
 def test_a_named_archive_is_walked_at_its_address(place: tuple[str, Proxy]) -> None:
     findings = walk(place[0], "sports")
-    assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 18], findings
+    assert [finding.level for finding in findings.values()] == ["warning", *["ok"] * 20], findings
     assert "/mcp/sports" in findings["address"].words
     assert findings["metadata"].words.startswith("three addresses")
+    assert findings["licence file"].words.startswith("no terms are set")
     lost = walk(place[0], "wine")
     assert list(lost) == ["address", "endpoint"]
     assert lost["endpoint"].level == "bad"
@@ -54,6 +57,10 @@ def test_a_named_archive_is_walked_at_its_address(place: tuple[str, Proxy]) -> N
         ({"replace": (b"/mcp/server-card", b"/mcp/card")}, "catalog", "the catalog names", "KIOSK_PUBLIC_URL"),
         ({"add": [(b"x-cache", b"HIT from edge")]}, "caching", "x-cache says", "keeps answers"),
         ({"status": {("/llms.txt", 200): 404}}, "guide", "answered 404", "routed"),
+        ({"status": {("/mcp/license.xml", 200): 403}}, "licence file", "answered 403", "routed"),
+        ({"replace": (b"<rsl ", b"<html ")}, "licence file", "is no RSL", "keeps answers"),
+        ({"status": {("/mcp/jwks.json", 200): 404}}, "keys of statements", "answered 404", "routed"),
+        ({"replace": (b'"keys"', b'"locks"')}, "keys of statements", "no public keys", "keeps answers"),
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
