@@ -70,11 +70,11 @@ class ProductAccess:
             codes: int64 [m], products of the snapshot; rows: int64 [m], each once
         """
         self._codes = ensure_capacity(self._codes, int(rows.max(initial=-1)) + 1)
-        own_codes = tuple(map(self._code, saved.accesses))
+        saved_codes = tuple(map(self._code, saved.accesses))
         self._locked -= int(np.count_nonzero(self._codes[rows]))
-        self._codes[rows] = np.array(own_codes, np.uint8)[saved.access_codes[codes]]
+        self._codes[rows] = np.array(saved_codes, np.uint8)[saved.access_codes[codes]]
         self._locked += int(np.count_nonzero(self._codes[rows]))
-        return own_codes
+        return saved_codes
 
     def readable_codes(self, tiers: frozenset[str]) -> frozenset[int]:
         """Return the codes of the accesses that a user with these tiers may read."""
