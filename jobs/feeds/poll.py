@@ -56,7 +56,6 @@ REMOVED_CHECKS_MS = 90 * 24 * HOUR_MS
 _GONE = (404, 410)
 _XML = "application/rss+xml, application/atom+xml, application/feed+json, application/xml, application/json;q=0.9"
 
-
 Claim = Callable[[str], bool]
 "Claims an article by a name until the poll ends; False while another poll has it."
 
@@ -75,9 +74,8 @@ class PollResult:
     moved_to: str = ""
     error: str = ""
     resting_host: str = ""
-    "Host that asked for a pause of `wait_s`."
     wait_s: float | None = None
-    "Seconds after which the next poll may go on; None: at its usual time."
+    "Seconds after which the next poll may go on, as `resting_host` asked if it is set; None: at its usual time."
 
     def refuse(self, reason: str) -> None:
         """Count an entry that becomes no article."""
@@ -138,11 +136,10 @@ class FeedPoll:
             await self._check_pages()
         except CrawlPause as pause:
             self._result.wait_s = pause.wait_s
-        except HostResting as error:
-            self._result.error, self._result.wait_s = error.reason, error.wait_s
-            self._result.resting_host = error.host
         except CrawlError as error:
             self._result.error = error.reason
+            if isinstance(error, HostResting):
+                self._result.wait_s, self._result.resting_host = error.wait_s, error.host
         return self._result
 
     async def _read_documents(self) -> None:

@@ -469,7 +469,7 @@ async def test_a_paused_feed_rests_and_a_removed_one_leaves_its_articles(
     assert await stand.archive() == archive
 
 
-async def test_articles_that_another_feed_lists_stay_known(stand: Newsstand, site: PublisherSite) -> None:
+async def test_articles_that_another_feed_lists_are_taken_once(stand: Newsstand, site: PublisherSite) -> None:
     site.fill(4)
     await stand.add_formats()
     await stand.settle()
