@@ -73,8 +73,8 @@ NOUNS = _words(
      administration assets console csrf entrance factor figures navigation operation overview principal provider
      renderer
     activity conflicts size span time
-    bundle number path shell observation observer readiness support weights window wire word words worker wrapper
-    writer writes
+    bundle number path shell observation observer readiness support weights window wire word words worker workload
+    wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."

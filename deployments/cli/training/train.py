@@ -329,11 +329,12 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
             screen.out().print(f"  {sentence}")
         screen.out().print(table)
         screen.out().print(
-            f"In all about {estimate.seconds:.0f} s and {estimate.memory >> 20:,} MB; "
+            f"In all about {estimate.seconds:.0f} s of processor time and {estimate.memory >> 20:,} MB; "
             f"{estimate.memory_allowed >> 20:,} MB may be used."
         )
     if not estimate.fits:
-        from jobs.refresh.runs.estimate import DataSize, check_memory
+        from jobs.refresh.runs.estimate import check_memory
+        from jobs.refresh.runs.workload import DataSize
 
         check_memory(
             recipe, DataSize.from_interactions(source.data, len(source.texts)), estimate.memory_allowed >> 20

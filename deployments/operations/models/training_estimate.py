@@ -43,8 +43,9 @@ def estimate_from_counts(
         Invalid: there is nothing to learn from
         Fault: the manifest of the segments is damaged
     """
-    from jobs.refresh.runs.estimate import DataSize, estimate_sizes
+    from jobs.refresh.runs.estimate import estimate_sizes
     from jobs.refresh.runs.local_worker import free_memory_mb
+    from jobs.refresh.runs.workload import DataSize
 
     counts = SegmentStore(store).row_counts(app_id)
     events = counts.get("interaction", 0)

@@ -36,9 +36,10 @@ from jobs.refresh.automation.first_training import (
 )
 from jobs.refresh.automation.trial_watch import TrialWatch
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.estimate import DataSize, estimate_sizes
+from jobs.refresh.runs.estimate import estimate_sizes
 from jobs.refresh.runs.local_worker import free_memory_mb
 from jobs.refresh.runs.run_commands import create_run
+from jobs.refresh.runs.workload import DataSize
 
 T = TypeVar("T")
 

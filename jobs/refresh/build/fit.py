@@ -172,6 +172,26 @@ def build_content_weights(
 
     `parts` maps each component of the blend to its learner.
     """
+    lists, weak, pairs = _collect_features(products, data)
+    features = select_frequent_features(lists, recipe.features, pairs)
+    if not len(features):
+        return {}
+    described = ItemFeatures.of(build_feature_matrix(lists, features), features, weak)
+    weights = _item_weights(data, parts, blend, seed).weights
+    trained = train_content_regression(recipe, described, weights, data, build_rng(seed, CONTENT))
+    return {} if trained is None else {CONTENT: trained.save()}
+
+
+def count_content_features(recipe: ContentRecipe, products: Iterable[bytes], data: Interactions) -> int:
+    """Return the number of features that content weights of these products have."""
+    lists, _, pairs = _collect_features(products, data)
+    return len(select_frequent_features(lists, recipe.features, pairs))
+
+
+def _collect_features(
+    products: Iterable[bytes], data: Interactions
+) -> tuple[list[list[int]], set[int], set[int]]:
+    """Return the features of each item, the weak ones among them, and the pairs among them."""
     rows = {name: row for row, name in enumerate(data.items.names.to_pylist())}
     lists: list[list[int]] = [[] for _ in rows]
     weak: set[int] = set()
@@ -183,13 +203,7 @@ def build_content_weights(
             lists[row] = features_from_product(record)
             weak.update(weak_features_from_product(record))
             pairs.update(pair_features_from_product(record))
-    features = select_frequent_features(lists, recipe.features, pairs)
-    if not len(features):
-        return {}
-    described = ItemFeatures.of(build_feature_matrix(lists, features), features, weak)
-    weights = _item_weights(data, parts, blend, seed).weights
-    trained = train_content_regression(recipe, described, weights, data, build_rng(seed, CONTENT))
-    return {} if trained is None else {CONTENT: trained.save()}
+    return lists, weak, pairs
 
 
 def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> NeighbourModel:

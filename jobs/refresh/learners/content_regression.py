@@ -38,7 +38,7 @@ _FOLDS = 3
 _VALIDATION_SHARE = 0.1
 _WEAK = 0.5
 "Scale of words and pairs. A word says less of a product than its brand or category."
-_SECONDS_A_LIST = 7e-5
+_SECONDS_A_LIST = 1.6e-5
 _ENOUGH_USERS = 30
 _POPULARITY_DAMPING = 0.5
 """Exponent of the number of users of an item of the history. On the development sets, 0.5 ranks better than 0 and 0.25
@@ -209,7 +209,7 @@ def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
     ranked = _SECONDS_A_LIST * _FOLDS * choices * recipe.readers
     inverted = (_FOLDS * tried / 3 + 1) * float(features) ** 3
     multiplied = (1 + _FOLDS * _VALIDATION_SHARE * tried) * items * float(features) ** 2
-    return 6e-11 * (inverted + multiplied) + ranked
+    return 4e-11 * (inverted + multiplied) + ranked
 
 
 def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:

@@ -10,8 +10,7 @@ import orjson
 
 from cluster.errors import Invalid
 from cluster.store.data.changes import ChangeLog
-from jobs.refresh.build.fit import EASE_ITEMS, USABLE
-from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.build.fit import EASE_ITEMS, USABLE, count_content_features
 from jobs.refresh.data.event_account import EventAccount
 from jobs.refresh.learners import content_regression, reranker, transformer
 from jobs.refresh.learners.als import AlsRecipe
@@ -25,37 +24,37 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.stages import count_data
+from jobs.refresh.runs.stages import count_data, split_data
 from jobs.refresh.runs.training_source import TrainingSource
+from jobs.refresh.runs.workload import (
+    DataSize,
+    MachineSpeed,
+    Workload,
+    count_trainings,
+    count_variants,
+    estimate_candidate_bytes,
+    estimate_score_seconds,
+    estimate_shared_seconds,
+    estimate_train_seconds,
+    measure_speed,
+    reduce_size,
+)
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 
 _BYTES_PER_EVENT = 600
 "Events, and the training data of a test and two validation splits; measured on 100,000 to 1,000,000 events."
-_FIXED_BYTES = 350 << 20
+_FIXED_BYTES = 250 << 20
 "Libraries, and the blocks in which users are scored."
+_REFERENCE = MachineSpeed()
 _FEATURES_A_PRODUCT = 16
 "Approximate upper bound of the words, attributes, pairs and spans that a product shares with others."
+_SAMPLED_PRODUCTS = 20_000
+"Products whose features are counted; more of them seldom have more than a recipe allows."
 CONTENT_COST = "[content]"
 RERANKER_COST = "[reranker]"
 
 _RULES_BLOCK_BYTES = 400 << 20
 "Memory of one block of pairs; the learner of sequential rules holds one block at a time."
-
-
-@dataclass(frozen=True, slots=True)
-class DataSize:
-    """Size of the training data."""
-
-    events: int
-    users: int
-    items: int
-    described: int = 0
-    "Number of products with texts and attributes."
-
-    @classmethod
-    def from_interactions(cls, data: Interactions, described: int = 0) -> DataSize:
-        """Return the size of interactions."""
-        return cls(len(data), data.n_readers, data.n_items, described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +67,58 @@ class TrainingCost:
     seconds: float
     trainings: int
     "Number of trainings for tuning, validation and the final model."
+    once: float = 0.0
+    "Seconds of one of them."
     is_ranked: bool = True
     "True if the evaluation trains it once more, as it does for components of the blend."
 
 
-def estimate_costs(recipe: Recipe, size: DataSize) -> list[TrainingCost]:
-    """Return the cost of each component of a recipe."""
+def estimate_costs(
+    recipe: Recipe, size: DataSize, load: Workload | None = None, speed: MachineSpeed = _REFERENCE
+) -> list[TrainingCost]:
+    """Return the cost of each component of a recipe; `load` are the counts of its split, if it is known."""
     recipe = fit_recipe_to_catalog(recipe, size.items)
-    settled = is_settled(recipe)
-    costs = []
-    for name, part in recipe.parts.items():
-        seconds = _train_seconds(part, size)
-        validation, small = (0, 0) if settled else (1, _count_trainings(part, recipe, size))
-        share = min(1.0, recipe.validation.tune_events / max(size.events, 1))
-        whole = seconds * (1 + validation) + small * seconds * (
-            1.0 if isinstance(part, EaseRecipe) else share
-        )
-        costs.append(TrainingCost(name, _memory_bytes(part, size), whole, 1 + validation + small))
+    load = load or Workload.from_size(recipe, size)
+    costs = [_part_cost(name, part, recipe, size, load, speed) for name, part in recipe.parts.items()]
     if recipe.content is not None and size.described:
-        costs.append(_content_cost(recipe, recipe.content, size))
+        costs.append(_content_cost(recipe, recipe.content, size, load, speed))
     if recipe.reranker is not None:
         costs.append(_reranker_cost(recipe.reranker, costs, size))
     return costs
 
 
+def _part_cost(
+    name: str, part: PartRecipe, recipe: Recipe, size: DataSize, load: Workload, speed: MachineSpeed
+) -> TrainingCost:
+    """Return the cost of tuning and validating a component, and of the trainings for the evaluation and at the end.
+
+    The last two train only components with a weight: half of those that the blend does not start with.
+    """
+    once = estimate_train_seconds(part, size, load, speed)
+    if is_settled(recipe):
+        return TrainingCost(name, _memory_bytes(part, size), 2 * once, 1, once)
+    scored = estimate_score_seconds(part, size, load) * speed.rest
+    tuned, compared = count_trainings(part, recipe, size)
+    share = min(load.validation_share, recipe.validation.tune_events / max(size.events, 1))
+    validation, test, small = (
+        estimate_train_seconds(part, reduce_size(size, part_share), load, speed)
+        for part_share in (load.validation_share, load.test_share, share)
+    )
+    seconds = load.splits * (validation + tuned * small + compared * load.tune_users * scored)
+    seconds += load.passes * load.users * count_variants(part) * scored
+    kept = 1.0 if recipe.blend.start.get(name) else _KEPT
+    seconds += kept * (test + once + load.test_users * scored)
+    return TrainingCost(name, _memory_bytes(part, size), seconds, 1 + load.splits * (1 + tuned), once)
+
+
+_KEPT = 0.5
+"Expected share of the components with a weight, of those without an initial one."
+
+
 def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: DataSize) -> TrainingCost:
     """Return the cost of the re-ranker: all components once more, the lists scored with them, and the trees twice."""
     ranked = [cost for cost in costs if cost.is_ranked]
-    before = sum(cost.seconds / max(cost.trainings, 1) for cost in ranked)
+    before = sum(cost.once for cost in ranked)
     rows = part.lists * reranker.LISTED
     scoring = part.lists * len(ranked) * size.items * reranker.SECONDS_A_SCORE
     seconds = before + scoring + reranker.estimate_seconds(rows, part)
@@ -103,21 +126,27 @@ def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: Da
     return TrainingCost(RERANKER_COST, memory, seconds, 1, is_ranked=False)
 
 
-def _content_cost(recipe: Recipe, part: ContentRecipe, size: DataSize) -> TrainingCost:
+def _content_cost(
+    recipe: Recipe, part: ContentRecipe, size: DataSize, load: Workload, speed: MachineSpeed
+) -> TrainingCost:
     """Return the cost of the content regression, and of item weights for it if no component has them."""
-    features = min(part.features, _FEATURES_A_PRODUCT * size.described)
+    features = min(part.features, size.features or _FEATURES_A_PRODUCT * size.described)
     memory = content_regression.estimate_memory_bytes(size.items, features, part.keep)
-    seconds = content_regression.estimate_seconds(size.items, features, part)
+    seconds = content_regression.estimate_seconds(size.items, features, part) * speed.products
     if not any(getattr(other, "learner", "") in USABLE for other in recipe.parts.values()):
         weights: PartRecipe = EaseRecipe() if size.items <= EASE_ITEMS else ItemKnnRecipe()
         memory = max(memory, _memory_bytes(weights, size))
-        seconds = seconds + _train_seconds(weights, size)
+        seconds = seconds + estimate_train_seconds(weights, size, load, speed)
     return TrainingCost(CONTENT_COST, memory, seconds, 1, is_ranked=False)
 
 
-def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize) -> int:
-    """Return the peak memory of a training in bytes; components are trained one after the other."""
-    return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + max((cost.memory for cost in costs), default=0)
+def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize, candidates: int = 0) -> int:
+    """Return the peak memory of a training in bytes.
+
+    Components are trained one after the other; `candidates` are the bytes that the scores of validation users leave.
+    """
+    largest = max((cost.memory for cost in costs), default=0)
+    return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + largest + candidates
 
 
 def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -> None:
@@ -127,7 +156,7 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
         Invalid: the memory does not suffice; the message names the component and the parameter to change
     """
     costs = estimate_costs(recipe, size)
-    needed = estimate_peak_memory(costs, size)
+    needed = estimate_sizes(recipe, size).memory
     allowed = recipe.limits.memory_mb << 20
     limit = "limits.memory_mb allows"
     if memory_mb is not None and memory_mb << 20 < allowed:
@@ -159,20 +188,14 @@ def _advice(name: str, part: PartRecipe | None) -> str:
     return "lower its sizes, set events.newest, or allow more"
 
 
-def _count_trainings(part: PartRecipe, recipe: Recipe, size: DataSize) -> int:
-    if isinstance(part, EaseRecipe) and size.items > recipe.validation.tune_items:
-        return 0
-    values = sum(len(values) for field, values in part.tune.items() if field != "fading")
-    return values + 1 if part.tune else 0
-
-
 def _memory_bytes(part: PartRecipe, size: DataSize) -> int:
     if isinstance(part, EaseRecipe):
         return ease.estimate_memory_bytes(min(part.items, size.items), part.keep)
     if isinstance(part, RulesRecipe):
-        return min(_RULES_BLOCK_BYTES, 40 * size.events * part.window) + 16 * size.items * 50
+        steps = min(float(part.window), size.events / max(size.users, 1) / 2)
+        return min(_RULES_BLOCK_BYTES, round(90 * size.events * steps)) + 16 * size.items * 50
     if isinstance(part, ItemKnnRecipe):
-        return 24 * size.events + 16 * size.items * part.neighbours + (200 << 20)
+        return 24 * size.events + 16 * size.items * part.neighbours + (40 << 20)
     if isinstance(part, GraphFilterRecipe):
         return graph_filter.estimate_memory_bytes(size.items, size.users, size.events, part)
     if isinstance(part, AlsRecipe):
@@ -182,27 +205,7 @@ def _memory_bytes(part: PartRecipe, size: DataSize) -> int:
     return 80 * size.events + 16 * size.items
 
 
-def _train_seconds(part: PartRecipe, size: DataSize) -> float:
-    if isinstance(part, EaseRecipe):
-        return ease.estimate_seconds(min(part.items, size.items)) + 3e-6 * size.events
-    if isinstance(part, RulesRecipe):
-        return 4e-7 * size.events * part.window
-    if isinstance(part, ItemKnnRecipe):
-        return 5e-8 * size.events * max(size.events / max(size.users, 1), 1.0) + 1e-6 * size.events
-    if isinstance(part, GraphFilterRecipe):
-        return graph_filter.estimate_seconds(size.items, size.users, size.events, part)
-    if isinstance(part, AlsRecipe):
-        return 1e-7 * part.rounds * part.factors * part.steps * size.events / 3
-    if isinstance(part, TransformerRecipe):
-        return transformer.estimate_seconds(size.items, size.events, part)
-    return 2e-6 * size.events
-
-
 # Estimates of a training without running it: rows, memory and time of each component.
-
-
-_READ_S, _SPLIT_S, _EXAMINE_S, _PUBLISH_S = 4e-6, 8e-6, 6e-6, 2e-6
-"Seconds per event on one core, in addition to the time of the components."
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,27 +252,41 @@ def estimate_training(
     recipe: Recipe, source: TrainingSource, free_memory_mb: int | None = None
 ) -> DryRunEstimate:
     """Return the estimate of a training."""
-    size = DataSize.from_interactions(source.data, len(source.texts))
-    estimate = estimate_sizes(recipe, size, free_memory_mb)
+    features = 0
+    if recipe.content is not None:
+        sample = source.texts[:_SAMPLED_PRODUCTS]
+        features = count_content_features(recipe.content, sample, source.data)
+    size = DataSize.from_interactions(source.data, len(source.texts), features)
+    try:
+        load = Workload.from_split(recipe, split_data(recipe, source.data), source.data)
+    except Invalid:  # too little data for a split: the training says what to change
+        load = None
+    estimate = estimate_sizes(recipe, size, free_memory_mb, load, measure_speed())
     return replace(estimate, facts=count_data(source.data), account=source.account)
 
 
-def estimate_sizes(recipe: Recipe, size: DataSize, free_memory_mb: int | None = None) -> DryRunEstimate:
-    """Return the estimate of a training on data of a size."""
-    costs = estimate_costs(recipe, size)
+def estimate_sizes(
+    recipe: Recipe,
+    size: DataSize,
+    free_memory_mb: int | None = None,
+    load: Workload | None = None,
+    speed: MachineSpeed = _REFERENCE,
+) -> DryRunEstimate:
+    """Return the estimate of a training on data of a size; `load` are the counts of its split, if it is known."""
+    fitting = fit_recipe_to_catalog(recipe, size.items)
+    load = load or Workload.from_size(fitting, size)
+    costs = estimate_costs(recipe, size, load, speed)
     allowed = recipe.limits.memory_mb
     if free_memory_mb is not None:
         allowed = min(allowed, free_memory_mb)
-    once_more = sum(
-        cost.seconds / max(cost.trainings, 1) for cost in costs if cost.is_ranked
-    )  # users in the evaluation
-    seconds = sum(cost.seconds for cost in costs) + once_more
-    seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
+    settled = is_settled(recipe)
+    shared = estimate_shared_seconds(fitting, size, load, is_settled=settled) * speed.rest
+    candidates = 0 if settled else estimate_candidate_bytes(fitting, size, load)
     return DryRunEstimate(
         {"events": size.events, "readers": size.users, "items": size.items},
         costs,
-        estimate_peak_memory(costs, size),
-        seconds,
+        estimate_peak_memory(costs, size, candidates),
+        sum(cost.seconds for cost in costs) + shared,
         allowed << 20,
     )
 

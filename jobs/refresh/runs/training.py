@@ -34,7 +34,7 @@ from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.estimate import DataSize, check_memory
+from jobs.refresh.runs.estimate import check_memory
 from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
 from jobs.refresh.runs.stages import (
     add_reranker,
@@ -49,6 +49,7 @@ from jobs.refresh.runs.stages import (
     split_data,
 )
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
+from jobs.refresh.runs.workload import DataSize
 from jobs.refresh.tuning.plan import TuningPlan
 
 KEPT_VERSIONS = 10

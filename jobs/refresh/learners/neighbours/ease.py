@@ -32,8 +32,10 @@ from jobs.refresh.learners.neighbours.sparse_weights import (
 from jobs.refresh.learners.protocol import PartRecipe
 
 _BLOCK = 512
-_FLOPS_PER_S = 5e10
+_FLOPS_PER_S = 1.1e11
 "Throughput of one core in a small machine."
+_WEIGHT_S = 1.7e-8
+"Time for the selection of the strongest weights, for each weight."
 
 
 class EaseRecipe(PartRecipe):
@@ -82,12 +84,12 @@ class EaseLearner:
 
 def estimate_memory_bytes(items: int, keep: int) -> int:
     """Return the estimated peak memory of the training in bytes."""
-    return 3 * 4 * items * items // 2 + 16 * items * keep
+    return 43 * items * items // 10 + 8 * items * keep
 
 
 def estimate_seconds(items: int) -> float:
     """Return the estimated training time on one core in seconds."""
-    return items**3 / _FLOPS_PER_S
+    return items**3 / _FLOPS_PER_S + items**2 * _WEIGHT_S
 
 
 def _gram_inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]:

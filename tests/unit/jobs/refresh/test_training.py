@@ -30,7 +30,8 @@ from jobs.refresh.evaluation.evaluate import (
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.recipe import load_recipe_file as load_recipe
-from jobs.refresh.runs.estimate import DataSize, check_memory, estimate_costs, estimate_peak_memory
+from jobs.refresh.runs.estimate import check_memory, estimate_costs, estimate_peak_memory
+from jobs.refresh.runs.workload import DataSize
 from jobs.refresh.tuning.evidence import reduce_split
 from jobs.refresh.tuning.plan import make_plan, plan_on_newest
 from jobs.refresh.tuning.split_protocol import split_for_recipe
@@ -408,7 +409,7 @@ def test_what_can_not_fit_is_refused_with_advice() -> None:
     recipe = recipe_of(parts={"ease": {"learner": "ease", "items": 60_000}}, blend={})
     with pytest.raises(
         Invalid,
-        match=r"needs about 2\d,\d{3} MB, limits.memory_mb allows 4,096.*part ease.*lower its `items`",
+        match=r"needs about 15,\d{3} MB, limits.memory_mb allows 4,096.*part ease.*lower its `items`",
     ):
         check_memory(recipe, DataSize(1_000_000, 50_000, 60_000))
     check_memory(recipe, DataSize(1_000_000, 50_000, 5_000))

@@ -7,9 +7,24 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.estimate import CONTENT_COST, DataSize, check_memory, estimate_costs, estimate_training
+from jobs.refresh.runs.estimate import (
+    CONTENT_COST,
+    check_memory,
+    estimate_costs,
+    estimate_sizes,
+    estimate_training,
+)
+from jobs.refresh.runs.stages import split_data
 from jobs.refresh.runs.training_source import TrainingSource
+from jobs.refresh.runs.workload import DataSize, MachineSpeed, Workload, measure_speed
 from tests.unit.jobs.refresh.test_training import circles
+
+FILMS = DataSize(100_004, 671, 9_066, described=9_066, features=3_000)
+TOYS = DataSize(167_597, 19_412, 11_924, described=11_924, features=1_802)
+GIFTS = DataSize(407_695, 4_314, 4_017, described=4_017, features=1_333)
+CARTS = DataSize(453_518, 48_749, 39_493)
+CLICKS = DataSize(83_846, 21_210, 2_933)
+"Sizes of public sets; their trainings were measured on one core, in processor time."
 
 
 def cost_of(recipe_name: str, size: DataSize) -> float:
@@ -22,20 +37,52 @@ def cost_of(recipe_name: str, size: DataSize) -> float:
 
 def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
     size = DataSize(1_000_000, 50_000, 10_000, described=10_000)
-    films, gifts = (
-        DataSize(100_000, 671, 8_159, described=9_066),
-        DataSize(380_000, 4_300, 3_553, described=3_553),
-    )
-    assert 17 < cost_of("default", films) < 30, "measured: 23 s of one core with 3,000 features"
-    toys = DataSize(167_597, 19_412, 10_638, described=11_924)
-    assert 26 < cost_of("default", toys) < 46, "measured: 36 s of one core with 3,000 features"
-    fewer = load_recipe_file("default").with_changes({"content.features": 1_276})
-    content = [cost for cost in estimate_costs(fewer, gifts) if cost.part == CONTENT_COST]
-    assert 6.3 < content[0].seconds < 11.7, "measured: 9 s of one core with the 1,276 features it has"
+    for measured_s, counted in ((13.1, FILMS), (6.5, TOYS), (3.6, GIFTS)):
+        assert abs(cost_of("default", counted) / measured_s - 1) < 0.3
     assert cost_of("default", DataSize(1_000_000, 50_000, 10_000)) == 0
     assert cost_of("session", size) == 0, "a recipe without [content]"
     larger = DataSize(1_000_000, 50_000, 100_000, described=100_000)
     assert cost_of("default", larger) > 3 * cost_of("default", size)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "size", "load", "seconds", "megabytes"),
+    [
+        ("fast", FILMS, Workload(1, 671, 400, 671, 1, 147.0, 507.2), 6.9, 439),
+        ("default", FILMS, Workload(2, 1_342, 671, 671, 1, 147.0, 507.2), 92.8, 1_221),
+        ("fast", TOYS, Workload(1, 1_000, 400, 4_000, 1, 6.63, 17.0), 4.9, 441),
+        ("default", TOYS, Workload(1, 4_000, 1_000, 4_000, 1, 6.63, 17.0), 81.1, 1_006),
+        ("fast", GIFTS, Workload(1, 893, 400, 1_234, 2, 166.6, 526.3), 10.7, 860),
+        ("default", GIFTS, Workload(2, 1_744, 872, 1_234, 2, 166.6, 526.3), 69.5, 1_023),
+        ("fast", CARTS, Workload(1, 1_000, 400, 4_000, 2, 7.3, 12.5), 10.4, 642),
+        ("default", CARTS, Workload(1, 4_000, 1_000, 4_000, 2, 7.3, 12.5), 90.0, 1_071),
+        ("default", CLICKS, Workload(1, 4_000, 1_000, 4_000, 1, 3.06, 6.9), 8.5, 435),
+    ],
+)
+def test_time_and_memory_of_whole_trainings_are_estimated_within_30_percent(
+    recipe: str, size: DataSize, load: Workload, seconds: float, megabytes: int
+) -> None:
+    estimate = estimate_sizes(load_recipe_file(recipe), size, load=load)
+    assert abs(estimate.seconds / seconds - 1) < 0.3
+    assert abs((estimate.memory >> 20) / megabytes - 1) < 0.3
+
+
+def test_the_load_of_a_training_is_counted_from_its_split() -> None:
+    data = circles()
+    recipe = load_recipe_file("default")
+    load = Workload.from_split(recipe, split_data(recipe, data, "leave_last_out"), data)
+    assert 0 < load.tune_users <= load.test_users <= data.n_readers
+    assert 0 < load.length < load.spread_length
+    assert load.passes == 1
+
+
+def test_a_slower_machine_takes_longer() -> None:
+    recipe = load_recipe_file("default")
+    slow = estimate_sizes(recipe, FILMS, speed=MachineSpeed(2.0, 2.0)).seconds
+    assert slow == pytest.approx(2 * estimate_sizes(recipe, FILMS).seconds)
+    speed = measure_speed()
+    assert speed.products > 0
+    assert speed.rest > 0
 
 
 def test_a_dry_run_tells_it() -> None:

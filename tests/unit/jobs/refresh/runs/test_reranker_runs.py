@@ -28,8 +28,9 @@ from jobs.refresh.learners import protocol
 from jobs.refresh.recipe import parse_recipe
 from jobs.refresh.runs import training
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.estimate import RERANKER_COST, DataSize, estimate_costs, estimate_sizes
+from jobs.refresh.runs.estimate import RERANKER_COST, estimate_costs, estimate_sizes
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
+from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
 from tests.fakes.run_stages import run_stages
 from tests.fakes.simulated_lists import serve_lists

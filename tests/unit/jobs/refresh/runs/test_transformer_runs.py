@@ -19,8 +19,9 @@ from jobs.refresh.learners import protocol
 from jobs.refresh.learners import transformer as transformer_module
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.estimate import DataSize, estimate_sizes
+from jobs.refresh.runs.estimate import estimate_sizes
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
+from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
 from tests.fakes.run_stages import run_stages
 

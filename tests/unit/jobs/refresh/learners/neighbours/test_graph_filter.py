@@ -16,7 +16,8 @@ from jobs.refresh.learners.neighbours.graph_filter import (
     compute_right_singular_vectors,
 )
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
-from jobs.refresh.runs.estimate import DataSize, estimate_costs
+from jobs.refresh.runs.estimate import estimate_costs
+from jobs.refresh.runs.workload import DataSize
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog
 
 
