@@ -112,7 +112,7 @@ def is_eligible(experiment: Experiment, user_key: str) -> bool:
         first, last = experiment.slice
         if not first <= hash_position(f"layer {experiment.app_id} {experiment.layer}", user_key) < last:
             return False
-    return hash_position(experiment.entry_salt, user_key) < experiment.traffic
+    return experiment.admits(hash_position(experiment.entry_salt, user_key))
 
 
 def select_variant(experiment: Experiment, user_key: str) -> Variant:

@@ -399,11 +399,9 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
             raise Invalid(f"{experiment.slug} is {stands}; {why}. Complete it and make another one")
     if stands in ("Completed", "Archived") and set(changes) - {"name"}:
         raise Invalid(f"{experiment.slug} is {stands}; only its name can be changed")
-    if stands != "Draft" and changes.get("traffic", experiment.traffic) < experiment.traffic:
-        raise Invalid(
-            f"{experiment.slug} is {stands}; traffic can only go up from {experiment.traffic:g}, or users who met it "
-            "would lose it. Pause or complete it instead"
-        )
+    excluding = experiment.find_exclusion(changes)
+    if stands != "Draft" and excluding:
+        raise Invalid(f"{experiment.slug} is {stands}; {excluding}. Pause or complete it instead")
     ends_at = changes.get("ends_at")
     if ends_at is not None and ends_at <= now_ms:
         raise Invalid(f"{iso_ms(ends_at)} is past; `complete` ends it at once")

@@ -14,12 +14,11 @@ import numpy as np
 
 from actors.models.cohorts import LEAST_USERS
 from actors.recommender.messages import Boost, RecommendationResult, UserQuery
-from actors.recommender.ranking.candidates import list_consumed_rows
+from actors.recommender.ranking.candidates import RemovedRows
 from actors.recommender.ranking.query_context import (
     PageWindow,
     QueryContext,
     UserSignals,
-    find_anchor_rows,
     find_page_window,
 )
 from actors.recommender.ranking.score import explain_rows, get_slot_map, list_sources
@@ -45,14 +44,15 @@ def explain_result(
     result: RecommendationResult,
     pool: Sequence[int],
     steps: Sequence[RerankStep],
+    removed: RemovedRows,
 ) -> RecommendationResult:
     """Return the result with explanations of its products and of missing products.
 
-    `pool` is the whole ranking before re-ranking; empty if the query is not for products.
+    `pool` is the whole ranking before re-ranking; `removed` are the rows that were removed from it.
     """
     explain_products(request, user, page, result.products, pool, steps)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    return replace(result, explanation=_build_explanation(request, user, page, result, ranks, {}))
+    return replace(result, explanation=_build_explanation(request, user, page, result, ranks, {}, removed))
 
 
 def explain_groups(
@@ -60,6 +60,7 @@ def explain_groups(
     user: UserSignals,
     result: RecommendationResult,
     pools: Sequence[Sequence[int]],
+    removed: RemovedRows,
 ) -> RecommendationResult:
     """Return a result of groups with explanations of missing products; `pools` are the rankings of its groups."""
     ranks: dict[int, int] = {}
@@ -69,7 +70,8 @@ def explain_groups(
             if rank < ranks.get(row, len(pool)):
                 ranks[row], groups[row] = rank, group.value
     page = find_page_window(request.query, request.shown_ids, request.catalog)
-    return replace(result, explanation=_build_explanation(request, user, page, result, ranks, groups))
+    explanation = _build_explanation(request, user, page, result, ranks, groups, removed)
+    return replace(result, explanation=explanation)
 
 
 def explain_products(
@@ -103,7 +105,7 @@ def explain_similarity(
 ) -> None:
     """Add `similar_parts` to every `_explain`: what connects the product with the anchors of the query.
 
-    `components` are consumed. Their sum orders the products; `score_parts` are about the user.
+    The sum of the `components` orders the products; `score_parts` are about the user.
     """
     state = request.engine_state
     priors = request.item_priors
@@ -127,6 +129,7 @@ def _build_explanation(
     result: RecommendationResult,
     ranks: Mapping[int, int],
     groups: Mapping[int, Any],
+    removed: RemovedRows,
 ) -> dict[str, Any]:
     """Build the explanation of the whole result: rules, missing products and ignored parameters."""
     query = request.query
@@ -139,7 +142,7 @@ def _build_explanation(
             {"rule": rule.label, "name": rule.name, "does": _describe_action(rule, query)}
             for rule in (*query.boosts, *query.removed)
         ],
-        "missing": _explain_missing(request, user, page, ranks, groups, returned),
+        "missing": _explain_missing(request, user, page, ranks, groups, returned, removed),
         **_list_ignored(request, user, result),
     }
 
@@ -226,10 +229,7 @@ class _RankedList:
     user: UserSignals
     page: PageWindow
     ranks: Mapping[int, int]
-    consumed: Set[int]
-    anchors: Set[int]
-    hidden: Set[int]
-    "The anchors and, with `dedupe`, their variants."
+    removed: RemovedRows
 
 
 def _explain_missing(
@@ -239,13 +239,11 @@ def _explain_missing(
     ranks: Mapping[int, int],
     groups: Mapping[int, Any],
     returned: Set[str],
+    removed: RemovedRows,
 ) -> list[dict[str, Any]]:
     query = request.query
     catalog = request.catalog
-    anchors = find_anchor_rows(query, catalog) if query.kind == "product_to_products" else []
-    hidden = set(catalog.add_variants(anchors) if query.dedupe else anchors)
-    consumed = set(list_consumed_rows(request, user))
-    ranked = _RankedList(request, user, page, ranks, consumed, set(anchors), hidden)
+    ranked = _RankedList(request, user, page, ranks, removed)
     missing: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(query.explain_missing):
         row = catalog.row_of(product_id)
@@ -262,7 +260,7 @@ def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[s
     """Return every reason why a product is missing; without a reason, its rank."""
     request = ranked.request
     ranks = ranked.ranks
-    consumed = ranked.consumed
+    removed = ranked.removed
     query = request.query
     catalog = request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
@@ -277,18 +275,17 @@ def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[s
         reasons.append({"reason": "excluded", "told": "it is in exclude"})
     if row in ranked.page.shown_rows:
         reasons.append({"reason": "shown_before", "told": "an earlier page of this pagination_id held it"})
-    if row in ranked.hidden:
-        text = "it is an anchor" if row in ranked.anchors else "it is a variant of an anchor"
+    if row in removed.anchor_variants:
+        text = "it is an anchor" if row in removed.anchors else "it is a variant of an anchor"
         reasons.append({"reason": "anchor", "told": text})
     if row in ranks:
-        if query.kind in _GROUPED and row in consumed:
+        if query.kind in _GROUPED and row in removed.consumed:
             reasons.append(_seen_reason(ranked, row, "; in groups such products come last"))
         (parts,) = _explain_scores([row], request, ranked.user)
         return [*reasons, {"reason": "below_the_cut", "rank": ranks[row], "score": sum(parts.values())}]
     variants = catalog.add_variants([row]) if query.dedupe else [row]
     better = next((variant for variant in variants if variant in ranks), None)
-    is_hidden = row in consumed and query.kind != "user_to_history"
-    if is_hidden and (better is None or query.kind in _WITHOUT_SEEN):
+    if row in removed.consumed and (better is None or query.kind in _WITHOUT_SEEN):
         reasons.append(_seen_reason(ranked, row))
     if better is not None:
         other = catalog.product_ids[better]

@@ -3,7 +3,8 @@
     user signals ──▶ scores ──▶ allowed rows ──▶ ranking ──▶ candidates ──▶ re-ranking ──▶ result records
 
 Every endpoint runs these stages in its own order. A stage is a function of its arguments: it reads no store, no clock
-and no randomness. docs/concepts/scoring.md has the equations.
+and no randomness. Only the functions of this module and explanations take the whole context of a query.
+docs/concepts/scoring.md has the equations.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from actors.recommender.explain import (
     explain_result,
     explain_similarity,
 )
-from actors.recommender.messages import RecommendationResult, RecommendedGroup
+from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery
 from actors.recommender.ranking.candidates import (
+    NOTHING_REMOVED,
     SEEN_AGAIN,
+    RemovedRows,
     allow_rows,
     expected_depth,
     filter_rows,
@@ -64,6 +67,8 @@ from actors.recommender.rerank.rerank import (
     rerank,
 )
 from actors.recommender.rerank.reranker import LearnedOrder, order_candidates
+from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.filtered_groups import FilteredGroups
 from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.groups import Groups, select_best_rows
@@ -101,30 +106,34 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     catalog = request.catalog
     priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
-    user = build_user_signals(request)
-    consumed = list_consumed_rows(request, user)
-    user = select_list_weights(request, user, consumed)
+    user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    consumed = list_consumed_rows(query, user, state, request.now_ms)
+    user = select_list_weights(query, user, state, consumed)
     most = state.reranked_depth
     components: list[ScoreComponent] | None = [] if most else None
     scores = compute_user_scores(user, state, priors, components)
-    ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
+    ranking = rank(
+        scores.prior, scores.personal, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude)
+    )
     depth = max(page.depth + request.pool_size, most)
-    candidates, level = select_candidates(ranking, request, depth, consumed, may_repeat=page.is_first)
+    candidates, level = select_candidates(ranking, query, catalog, depth, consumed, may_repeat=page.is_first)
     draws: ColdStartDraws | None = None
     learned: LearnedOrder | None = None
     if not level:
         if components is not None:
-            learned = order_candidates(request, user, candidates, ranking, components)
+            learned = order_candidates(state.serving_model, priors, user, candidates, ranking, components)
             # More of them than without a re-ranker: later stages need no more rows than before.
             needed = required_depth(query, page.depth + request.pool_size)
             candidates = learned.candidates[: expected_depth(needed)]
             user = replace(user, gains=learned.gains)
-        candidates, draws = add_exploration(candidates, ranking, request, page.depth)
+        candidates, draws = add_exploration(
+            candidates, ranking, query, catalog, priors.cold_start.rows, request.now_ms, page.depth
+        )
         level = name_fallback_level(user, priors)
     shown = ranking.get_scores(candidates)
     if learned is not None:
         shown = learned.raise_scores(candidates, shown)
-    return _render_page(request, user, page, candidates, shown, level, draws)
+    return _render_page(request, user, page, candidates, shown, level, RemovedRows(consumed), draws)
 
 
 def user_to_trending(request: QueryContext) -> RecommendationResult:
@@ -140,9 +149,9 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     catalog = request.catalog
     priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
-    user = build_user_signals(request)
-    consumed = list_consumed_rows(request, user)
-    user = select_list_weights(request, user, consumed)
+    user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    consumed = list_consumed_rows(query, user, state, request.now_ms)
+    user = select_list_weights(query, user, state, consumed)
     scores = compute_user_scores(user, state, priors)
     has_profile = user.profile.has_signal
     cohort = user.cohort
@@ -150,10 +159,12 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     depth = page.depth + request.pool_size
     depth = -(-depth // _STRETCH) * _STRETCH if has_profile else depth
     level = "cohort" if cohort is not None else "trending" if priors.has_interactions else "newest"
-    candidates = select_trend_leaders(request, consumed, depth) if cohort is None else []
+    candidates = select_trend_leaders(query, catalog, priors, consumed, depth) if cohort is None else []
     if not candidates:
-        ranking = rank(trend, None, allow_rows(request), catalog.rows_of(query.exclude))
-        candidates, repeated = select_candidates(ranking, request, depth, consumed, may_repeat=page.is_first)
+        ranking = rank(trend, None, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude))
+        candidates, repeated = select_candidates(
+            ranking, query, catalog, depth, consumed, may_repeat=page.is_first
+        )
         level = repeated or level
     personal = scores.personal.get_scores(np.array(candidates, np.int64))
     if has_profile:
@@ -163,7 +174,8 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
         order = np.lexsort((-keys, np.arange(len(candidates)) // _STRETCH))
         candidates = [candidates[at] for at in order.tolist()]
         personal = personal[order]
-    return _render_page(request, user, page, candidates, scores.prior.scores[candidates] + personal, level)
+    shown = scores.prior.scores[candidates] + personal
+    return _render_page(request, user, page, candidates, shown, level, RemovedRows(consumed))
 
 
 def product_to_products(request: QueryContext) -> RecommendationResult:
@@ -199,17 +211,19 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     if not similar_to.has_signal:
         return None
     page = find_page_window(query, request.shown_ids, catalog)
-    user = select_unseen_weights(request, build_user_signals(request))
+    user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    user = select_unseen_weights(user, state.serving_model)
     components, level = _score_anchors(request, user, anchors, similar_to)
     prior = priors.prior_unseen.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
-    ranking = rank(prior, similarity, allow_rows(request), catalog.rows_of(query.exclude))
+    ranking = rank(prior, similarity, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude))
     hidden = catalog.add_variants(anchors) if query.dedupe else anchors
-    candidates, _ = select_candidates(ranking, request, page.depth + request.pool_size, hidden)
-    result = _render_page(request, user, page, candidates, _score_rows(request, user, candidates), level)
+    candidates, _ = select_candidates(ranking, query, catalog, page.depth + request.pool_size, hidden)
+    removed = RemovedRows(anchors=anchors, anchor_variants=hidden)
+    shown = _score_rows(user, state, priors, candidates)
+    result = _render_page(request, user, page, candidates, shown, level, removed)
     if query.explain:
-        # The sum above consumed the components.
-        explain_similarity(request, result.products, _score_anchors(request, user, anchors, similar_to)[0])
+        explain_similarity(request, result.products, components)
     return result
 
 
@@ -232,17 +246,20 @@ def _score_anchors(
 def user_to_history(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_history` with the products of the user's interactions, newest first."""
     query = request.query
+    state = request.engine_state
     catalog = request.catalog
     priors = request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
-    user = build_user_signals(request)
-    scores = compute_user_scores(user, request.engine_state, priors)
+    user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    scores = compute_user_scores(user, state, priors)
     by_score = rank(scores.prior, scores.personal)
-    rows = select_history_rows(request, by_score)
+    rows = select_history_rows(query, request.recent_events, catalog, len(priors), by_score)
     recency = np.full(len(priors), -np.inf, np.float32)
     recency[rows] = np.arange(len(rows), 0, -1)
-    by_recency = rank(PriorScores(recency), None, allow_rows(request), catalog.rows_of(query.exclude))
-    candidates, _ = select_candidates(by_recency, request, page.depth)
+    by_recency = rank(
+        PriorScores(recency), None, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude)
+    )
+    candidates, _ = select_candidates(by_recency, query, catalog, page.depth)
     return _render_page(request, user, page, candidates, by_score.get_scores(candidates), "history")
 
 
@@ -280,9 +297,9 @@ def _rank_groups(
     query = request.query
     state = request.engine_state
     priors = request.item_priors
-    user = build_user_signals(request)
-    recent = list_consumed_rows(request, user)
-    user = select_list_weights(request, user, recent)
+    user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    recent = list_consumed_rows(query, user, state, request.now_ms)
+    user = select_list_weights(query, user, state, recent)
     filtered = _get_filtered_groups(request, groups)
     user_scores = compute_user_scores(user, state, priors)
     scores = rank(user_scores.prior, user_scores.personal).scores
@@ -303,11 +320,13 @@ def _rank_groups(
     ranking[list(consumed)] -= _SEEN_MALUS
     # totals count variants; a group is only full when it has enough different products
     least = enough if query.group_rows and query.dedupe else 0
-    ranked = ((code, _select_group_rows(request, filtered, code, ranking)) for code in chosen)
+    ranked = ((code, _select_group_rows(query, request.catalog, filtered, code, ranking)) for code in chosen)
     page = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
     rendered = [_render_group(request, user, groups, code, filtered, rows, scores) for code, rows in page]
     result = RecommendationResult(groups=rendered, served_by=name_fallback_level(user, priors))
-    return explain_groups(request, user, result, [rows for _, rows in page]) if query.explain else result
+    if not query.explain:
+        return result
+    return explain_groups(request, user, result, [rows for _, rows in page], RemovedRows(recent))
 
 
 def _get_filtered_groups(request: QueryContext, groups: Groups[V]) -> FilteredGroups:
@@ -331,16 +350,15 @@ def _get_filtered_groups(request: QueryContext, groups: Groups[V]) -> FilteredGr
 
 
 def _select_group_rows(
-    request: QueryContext, filtered: FilteredGroups, code: int, ranking: Scores
+    query: UserQuery, catalog: Catalog, filtered: FilteredGroups, code: int, ranking: Scores
 ) -> list[int]:
     """Select the best rows of one group, as many as the query needs."""
-    query = request.query
     if not query.group_rows and not query.explain_missing:
         return []
     return select_distinct(
         lambda depth: select_best_rows(filtered.list_rows(code), ranking, depth),
         query,
-        request.catalog,
+        catalog,
         query.group_rows,
     )
 
@@ -378,6 +396,7 @@ def _render_page(
     candidates: list[int],
     scores: Scores,
     level: str,
+    removed: RemovedRows = NOTHING_REMOVED,
     draws: ColdStartDraws | None = None,
 ) -> RecommendationResult:
     """Re-rank the candidates, cut the page, and render its records with the user's score of each product.
@@ -407,21 +426,23 @@ def _render_page(
     explored = None
     if request.exploration is not None and level != SEEN_AGAIN:
         barred = frozenset() if draws is None else draws.groups
-        explored = explore_page(items, candidates, request, page, barred, steps)
+        explored = explore_page(items, candidates, request.exploration, query, catalog, page, barred, steps)
     products = render_products(items, by_row, query, catalog)
     chances = None if draws is None else draws.probabilities
     placements = describe_placements(
         items, products, by_row, query, request.engine_state, level, chances, explored
     )
     result = RecommendationResult(products=products, served_by=level, placements=placements)
-    return result if steps is None else explain_result(request, user, page, result, candidates, steps)
+    return (
+        result if steps is None else explain_result(request, user, page, result, candidates, steps, removed)
+    )
 
 
-def _score_rows(request: QueryContext, user: UserSignals, rows: list[int]) -> Scores:
+def _score_rows(user: UserSignals, state: EngineState, priors: ItemPriors, rows: list[int]) -> Scores:
     """Score some rows for the user as `user_to_products` would.
 
     Shapes:
         returns: float32 [m], fresh
     """
-    scores = compute_user_scores(user, request.engine_state, request.item_priors)
+    scores = compute_user_scores(user, state, priors)
     return rank(scores.prior, scores.personal).get_scores(rows)

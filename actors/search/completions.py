@@ -110,7 +110,9 @@ class _UserPreference:
 
 
 def _score_user(request: QueryContext) -> _UserPreference:
-    user = build_user_signals(request)
+    user = build_user_signals(
+        request.query, request.recent_events, request.engine_state, request.item_priors, request.now_ms
+    )
     scores = compute_user_scores(user, request.engine_state, request.item_priors)
     return _UserPreference(scores, user.profile.has_signal)
 

@@ -62,7 +62,9 @@ def search(request: QueryContext) -> RecommendationResult:
     unfaceted = _add_requested_rows(request, search_query, retrieve(request, search_query, allowed), allowed)
     chosen = FacetSelection(search_query.facet_filters, request.catalog)
     hits = unfaceted.filter(chosen.filter_rows(unfaceted.rows))
-    user = build_user_signals(request)
+    user = build_user_signals(
+        request.query, request.recent_events, request.engine_state, request.item_priors, request.now_ms
+    )
     scores = compute_user_scores(user, request.engine_state, request.item_priors)
     ranking = _Ranking.of(request, search_query, hits, user, scores)
     page = _page(request, search_query, ranking)

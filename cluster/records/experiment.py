@@ -19,6 +19,7 @@ Source: the form is ours; the store's scripts read the first and the last part.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -260,6 +261,21 @@ class Experiment(BaseModel):
                         "(at most 500 characters) alone"
                     ) from None
         return self
+
+    def admits(self, position: float) -> bool:
+        """Return whether the user at a position from 0 to 1 is in the share of users that take part."""
+        return position < self.traffic
+
+    @property
+    def percent_of_users(self) -> str:
+        """The share of the users that take part, as text: `50%`."""
+        return f"{self.traffic:.0%}"
+
+    def find_exclusion(self, changes: Mapping[str, Any]) -> str:
+        """Return why changes would exclude users who have met the experiment; an empty text if they exclude none."""
+        if changes.get("traffic", self.traffic) >= self.traffic:
+            return ""
+        return f"traffic can only go up from {self.traffic:g}, or users who met it would lose it"
 
     def is_running_at(self, now_ms: int) -> bool:
         """Return whether it runs at a time."""

@@ -152,11 +152,11 @@ class EngineOperator:
         }
         last = {}
         for app_id in leaving:
-            for (place, engine_id), traffic in (
+            for (place, engine_id), engine_traffic in (
                 await stores.engine_watch.read_traffic(app_id, self._clock.now_ms())
             ).items():
                 if place == "own":
-                    last[Engine(app_id=app_id, engine_id=engine_id).application] = traffic.last_ms
+                    last[Engine(app_id=app_id, engine_id=engine_id).application] = engine_traffic.last_ms
         return last
 
     async def _save_statuses(

@@ -6,20 +6,22 @@ Every product is scored, so any filter has recall 1 (docs/concepts/scoring.md, e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import QueryContext, UserSignals
+from actors.recommender.ranking.query_context import UserSignals
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.user_profile import MOST_HIDDEN, list_recent_rows, select_history
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.compact_histories import list_older_rows
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
+from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.events import EXPOSURE
-from actors.recommender.state.interaction_rows import ALWAYS, EVER_MS, ConsumptionTimes
+from actors.recommender.state.interaction_rows import ALWAYS, EVER_MS, ConsumptionTimes, RecentEventTuple
+from actors.recommender.state.serving_model import ServingModel
 from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
@@ -31,6 +33,20 @@ SEEN_AGAIN = "seen_again"
 "Fallback level of a list of products that the user consumed before."
 _ALL = 1 << 40
 _FEW = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """The rows that were removed from a ranking, by reason; explanations read them."""
+
+    consumed: Sequence[int] = ()
+    "Rows that the user dealt with."
+    anchors: Sequence[int] = ()
+    anchor_variants: Sequence[int] = ()
+    "The anchors and, with `dedupe`, their variants."
+
+
+NOTHING_REMOVED = RemovedRows()
 
 
 def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
@@ -56,7 +72,7 @@ def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
     return mask
 
 
-def allow_rows(request: QueryContext) -> Mask | None:
+def allow_rows(query: UserQuery, catalog: Catalog, priors: ItemPriors) -> Mask | None:
     """Mark the rows that a list may hold; None when the prior of the query leaves out all others already.
 
     Shapes:
@@ -65,15 +81,14 @@ def allow_rows(request: QueryContext) -> Mask | None:
     Source:
         docs/concepts/scoring.md, equation 23
     """
-    catalog = request.catalog
-    allowed = filter_rows(request.query, catalog)
-    if request.item_priors.versions[0] == catalog.version:
+    allowed = filter_rows(query, catalog)
+    if priors.versions[0] == catalog.version:
         return allowed
     # a product may have been removed or sold out since the priors were computed
     return catalog.offered if allowed is None else catalog.offered & allowed
 
 
-def list_consumed_rows(request: QueryContext, user: UserSignals) -> list[int]:
+def list_consumed_rows(query: UserQuery, user: UserSignals, state: EngineState, now_ms: int) -> list[int]:
     """List the rows that the user dealt with and should not see again, with variants when `dedupe` is set.
 
     Without a snapshot these are the most recent rows. With a snapshot, if users take the same product again,
@@ -81,19 +96,17 @@ def list_consumed_rows(request: QueryContext, user: UserSignals) -> list[int]:
     rows of the running session and the purchases count. For the types of interaction with a pause
     (`repeat_after_ms`), the rows of the pause count instead.
     """
-    model = request.engine_state.serving_model
+    model = state.serving_model
     most = MOST_HIDDEN if model is None else None
-    within = _consumption_times(request)
+    within = _consumption_times(query, model, now_ms)
     rows = list_recent_rows(user.history, most, within=within)
     if user.older is not None:
         rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, within)]))[:most]
-    return request.catalog.add_variants(rows) if request.query.dedupe else rows
+    return state.catalog.add_variants(rows) if query.dedupe else rows
 
 
-def _consumption_times(request: QueryContext) -> ConsumptionTimes:
-    model = request.engine_state.serving_model
-    now_ms = request.now_ms
-    pauses = request.query.repeat_after_ms
+def _consumption_times(query: UserQuery, model: ServingModel | None, now_ms: int) -> ConsumptionTimes:
+    pauses = query.repeat_after_ms
     if model is None or not model.allows_repeats:
         default_ms = EVER_MS
         since_ms = dict[str, int]()
@@ -109,7 +122,9 @@ def _consumption_times(request: QueryContext) -> ConsumptionTimes:
     return ConsumptionTimes(default_ms, {**since_ms, **paused})
 
 
-def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequence[int]) -> UserSignals:
+def select_list_weights(
+    query: UserQuery, user: UserSignals, state: EngineState, consumed: Sequence[int]
+) -> UserSignals:
     """Return the user with the weights of the list: those for new products if it can hold none of the history.
 
     `consumed` are the rows that the list leaves out, beside those that the query excludes.
@@ -117,18 +132,17 @@ def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequ
     Source:
         docs/concepts/scoring.md, equation 8
     """
-    model = request.engine_state.serving_model
+    model = state.serving_model
     if model is None or not model.has_unseen_weights or not user.has_history:
         return user
-    hidden = {*consumed, *request.catalog.rows_of(request.query.exclude)}
-    returns_none = not model.allows_repeats and not request.query.repeat_after_ms
+    hidden = {*consumed, *state.catalog.rows_of(query.exclude)}
+    returns_none = not model.allows_repeats and not query.repeat_after_ms
     unseen_only = returns_none or hidden.issuperset(user.history_profile.rows.tolist())
     return replace(user, unseen_only=unseen_only)
 
 
-def select_unseen_weights(request: QueryContext, user: UserSignals) -> UserSignals:
+def select_unseen_weights(user: UserSignals, model: ServingModel | None) -> UserSignals:
     """Return the user with the weights for new products, if the snapshot has such."""
-    model = request.engine_state.serving_model
     if model is None or not model.has_unseen_weights or not user.has_history:
         return user
     return replace(user, unseen_only=True)
@@ -136,7 +150,8 @@ def select_unseen_weights(request: QueryContext, user: UserSignals) -> UserSigna
 
 def select_candidates(
     ranking: Ranking,
-    request: QueryContext,
+    query: UserQuery,
+    catalog: Catalog,
     depth: int,
     consumed: Sequence[int] = (),
     *,
@@ -153,8 +168,6 @@ def select_candidates(
     Source:
         docs/concepts/scoring.md, equation 23
     """
-    query = request.query
-    catalog = request.catalog
     if not consumed:
         return select_distinct(ranking.select_best, query, catalog, depth), ""
     excluded = ranking.exclude(consumed)
@@ -165,14 +178,13 @@ def select_candidates(
     return select_distinct(ranking.select_best, query, catalog, depth), SEEN_AGAIN
 
 
-def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: int) -> list[int]:
+def select_trend_leaders(
+    query: UserQuery, catalog: Catalog, priors: ItemPriors, consumed: Sequence[int], depth: int
+) -> list[int]:
     """Select from the leaders of the trend, which are known beforehand; nothing if they do not fill `depth` places.
 
     A query with filters gets nothing.
     """
-    query = request.query
-    catalog = request.catalog
-    priors = request.item_priors
     if query.type is not None or query.filter is not None or query.circles or query.removed:
         return []
     places = required_depth(query, depth)
@@ -185,25 +197,31 @@ def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: 
     return rows if len(rows) >= places else []
 
 
-def select_history_rows(request: QueryContext, ranking: Ranking) -> list[int]:
+def select_history_rows(
+    query: UserQuery,
+    recent_events: Sequence[RecentEventTuple],
+    catalog: Catalog,
+    count: int,
+    ranking: Ranking,
+) -> list[int]:
     """List the offered rows of the user's history, newest first, by the query's `history_type`.
 
-    An interaction with a group alone counts for the variant on offer with the best score.
+    An interaction with a group alone counts for the variant on offer with the best score. Products behind the first
+    `count` rows of the catalog have no score yet, so they are left out.
     """
-    events = select_history(request.recent_events, request.query.history_type)
+    events = select_history(recent_events, query.history_type)
     names = dict.fromkeys(name for kind, ids, _, _ in events if kind not in EXPOSURE for name in ids)
-    variants = _select_variants([name for name in names if name.startswith(GROUP)], request, ranking)
-    rows = (variants[name] if name in variants else request.catalog.row_of(name) for name in names)
-    return [row for row in dict.fromkeys(rows) if _is_offered(row, request)]
+    groups = [name for name in names if name.startswith(GROUP)]
+    variants = _select_variants(groups, catalog, count, ranking)
+    rows = (variants[name] if name in variants else catalog.row_of(name) for name in names)
+    return [row for row in dict.fromkeys(rows) if _is_offered(row, catalog, count)]
 
 
-def _select_variants(names: Sequence[str], request: QueryContext, ranking: Ranking) -> dict[str, int]:
+def _select_variants(names: Sequence[str], catalog: Catalog, count: int, ranking: Ranking) -> dict[str, int]:
     """Choose a variant for every group; -1 where none is on offer."""
     variants = {
         name: [
-            row
-            for row in request.catalog.rows_of_group(name.removeprefix(GROUP))
-            if _is_offered(row, request)
+            row for row in catalog.rows_of_group(name.removeprefix(GROUP)) if _is_offered(row, catalog, count)
         ]
         for name in names
     }
@@ -214,8 +232,8 @@ def _select_variants(names: Sequence[str], request: QueryContext, ranking: Ranki
     return {name: max(rows, key=by_row.__getitem__, default=-1) for name, rows in variants.items()}
 
 
-def _is_offered(row: int, request: QueryContext) -> bool:
-    return 0 <= row < len(request.item_priors) and bool(request.catalog.offered[row])
+def _is_offered(row: int, catalog: Catalog, count: int) -> bool:
+    return 0 <= row < count and bool(catalog.offered[row])
 
 
 def select_distinct(

@@ -142,8 +142,14 @@ class UserSignals:
         return self.history_profile.has_signal
 
 
-def build_user_signals(request: QueryContext) -> UserSignals:
-    """Build the history, the profile and the cohort of the user of a query.
+def build_user_signals(
+    query: UserQuery,
+    recent_events: Sequence[RecentEventTuple],
+    state: EngineState,
+    priors: ItemPriors,
+    now_ms: int,
+) -> UserSignals:
+    """Build the history, the profile and the cohort of the user of a query from the recent events, newest first.
 
     Cost:
         40 us for 50 events without session variables and cohort
@@ -151,12 +157,9 @@ def build_user_signals(request: QueryContext) -> UserSignals:
     Source:
         docs/concepts/scoring.md, equations 2, 7 and 15
     """
-    query = request.query
-    state = request.engine_state
-    priors = request.item_priors
-    history = find_interaction_rows(request.recent_events, state.catalog)
+    history = find_interaction_rows(recent_events, state.catalog)
     older = read_older_events(
-        state.overlay.histories, query.user_id, history, len(request.recent_events), len(query.simulated)
+        state.overlay.histories, query.user_id, history, len(recent_events), len(query.simulated)
     )
     counting = None if older is None else _select_profile_events(older, history, state)
     learned = build_user_profile(history, state.index, counting)
@@ -166,7 +169,7 @@ def build_user_signals(request: QueryContext) -> UserSignals:
     cohort = None
     attributes = {**query.context, **query.cohort}
     if attributes and not learned.has_signal:
-        cohort = state.get_cohort_scores(attributes, priors, request.now_ms)
+        cohort = state.get_cohort_scores(attributes, priors, now_ms)
     return UserSignals(history, learned, profile, cohort, older=older)
 
 

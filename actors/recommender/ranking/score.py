@@ -29,7 +29,6 @@ from actors.recommender.state.score_components import (
     SlotMap,
     SparseScores,
     VectorScores,
-    copy_first_dense,
     sum_components,
 )
 from actors.recommender.state.serving_model import ServingModel
@@ -110,14 +109,13 @@ def personal_scores(
     parts = score_user(profile, state, priors, unseen=unseen)
     if kept is not None:
         kept += parts
-        parts = copy_first_dense(parts)
     return combine_components(parts, state, priors)
 
 
 def combine_components(
     parts: Sequence[ScoreComponent], state: EngineState, priors: ItemPriors
 ) -> PersonalScores:
-    """Sum components, and let cold-start items inherit unless a component scores them. Consumes the components."""
+    """Sum components, and let cold-start items inherit unless a component scores them."""
     personal = sum_components(parts, get_slot_map(state, priors))
     new = priors.cold_start
     if len(new.rows) and personal.values is not None and not _has_cold_start_scores(parts):

@@ -19,8 +19,9 @@ import mmh3
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import Draw, ExplorationDraw, QueryContext
+from actors.recommender.ranking.query_context import Draw, ExplorationDraw
 from actors.recommender.ranking.ranking import Ranking
+from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Floats, Rows
 from cluster.records.engine import Exploration, SnapshotTrial
 
@@ -102,9 +103,15 @@ class ColdStartDraws:
 
 
 def add_exploration(
-    candidates: list[int], ranking: Ranking, request: QueryContext, depth: int
+    candidates: list[int],
+    ranking: Ranking,
+    query: UserQuery,
+    catalog: Catalog,
+    cold_start: Rows,
+    now_ms: int,
+    depth: int,
 ) -> tuple[list[int], ColdStartDraws | None]:
-    """Insert cold-start items into the stretches of the first `depth` candidates that hold none.
+    """Insert `cold_start` items into the stretches of the first `depth` candidates that hold none.
 
     A client can't choose the draws by its `pagination_id`: they are the same for a user and a UTC day. None: there are
     none.
@@ -115,14 +122,13 @@ def add_exploration(
     Source:
         docs/concepts/scoring.md, equation 28
     """
-    cold_start = request.item_priors.cold_start.rows
     if not len(cold_start) or len(candidates) < 2:
         return candidates, None
     draws: dict[int, float | None] = {}
     best = ranking.select_best_of(cold_start, 2 * _BEST).tolist()
-    seed = seed_from_names(*request.query.user_keys, _name_day(request.now_ms))
+    seed = seed_from_names(*query.user_keys, _name_day(now_ms))
     stretches = -(-min(len(candidates), depth) // BLOCK_SIZE)
-    groups = request.catalog.groups
+    groups = catalog.groups
     drawn = frozenset(groups[best].tolist())
     for stretch in range(stretches):
         first = stretch * BLOCK_SIZE
@@ -143,7 +149,7 @@ def add_exploration(
             moves_others = not set(groups[left].tolist()).isdisjoint(others)
             draws[row] = None if moves_others else 1 / len(left)
             rest = [other for other in behind if other != row]
-            if request.query.dedupe:
+            if query.dedupe:
                 rest = [other for other in rest if int(groups[other]) != group]
             candidates = [*candidates[:place], row, *rest]
     return candidates, ColdStartDraws(draws, drawn) if draws else None

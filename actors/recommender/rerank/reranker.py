@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.reranker import Reranker
-from actors.recommender.ranking.query_context import QueryContext, UserSignals
+from actors.recommender.ranking.query_context import UserSignals
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.state.engine_state import ItemPriors
 from actors.recommender.state.score_components import (
@@ -43,7 +43,8 @@ class LearnedOrder:
 
 
 def order_candidates(
-    request: QueryContext,
+    model: ServingModel | None,
+    priors: ItemPriors,
     user: UserSignals,
     candidates: list[int],
     ranking: Ranking,
@@ -59,8 +60,6 @@ def order_candidates(
     Source:
         docs/concepts/scoring.md, section Learned re-ranker
     """
-    model = request.engine_state.serving_model
-    priors = request.item_priors
     reranker = None if model is None else model.learned.reranker
     if model is None or reranker is None or not candidates:
         return LearnedOrder(candidates, {})

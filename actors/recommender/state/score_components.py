@@ -9,8 +9,8 @@ The values are scaled and weighted already, so a score is their sum (docs/concep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -180,18 +180,10 @@ class PersonalScores:
         return rows[inside], self.values[slots[inside]]
 
 
-def copy_first_dense(parts: Sequence[ScoreComponent]) -> list[ScoreComponent]:
-    """Return components that can be summed while the given ones stay as they are."""
-    first = next((at for at, part in enumerate(parts) if isinstance(part, DenseScores)), None)
-    return [
-        replace(part, values=part.values.copy()) if at == first and isinstance(part, DenseScores) else part
-        for at, part in enumerate(parts)
-    ]
-
-
 def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> PersonalScores:
-    """Return the sum of components. The first dense array becomes the sum, so the caller must not use it again."""
+    """Return the sum of components. They stay as they are: the array of the sum belongs to the result alone."""
     values: Scores | None = None
+    is_shared = False
     vector_scores: list[VectorScores] = []
     listed: list[SparseScores] = []
     for part in parts:
@@ -201,8 +193,15 @@ def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> Person
             listed.append(part)
         elif values is None:
             values = part.values
+            is_shared = True
+        elif is_shared:
+            # The first addition makes the array of the sum, so most queries need no copy of the first component.
+            values = values + part.values
+            is_shared = False
         else:
             values += part.values
+    if is_shared and values is not None:
+        values = values.copy()
     for sparse in listed:
         if sparse.count:
             values = np.zeros(slot_map.count, np.float32) if values is None else values

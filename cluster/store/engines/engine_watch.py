@@ -58,14 +58,14 @@ class EngineWatch:
         minute = now_ms // MINUTE_MS
         before = await self._numbers(keys.engine_request_count(app_id, minute - 1))
         now = await self._numbers(keys.engine_request_count(app_id, minute))
-        traffic: dict[tuple[Placement, str], EngineTraffic] = {}
+        by_engine: dict[tuple[Placement, str], EngineTraffic] = {}
         for name, last_ms in (await self._numbers(keys.engine_last_request(app_id))).items():
             word, _, engine_id = name.partition(":")
             for place in _PLACES:
                 if place == word:
                     per_s = estimate_rate(before.get(name, 0), now.get(name, 0), now_ms)
-                    traffic[place, engine_id] = EngineTraffic(per_s, last_ms)
-        return traffic
+                    by_engine[place, engine_id] = EngineTraffic(per_s, last_ms)
+        return by_engine
 
     async def add_failures(self, app_id: str, trial_id: str, version: str, count: int) -> None:
         """Count answers of a version that failed in a trial of snapshots."""

@@ -104,15 +104,17 @@ async def _is_answered_elsewhere(
     stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
 ) -> bool:
     """Return whether API replicas queried the engine since a time: then another replica answers."""
-    traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
-    return traffic is not None and traffic.last_ms > since_ms
+    engine_traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
+    return engine_traffic is not None and engine_traffic.last_ms > since_ms
 
 
 async def _recently_queried(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
     now_ms = clock.now_ms()
     busy: dict[tuple[str, str], float] = {}
     for app_id in (await stores.access.read_all()).apps:
-        for (_, engine_id), traffic in (await stores.engine_watch.read_traffic(app_id, now_ms)).items():
-            if now_ms - traffic.last_ms < LATELY_MS:
-                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + traffic.per_s
+        for (_, engine_id), engine_traffic in (
+            await stores.engine_watch.read_traffic(app_id, now_ms)
+        ).items():
+            if now_ms - engine_traffic.last_ms < LATELY_MS:
+                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + engine_traffic.per_s
     return sorted(busy, key=lambda name: -busy[name])

@@ -89,7 +89,7 @@ class ExperimentDetails:
         ]
         return (
             f"{experiment.name} ({experiment.slug}, {experiment.experiment_id})",
-            f"{self.status}, from {begin} to {end}, {experiment.traffic:.0%} of the users",
+            f"{self.status}, from {begin} to {end}, {experiment.percent_of_users} of the users",
             *([f"Paused by the guardrail {experiment.paused_by}"] if experiment.paused_by else []),
             "",
             ResultTable(("variant", "weight", "status", "does"), rows),
@@ -125,7 +125,7 @@ class ExperimentList:
                 experiment.slug,
                 experiment.status_at(self.now_ms),
                 ", ".join(variant.slug for variant in experiment.variants),
-                f"{experiment.traffic:.0%}",
+                experiment.percent_of_users,
                 f"{experiment.layer} {experiment.slice[0]:g} to {experiment.slice[1]:g}"
                 if experiment.layer
                 else "",

@@ -118,8 +118,8 @@ class EngineView:
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:
     """Look at one engine."""
     status = (await stores.engine_watch.list_statuses(engine.app_id)).get(engine.engine_id)
-    traffic = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
-    return _build_view(engine, status, traffic, at_ms)
+    traffic_by_engine = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
+    return _build_view(engine, status, traffic_by_engine, at_ms)
 
 
 async def read_engine_views(
@@ -128,14 +128,14 @@ async def read_engine_views(
     """Look at the engines of some apps; with an artifact store also at the data of their snapshots."""
     views = []
     for name in app_ids:
-        statuses, traffic, engines = await asyncio.gather(
+        statuses, traffic_by_engine, engines = await asyncio.gather(
             stores.engine_watch.list_statuses(name),
             stores.engine_watch.read_traffic(name, at_ms),
             stores.engines.all(name),
         )
         marked = {} if artifacts is None else await asyncio.to_thread(_marked_apps, artifacts, name)
         for engine in engines:
-            view = _build_view(engine, statuses.get(engine.engine_id), traffic, at_ms)
+            view = _build_view(engine, statuses.get(engine.engine_id), traffic_by_engine, at_ms)
             views.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
     return views
 
@@ -153,12 +153,12 @@ def _marked_apps(artifacts: ArtifactStore, app_id: str) -> dict[tuple[str, str],
 def _build_view(
     engine: Engine,
     status: EngineStatus | None,
-    traffic: Mapping[tuple[Placement, str], EngineTraffic],
+    traffic_by_engine: Mapping[tuple[Placement, str], EngineTraffic],
     at_ms: int,
 ) -> EngineView:
     per_s = sum(
         engine_traffic.per_s
-        for (_, engine_id), engine_traffic in traffic.items()
+        for (_, engine_id), engine_traffic in traffic_by_engine.items()
         if engine_id == engine.engine_id
     )
     return EngineView(engine, status, per_s, status is not None and abs(at_ms - status.at) < STALE_MS)

@@ -9,7 +9,7 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import QueryContext, UserSignals, build_user_signals
+from actors.recommender.ranking.query_context import UserSignals, build_user_signals
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
@@ -67,7 +67,7 @@ def _signals(shop: Recommender, recent: list[bytes], **who: str) -> UserSignals:
     state = shop.default_engine_state
     query = UserQuery("user_to_products", "shop", "default", **(who or {"user_id": "ada"}))  # type: ignore[arg-type]
     events = parse_recent_events(recent)
-    return build_user_signals(QueryContext(query, events, (), state, state.get_item_priors(NOW_MS), NOW_MS))
+    return build_user_signals(query, events, state, state.get_item_priors(NOW_MS), NOW_MS)
 
 
 def _ids(shop: Recommender, recent: list[bytes], **more: Any) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import PageWindow, QueryContext
+from actors.recommender.ranking.query_context import PageWindow
 from actors.recommender.rerank.exploration import (
     BLOCK_SIZE,
     ColdStartDraws,
@@ -24,6 +24,7 @@ from cluster.records.engine import Exploration
 from tests.fakes.request_handler import NOW_MS
 
 RANKED = list(range(2 * BLOCK_SIZE))
+CATALOG: Any = SimpleNamespace(groups=np.arange(100))
 SETTINGS = Exploration(share=0.2, pool=5, secret="5eed" * 8)
 
 
@@ -31,21 +32,11 @@ def build_query(user_id: str, **more: str) -> UserQuery:
     return UserQuery("user_to_products", "shop", "default", user_id=user_id, **more)
 
 
-def build_request(cold_start: list[int], query: UserQuery) -> Any:
-    return SimpleNamespace(
-        query=query,
-        now_ms=NOW_MS,
-        catalog=SimpleNamespace(groups=np.arange(100)),
-        item_priors=SimpleNamespace(cold_start=SimpleNamespace(rows=np.array(cold_start))),
-        exploration=draw_exploration(SETTINGS, query),
-    )
-
-
 def insert_items(
     cold_start: list[int], query: UserQuery, depth: int = BLOCK_SIZE
 ) -> tuple[list[int], ColdStartDraws]:
     ranking: Any = SimpleNamespace(select_best_of=lambda rows, count: rows[:count])
-    candidates, draws = add_exploration(RANKED, ranking, build_request(cold_start, query), depth)
+    candidates, draws = add_exploration(RANKED, ranking, query, CATALOG, np.array(cold_start), NOW_MS, depth)
     assert draws is not None
     return candidates, draws
 
@@ -93,10 +84,10 @@ def test_frequencies_of_cold_start_items_in_explored_lists_are_their_propensitie
         if candidates.index(next(iter(draws.probabilities))) != 5:
             continue
         query = replace(query, service_id=f"answer-{user}")
-        request: QueryContext = build_request(cold_start, query)
+        draw = draw_exploration(SETTINGS, query)
         items = [RankedItem(row) for row in candidates[:BLOCK_SIZE]]
         page = PageWindow(0, 0, BLOCK_SIZE)
-        explored = explore_page(items, candidates, request, page, draws.groups)
+        explored = explore_page(items, candidates, draw, query, CATALOG, page, draws.groups)
         placements = describe_placements(
             items, items, dict.fromkeys(candidates, 0.0), query, state,  # type: ignore[arg-type]
             draws=draws.probabilities, explored=explored,
