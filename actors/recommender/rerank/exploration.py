@@ -86,7 +86,9 @@ BLOCK_SIZE = 20
 _BEST = 8
 "Number of best cold-start items from which the item is drawn."
 
-_MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
+_MULTIPLIER = 6364136223846793005
+_INCREMENT = 1442695040888963407
+_ALL = (1 << 64) - 1
 "A linear congruential step: enough to give different users different items."
 
 
@@ -115,6 +117,9 @@ def add_exploration(
 
     A client can't choose the draws by its `pagination_id`: they are the same for a user and a UTC day. None: there are
     none.
+
+    Shapes:
+        cold_start: int64 [m], rows of cold-start items
 
     Cost:
         nothing when there are no cold-start items, else 30 us
