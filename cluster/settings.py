@@ -484,7 +484,8 @@ def _expected(field: FieldInfo) -> str:
         for name in ("gt", "ge", "lt", "le")
         if hasattr(rule, name)
     }
-    low, high = bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le"))
+    low = bounds.get("gt", bounds.get("ge"))
+    high = bounds.get("lt", bounds.get("le"))
     if low is None and high is None:
         return kind
     if high is None:

@@ -21,9 +21,17 @@ MOST_AFFILIATED = 5
 SEARCHED = 20
 "Passages of partner products that the search with the question returns."
 FIELDS = (
-    "title", "description", "url", "cover_image", "brand", "price", "original_price", "sale_price", "rating",
+    "title",
+    "description",
+    "url",
+    "cover_image",
+    "brand",
+    "price",
+    "original_price",
+    "sale_price",
+    "rating",
     "availability",
-)  # fmt: skip
+)
 "Fields of a shown product, beside its id."
 _LONGEST_TEXT = 500
 _GONE = "OUT_OF_STOCK"

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 ThreadVerb = Literal[
-    "asked", "rename", "delete", "delete_all", "subscribe", "unsubscribe", "dismiss_thread", "dismiss_overall",
+    "asked",
+    "rename",
+    "delete",
+    "delete_all",
+    "subscribe",
+    "unsubscribe",
+    "dismiss_thread",
+    "dismiss_overall",
     "touch",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, slots=True)

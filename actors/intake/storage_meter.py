@@ -45,4 +45,5 @@ class StorageMeter:
             if (at_once and not is_far) or age_s >= (FAR_EVERY_S if is_far else MEASURE_EVERY_S):
                 size = await asyncio.to_thread(measure_app, self._store, app_id)
                 await self._usage.set_stored_bytes(app_id, size)
-                self._measured_s[app_id], self._sizes[app_id] = now_s, size
+                self._measured_s[app_id] = now_s
+                self._sizes[app_id] = size

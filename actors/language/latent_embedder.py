@@ -105,7 +105,8 @@ class LatentEmbedder:
         if not fresh:
             return
         if len(self._places) + len(fresh) > self._remember:
-            self._places, self._vectors = {}, np.zeros((0, self.dimensions), np.float32)
+            self._places = {}
+            self._vectors = np.zeros((0, self.dimensions), np.float32)
             fresh = {word for counts in counted for word in counts}
         words = sorted(fresh)
         first_new = len(self._places)

@@ -23,7 +23,8 @@ ATTRIBUTES = "custom_attributes."
 LEAST_USERS = 5
 "A value of fewer users forms no cohort, because it would reveal actions of single users."
 
-LEAST_PRIOR, MOST_PRIOR = 5.0, 2_000.0
+LEAST_PRIOR = 5.0
+MOST_PRIOR = 2_000.0
 "Bounds of an estimated prior, in votes of all users."
 
 AGE_BANDS = (18, 25, 35, 45, 55, 65)

@@ -68,7 +68,8 @@ def explain_groups(
     for group, pool in zip(result.groups, pools, strict=True):
         for rank, row in enumerate(pool):
             if rank < ranks.get(row, len(pool)):
-                ranks[row], groups[row] = rank, group.value
+                ranks[row] = rank
+                groups[row] = group.value
     page = find_page_window(request.query, request.shown_ids, request.catalog)
     explanation = _build_explanation(request, user, page, result, ranks, groups, removed)
     return replace(result, explanation=explanation)

@@ -115,10 +115,8 @@ class PopularQueries:
             returns: float64 [queries] each, not to be changed
         """
         count = len(self._users)
-        self._user_counts, self._weights = (
-            ensure_capacity(self._user_counts, count),
-            ensure_capacity(self._weights, count),
-        )
+        self._user_counts = ensure_capacity(self._user_counts, count)
+        self._weights = ensure_capacity(self._weights, count)
         for number in self._changed:
             self._count(number, now_ms)
         self._changed.clear()

@@ -101,7 +101,8 @@ class SnapshotVectorSearch:
             last = len(self._places)
             if at != last:
                 moved = int(self._fresh_rows[last])
-                self._fresh_rows[at], self._fresh[at] = moved, self._fresh[last]
+                self._fresh_rows[at] = moved
+                self._fresh[at] = self._fresh[last]
                 self._places[moved] = at
             self._fresh_rows[last] = -1
 

@@ -48,7 +48,8 @@ from cluster.query.fields import Projection
 _SOLD_OUT = -4.0
 "Prior score of a product that is out of stock: it can be found, but comes last."
 _SOFTNESS = 4.0
-_PERSONAL_WEIGHT, _PRIOR_WEIGHT = 1.0, 0.5
+_PERSONAL_WEIGHT = 1.0
+_PRIOR_WEIGHT = 0.5
 "Weight of scores, in standard deviations of relevance: of the user, or of all users if the user has no history."
 MOST_ANCHORED = 3_000
 "Places of a list that are searched for anchors."

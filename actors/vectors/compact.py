@@ -102,7 +102,8 @@ _ENERGY_SHARE = 0.95
 "Share of the squared length that the scanned dimensions must have; if too many are needed, all are scanned."
 _MORE = 5
 "Candidates of the scan for each requested row."
-_NEARLY_ALL, _SPARE = 0.9, 1.25
+_NEARLY_ALL = 0.9
+_SPARE = 1.25
 "Share of vectors that a mask must leave for a search by sketches, and the factor of extra candidates then."
 _FEW = 512
 "Up to this number, all vectors are compared in full."

@@ -84,7 +84,10 @@ BUFFER_BYTES = 32_768
 """The buffer holds the header, and the body of a read or of a sign-in. Longer bodies pass through and
 don't count as reads."""
 
-ROOM, CONNECTIONS, CALLERS, KEYS = "kiosk_room", "kiosk_connections", "kiosk_callers", "kiosk_keys"
+ROOM = "kiosk_room"
+CONNECTIONS = "kiosk_connections"
+CALLERS = "kiosk_callers"
+KEYS = "kiosk_keys"
 "Names of the tables: running reads, connections and requests by address, proven keys."
 MOST_PROXIES = 3
 "Trusted proxies in a row."

@@ -168,7 +168,8 @@ class HAProxyProcess:
         config = self._paths.haproxy_dir / STAND_IN_CONFIG
         config.write_text(_BUSY_CONFIG.format(folder=self._paths.haproxy_dir, socket=STAND_IN))
         self._start_stand_in("-db", "-f", str(config))
-        self._due_at, self._bind_until = float("inf"), time.monotonic() + BIND_S
+        self._due_at = float("inf")
+        self._bind_until = time.monotonic() + BIND_S
         return limit
 
     def has_bound(self) -> bool:

@@ -30,8 +30,16 @@ LONGEST_S = 60.0
 LOCK = "watch.lock"
 STAND_IN_CONFIG = "stand-in.cfg"
 _BIND = re.compile(r"^frontend http_frontend\n(?:[ \t].*\n)*?[ \t]+bind \S*:(\d+)\s*$", re.MULTILINE)
-_CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "KIOSK_TRUSTED_PROXIES", "KIOSK_ADDRESS_CONNECTIONS",
-          "KIOSK_ADDRESS_REQUESTS", "KIOSK_ADDRESS_RATE")  # fmt: skip
+_CLEAN = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "KIOSK_TRUSTED_PROXIES",
+    "KIOSK_ADDRESS_CONNECTIONS",
+    "KIOSK_ADDRESS_REQUESTS",
+    "KIOSK_ADDRESS_RATE",
+)
 "Variables that this process and the stand-in inherit; no secrets."
 
 

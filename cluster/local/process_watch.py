@@ -14,9 +14,14 @@ import psutil
 EVERY_S: Final = 2.0
 REPLACED_S: Final = 60.0
 ROLES: Final[Mapping[str, str]] = {
-    "ServeReplica:api": "api", "ServeReplica:": "engine", "IntakeHost": "intake", "TrackerHost": "tracker",
-    "AssignerHost": "assigner", "EngineOperator": "engines", "ray::Trainer": "trainer",
-}  # fmt: skip
+    "ServeReplica:api": "api",
+    "ServeReplica:": "engine",
+    "IntakeHost": "intake",
+    "TrackerHost": "tracker",
+    "AssignerHost": "assigner",
+    "EngineOperator": "engines",
+    "ray::Trainer": "trainer",
+}
 "Part of a process title -> the part of the installation; the first that fits counts."
 
 

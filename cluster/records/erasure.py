@@ -15,7 +15,8 @@ from cluster.clock import iso_ms
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.records.logged_query import pseudonym
 
-REFUSED, COPIES = "refused rows of ingests", "damaged copies of the log file"
+REFUSED = "refused rows of ingests"
+COPIES = "damaged copies of the log file"
 "Places that are files of a machine."
 
 ErasureStatus = Literal["queued", "running", "finished"]

@@ -33,11 +33,18 @@ _CC_ADDRESS = re.compile(
 _CC0 = ("Creative Commons Zero 1.0", "https://creativecommons.org/publicdomain/zero/1.0/")
 _PUBLIC_DOMAIN = ("Public Domain Mark 1.0", "https://creativecommons.org/publicdomain/mark/1.0/")
 _OTHER_LICENCES = {
-    "cc0": _CC0, "cc0 1.0": _CC0, "cc zero": _CC0, "creative commons zero": _CC0, "creative commons zero 1.0": _CC0,
-    "public domain": ("Public domain", ""), "pdm": _PUBLIC_DOMAIN, "pdm 1.0": _PUBLIC_DOMAIN,
-    "public domain mark": _PUBLIC_DOMAIN, "public domain mark 1.0": _PUBLIC_DOMAIN,
+    "cc0": _CC0,
+    "cc0 1.0": _CC0,
+    "cc zero": _CC0,
+    "creative commons zero": _CC0,
+    "creative commons zero 1.0": _CC0,
+    "public domain": ("Public domain", ""),
+    "pdm": _PUBLIC_DOMAIN,
+    "pdm 1.0": _PUBLIC_DOMAIN,
+    "public domain mark": _PUBLIC_DOMAIN,
+    "public domain mark 1.0": _PUBLIC_DOMAIN,
     "all rights reserved": ("All rights reserved", ""),
-}  # fmt: skip
+}
 SEE_ARTICLE = "see the article"
 _LONGEST_CODE = 120
 _SAFE = "/:?#@!$&'*+,;=%-._~[]"

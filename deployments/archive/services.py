@@ -338,7 +338,8 @@ def build_archive_routes(
     services: ArchiveServices, observer: RequestObserver | None = None
 ) -> list[BaseRoute]:
     """Return all routes of the archive, those of OAuth included; an observer with a tracer traces their requests."""
-    named, addresses = MCP_PATH + "/{archive}", services.oauth.addresses
+    named = MCP_PATH + "/{archive}"
+    addresses = services.oauth.addresses
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/", named, named + "/")
     routes: list[BaseRoute] = [
         *build_pages(ArchiveCards(services.config, services.apps, addresses), addresses),

@@ -289,10 +289,16 @@ GET_ARCHIVE_ARTICLE = Tool(
             "corrections": _CORRECTIONS,
         },
         "required": [
-            "product_id", "product_title", "authors", "content", "url", "citation_format", "citation_instruction",
+            "product_id",
+            "product_title",
+            "authors",
+            "content",
+            "url",
+            "citation_format",
+            "citation_instruction",
         ],
     },
-)  # fmt: skip
+)
 
 CHECK_CITATIONS = Tool(
     name=CHECK,

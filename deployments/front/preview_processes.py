@@ -30,9 +30,11 @@ BEHIND_REQUESTS = 10
 "Niceness beside API replicas."
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR")
 _FEW_THREADS = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
     "POLARS_MAX_THREADS": "1",
-}  # fmt: skip
+}
 "Each thread and each pool takes address space."
 _ERRORS: Mapping[str, type[HouseError]] = {error.code: error for error in (Invalid, NotFound, Unavailable)}
 _TOO_MUCH = "the file takes more memory or time than a look at it may take; is its format right?"

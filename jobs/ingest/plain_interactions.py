@@ -26,11 +26,29 @@ from jobs.ingest.files.columns import format_timestamps
 
 PLAIN_TYPES: Final = frozenset(
     (
-        "remove_from_cart", "refund", "subscribe", "unsubscribe", "add_to_collection", "remove_from_collection",
-        "like", "dislike", "share", "bookmark", "complete", "click", "submit", "product_image_view",
-        "product_detail_page_view", "promo_page_view", "read", "watch", "listen", "add_to_cart", "checkout",
+        "remove_from_cart",
+        "refund",
+        "subscribe",
+        "unsubscribe",
+        "add_to_collection",
+        "remove_from_collection",
+        "like",
+        "dislike",
+        "share",
+        "bookmark",
+        "complete",
+        "click",
+        "submit",
+        "product_image_view",
+        "product_detail_page_view",
+        "promo_page_view",
+        "read",
+        "watch",
+        "listen",
+        "add_to_cart",
+        "checkout",
     )
-)  # fmt: skip
+)
 "Types that refer to products and require no other field."
 
 MOST_IDS = 100

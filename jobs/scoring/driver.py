@@ -50,7 +50,8 @@ CPUS = 0.25
 "CPUs that Ray reserves for a worker; it runs at idle priority."
 _IN_FLIGHT = 2
 "Maximum number of chunks in flight per worker."
-_TRIES, _PAUSE_S = 30, 2.0
+_TRIES = 30
+_PAUSE_S = 2.0
 "Number of attempts and the pause between them when a store does not answer."
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
@@ -334,5 +335,6 @@ def _record_chunk(
 
 
 def _summary_to_dict(summary: ScoringSummary, file: TableFile, out: str, form: Format) -> dict[str, Any]:
-    summary.rows, summary.ended_ms = file.rows, SystemClock().now_ms()
+    summary.rows = file.rows
+    summary.ended_ms = SystemClock().now_ms()
     return {**summary.to_dict(), "file": out, "format": form, "digest": f"sha256:{file.digest}"}

@@ -210,7 +210,8 @@ class ColdStartTracker:
         stays = places[after] >= 0
         stays[stays] = (vectors[stays] == vectors_before[places[after[stays]]]).all(axis=1)
         differs = np.zeros(len(self._compared), np.bool_)
-        differs[before], differs[after] = True, ~stays
+        differs[before] = True
+        differs[after] = ~stays
         compared = new[self._compared[new] & ~self._stale[new]]
         # a similar product left or changed, or another one is as similar as the last of them
         is_stale = differs[self._neighbours[compared]].any(axis=1)
@@ -233,17 +234,14 @@ class ColdStartTracker:
         # a product without similar products inherits 0; one that equals all its neighbours inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
-        self._neighbours, self._weights, self._least = (
-            ensure_capacity(self._neighbours, count),
-            ensure_capacity(self._weights, count),
-            ensure_capacity(self._least, count),
-        )
-        self._neighbours[rows], self._weights[rows], self._least[rows] = (
-            self._established[nearest],
-            weights,
-            least,
-        )
-        self._compared[rows], self._stale[rows] = True, False
+        self._neighbours = ensure_capacity(self._neighbours, count)
+        self._weights = ensure_capacity(self._weights, count)
+        self._least = ensure_capacity(self._least, count)
+        self._neighbours[rows] = self._established[nearest]
+        self._weights[rows] = weights
+        self._least[rows] = least
+        self._compared[rows] = True
+        self._stale[rows] = False
 
 
 def _order_learned(model: ServingModel, count: int) -> Rows:

@@ -37,7 +37,8 @@ _LIMIT = 128_000_000
 "Events of one app that are kept, the newest ones: 1 GB."
 _NEWER_LIMIT = 1_000_000
 _EVENTS_A_SHARE = 2_000_000
-_USER_BYTES, _NEWER_USER_BYTES = 16, 220
+_USER_BYTES = 16
+_NEWER_USER_BYTES = 220
 "Bytes of a user among settled events, and estimated bytes of a dictionary entry with an array."
 _ROW_SHIFT = 38
 _KIND_SHIFT = 33

@@ -21,7 +21,8 @@ from actors.retrieval.autocomplete.field_index import FieldIndexes
 from actors.retrieval.paragraphs.paragraph_scorer import PageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
-LEARNED_COHORT, LIVE_COHORT = "learned:cohort", "live:cohort"
+LEARNED_COHORT = "learned:cohort"
+LIVE_COHORT = "live:cohort"
 "Names of the cohort component: with a snapshot that learned the cohort, and without."
 
 _PROFILES = 16

@@ -40,7 +40,8 @@ _ERASURES_A_STEP = 10
 _USERS_A_STEP = 50
 _PARENT_SHARE = 0.2
 _USER = "u:"
-_SEQUENCE_TAIL, _BASKET_TAIL = 8, 45
+_SEQUENCE_TAIL = 8
+_BASKET_TAIL = 45
 "Events of a running session that later events can pair with: a window and a few more."
 
 

@@ -125,10 +125,8 @@ class ServingModel:
         unknown = np.flatnonzero(codes < 0)
         slots = self.slot_map.count + len(unknown)
         codes[unknown] = np.arange(self.slot_map.count, slots)
-        self._slot_of, self._row_of = (
-            ensure_capacity(self._slot_of, count),
-            ensure_capacity(self._row_of, slots, -1),
-        )
+        self._slot_of = ensure_capacity(self._slot_of, count)
+        self._row_of = ensure_capacity(self._row_of, slots, -1)
         self._slot_of[self._covered : count] = codes
         self._row_of[codes] = np.arange(self._covered, count)
         self.slot_map = SlotMap(slots, self._slot_of[:count], self._row_of[:slots])

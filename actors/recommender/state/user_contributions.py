@@ -103,8 +103,12 @@ class UserContributions:
         end = self._count + len(events)
         self._entries = ensure_capacity(self._entries, end)
         new = self._entries[start:end]
-        new["reader"], new["row"], new["at_ms"] = events.users, events.rows, events.at_ms
-        new["weight"], new["votes"], new["kind"] = events.weights, votes, events.kinds
+        new["reader"] = events.users
+        new["row"] = events.rows
+        new["at_ms"] = events.at_ms
+        new["weight"] = events.weights
+        new["votes"] = votes
+        new["kind"] = events.kinds
         users = events.users.tolist()
         new["before"] = self._link_events(start, users)
         new["slot"] = [self._slots.get(user, -1) for user in users] if self._slots else -1

@@ -97,7 +97,8 @@ class FieldIndex:
             popularity float [n], one for each row of the catalog
         """
         served = len(self._main)
-        self._changed_meanwhile, self._replaces_main = {}, not served or self._is_old(served)
+        self._changed_meanwhile = {}
+        self._replaces_main = not served or self._is_old(served)
         layers = [self._main, self._later] if self._replaces_main else [self._later]
         changed = dict(self._changed)
 
@@ -157,7 +158,8 @@ class FieldIndex:
         return max(len(self._later) + len(self._changed), self._left_main) > rebuild_threshold(served)
 
     def _serve(self, main: RowTextIndex) -> None:
-        self._main, self._later = main, _empty_index()
+        self._main = main
+        self._later = _empty_index()
         self._changed = {}
         self._left_main = 0
         self._fresh_stale = True

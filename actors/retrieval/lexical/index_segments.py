@@ -178,7 +178,8 @@ class IndexSegments:
             self._stale_counts[int(number)] += int(count)
         number = self._next
         self._next = self._next + 1
-        self._segments[number], self._mappings[number] = segment, RowMapping.of(rows)
+        self._segments[number] = segment
+        self._mappings[number] = RowMapping.of(rows)
         self._stale_counts[number] = len(segment) - len(taken)
         self._owner[taken] = number
         for old in [old for old, each in self._segments.items() if self._stale_counts[old] >= len(each)]:
@@ -247,7 +248,8 @@ class IndexSegments:
     def _add(self, segment: IndexSegment, rows: Rows | None = None) -> int:
         number = self._next
         self._next = self._next + 1
-        self._segments[number], self._stale_counts[number] = segment, 0
+        self._segments[number] = segment
+        self._stale_counts[number] = 0
         self._owner[segment.owned if rows is None else rows] = number
         return number
 

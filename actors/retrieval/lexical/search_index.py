@@ -116,7 +116,8 @@ class SearchIndex:
         self._lengths = ensure_capacity(self._lengths, count)
         self._titles = ensure_capacity(self._titles, count)
         self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
-        self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
+        self._lengths[taken] = saved.lengths[codes]
+        self._titles[taken] = saved.titles[codes]
         self._languages.bind_rows(saved, codes, taken)
         access_codes = self._access.bind_rows(saved, codes, taken)
         if not any(map(len, self._vocabularies.values())):

@@ -198,7 +198,8 @@ class ProductVocabulary:
 
     def adopt(self, built: DictionaryBuild) -> None:
         """Serve a main index that was built."""
-        self._main, self._indexed = built.spelling, min(built.count, len(self._counts))
+        self._main = built.spelling
+        self._indexed = min(built.count, len(self._counts))
         self._fresh = (-1, self._main)
 
     def _index_new_words(self) -> SpellDictionary:

@@ -9,7 +9,9 @@ import numpy as np
 
 from actors.vectors.types import Mask, Rows, Scores
 
-TITLE, DESCRIPTION, METADATA = "title", "description", "metadata"
+TITLE = "title"
+DESCRIPTION = "description"
+METADATA = "metadata"
 "Where words can be found: titles, texts, and all other fields (brand, categories, tags, attributes)."
 
 FIELDS = (

@@ -24,8 +24,18 @@ _LONGEST = 4_000
 HIDDEN: Final = HIDDEN_TAGS | {"x-template", "object", "embed", "math", "textarea", "canvas"}
 HEADINGS: Final = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
 _INLINE: Final = INLINE_TAGS | {
-    "br", "data", "del", "dfn", "img", "rp", "rt", "ruby", "samp", "strike", "tt",
-}  # fmt: skip
+    "br",
+    "data",
+    "del",
+    "dfn",
+    "img",
+    "rp",
+    "rt",
+    "ruby",
+    "samp",
+    "strike",
+    "tt",
+}
 _STEP_LENGTH: Final = len(" > :nth-child(123456)")
 
 

@@ -14,8 +14,16 @@ from cluster.artifacts.logs.day_files import DayFiles
 from cluster.artifacts.logs.served_log import COLUMNS as ANSWER_COLUMNS
 
 ANSWER_FACTS = (
-    "endpoint", "engine_id", "snapshot", "recipe", "level", "rules", "experiments", "user", "device",
-)  # fmt: skip
+    "endpoint",
+    "engine_id",
+    "snapshot",
+    "recipe",
+    "level",
+    "rules",
+    "experiments",
+    "user",
+    "device",
+)
 "Columns of an answer that its outcomes repeat, so that reports need no join."
 
 REFUND_WINDOW_MS = 30 * 86_400_000

@@ -132,11 +132,15 @@ class _Parser:
             if rest:
                 position = self._text.index(rest, self._at)
                 raise syntax_error("character", position, f"{quote_text(rest[0])} means nothing in a formula")
-            self._kind, self._word, self._start = "", "", len(self._text)
+            self._kind = ""
+            self._word = ""
+            self._start = len(self._text)
             return
         kind = match.lastindex or 0
         self._kind = ("", "number", "name", "sign")[kind]
-        self._word, self._start, self._at = match[kind], match.start(kind), match.end()
+        self._word = match[kind]
+        self._start = match.start(kind)
+        self._at = match.end()
         self._parts += 1
         self._dear += self._word in _DEAR
         if self._parts > MOST_PARTS:

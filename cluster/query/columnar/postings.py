@@ -157,7 +157,9 @@ class RowPostings:
             self._sorted_codes = codes[order]
             last = int(self._sorted_codes[-1]) if len(order) else -1
             self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))
-            self._tail_slots, self._tail_codes, self._tail = array("i"), array("i"), None
+            self._tail_slots = array("i")
+            self._tail_codes = array("i")
+            self._tail = None
         if self._tail is None:
             self._tail = (
                 np.array(self._tail_slots, dtype=np.int32),

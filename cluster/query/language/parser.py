@@ -71,7 +71,8 @@ class ClauseMember:
     def add(self, sign: TokenKind | None, part: Subtree) -> None:
         """Append a clause. A single clause keeps its sign; in a conjunction the sign negates or has no effect."""
         if self.parts and self.sign is not None:
-            self.parts[0], self.sign = _apply_sign(self.sign, self.parts[0]), None
+            self.parts[0] = _apply_sign(self.sign, self.parts[0])
+            self.sign = None
         if self.parts:
             part = _apply_sign(sign, part)
         else:

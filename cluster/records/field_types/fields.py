@@ -54,9 +54,14 @@ def wrong_type(expected: str, value: object) -> str:
 
 
 _JSON_TYPES = {
-    str: "string", int: "integer", float: "number", bool: "boolean",
-    list: "array", dict: "object", type(None): "null",
-}  # fmt: skip
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 
 NOT_A_TIME = "The attribute should match 'date-time' format."
 

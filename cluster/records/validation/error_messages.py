@@ -37,10 +37,16 @@ _MAX_STEP = 80
 _MAX_STEPS = 8
 
 _EXPECTED = {
-    "string_type": "string", "int_type": "integer", "int_from_float": "integer", "float_type": "number",
-    "bool_type": "boolean", "list_type": "array", "dict_type": "object", "model_type": "object",
+    "string_type": "string",
+    "int_type": "integer",
+    "int_from_float": "integer",
+    "float_type": "number",
+    "bool_type": "boolean",
+    "list_type": "array",
+    "dict_type": "object",
+    "model_type": "object",
     "model_attributes_type": "object",
-}  # fmt: skip
+}
 _BOUNDS = {
     "greater_than_equal": ("ge", "greater than or equal to"),
     "greater_than": ("gt", "greater than"),

@@ -275,7 +275,8 @@ def _interactions(
     for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
         if at_ms is None:
-            at_ms, record["timestamp"] = now_ms, now_text
+            at_ms = now_ms
+            record["timestamp"] = now_text
         else:
             if at_ms > ahead_ms:
                 ahead.append(at)

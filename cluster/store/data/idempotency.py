@@ -29,8 +29,11 @@ COUNTED_MS = 3600 * 1000
 "Keys of browsers are counted for each hour."
 
 _STATES: Final[Mapping[bytes, Literal["new", "flying", "other", "full"]]] = {
-    b"new": "new", b"flying": "flying", b"other": "other", b"full": "full",
-}  # fmt: skip
+    b"new": "new",
+    b"flying": "flying",
+    b"other": "other",
+    b"full": "full",
+}
 _BEGIN = Script.load("begin")
 _FINISH = Script.load("finish")
 

@@ -212,7 +212,8 @@ def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
 
 
 def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
-    path, tag = "/v1/interactions", "Interactions"
+    path = "/v1/interactions"
+    tag = "Interactions"
     erase = wire.delete_schema("user_ids", wrapped=False)
     alias = wire.delete_schema("user_ids", wrapped=True)
     return (
@@ -248,8 +249,10 @@ def _erasures(users: UsersResource) -> tuple[Endpoint, ...]:
 
 
 def _records(resource: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:
-    noun, root = resource.noun, f"/v1/{resource.noun}s"
-    item, tag = f"{root}/{{{resource.id_field}}}", f"{resource.noun}s".capitalize()
+    noun = resource.noun
+    root = f"/v1/{resource.noun}s"
+    item = f"{root}/{{{resource.id_field}}}"
+    tag = f"{resource.noun}s".capitalize()
     lost: Mapping[int, Any] = {404: wire.MessageReply}
     counted: Mapping[int, Any] = {200: wire.build_envelope(wire.Counts), **lost}
     by_type = {"type": {"type": "string"}} if noun == "product" else {}

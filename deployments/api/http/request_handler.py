@@ -90,11 +90,9 @@ class RequestHandler:
         self._is_behind_haproxy = is_behind_haproxy
         self.readiness = readiness
         "Answers the readiness check of this replica; None outside of Serve."
-        self.reads, self.slow_reads, self.writes = (
-            RequestSlots(most_reads),
-            RequestSlots(most_slow_reads),
-            RequestSlots(most_writes),
-        )
+        self.reads = RequestSlots(most_reads)
+        self.slow_reads = RequestSlots(most_slow_reads)
+        self.writes = RequestSlots(most_writes)
         "Hot reads, other reads, and writes; requests over the limit of a kind get status 429."
         self.busy_s = 0.0
         "Sum of the seconds spent in requests; its growth per second is the number of requests in flight."

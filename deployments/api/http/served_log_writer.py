@@ -36,10 +36,25 @@ MOST_PRODUCTS_A_BATCH = 400
 "A batch of 40 answers with ten products each is about 30 KB."
 
 _DIGEST_FIELDS: Final = (
-    "q", "advanced_q", "like", "type", "category", "root_category", "field", "product_id", "product_ids",
-    "product_group_id", "product_group_ids", "fq", "facet_filters", "boost_fq", "boost_rules", "boosting_tags", "geo",
+    "q",
+    "advanced_q",
+    "like",
+    "type",
+    "category",
+    "root_category",
+    "field",
+    "product_id",
+    "product_ids",
+    "product_group_id",
+    "product_group_ids",
+    "fq",
+    "facet_filters",
+    "boost_fq",
+    "boost_rules",
+    "boosting_tags",
+    "geo",
     "order_by",
-)  # fmt: skip
+)
 "Fields of a body that make two requests different questions."
 _DIGESTED: Final = frozenset(_DIGEST_FIELDS)
 _DEVICES: Final[dict[str, Device]] = {"phone": "phone", "tablet": "tablet", "desktop": "desktop"}

@@ -55,7 +55,8 @@ class ExperimentEventsResource:
         credential = request.credential
         if not credential.is_secret and credential.app.settings.prove_writers:
             verify_identity(request, ClaimedIdentity.from_body(given))
-        user_id, anonymous_id = body.user_id or "", body.anonymous_id or ""
+        user_id = body.user_id or ""
+        anonymous_id = body.anonymous_id or ""
         if not user_id and not anonymous_id:
             anonymous_id = default_anonymous_id(request, self._clock.now_ms())
         return ExperimentEvent(
@@ -199,7 +200,8 @@ def build_experiment_endpoints(
 
 
 def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
-    experiment, experiments = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
+    experiment = build_envelope(shape.ShownExperiment)
+    experiments = build_envelope(shape.ShownExperiments)
 
     def row(
         name: str, method: str, path: str, rules: AdmissionRules, answer: Answer, about: str, *,

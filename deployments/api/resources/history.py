@@ -335,7 +335,8 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
         )  # fmt: skip
 
     def change(name: ThreadVerb, body: wire.Body, about: str, path: str = "") -> Endpoint:
-        answer, of_thread = resource.build_change(name), issubclass(body, wire.ThreadBody)
+        answer = resource.build_change(name)
+        of_thread = issubclass(body, wire.ThreadBody)
         path = path or f"/thread/updates/{name}"
         return row(name, path, _CHANGE, answer, body, records.MessageReply, about, thread=of_thread)
 
@@ -380,7 +381,8 @@ _USER_ID = {"user_id": {"type": "string"}}
 
 def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
     """Return the endpoints of threads and notifications as resources."""
-    threads, notifications = f"{ROOT}/threads", f"{ROOT}/notifications"
+    threads = f"{ROOT}/threads"
+    notifications = f"{ROOT}/notifications"
     item = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope
 

@@ -123,8 +123,11 @@ _DRAFT: dict[str, Any] = {
     },
 }
 _DRAFTS: dict[str, Any] = {
-    "type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/components/schemas/ExperimentDraft"},
-}  # fmt: skip
+    "type": "array",
+    "minItems": 1,
+    "maxItems": 100,
+    "items": {"$ref": "#/components/schemas/ExperimentDraft"},
+}
 
 EXPERIMENT_DRAFTS: dict[str, Any] = {
     "anyOf": [

@@ -22,9 +22,14 @@ from deployments.edge.access.signing import KINDS, PurposeSigner, is_whole
 
 _TYPE = "at+jwt"
 _UNJUDGED: jwt.types.Options = {
-    "verify_exp": False, "verify_aud": False, "verify_iat": False, "verify_nbf": False, "verify_sub": False,
-    "verify_jti": False, "verify_iss": False,
-}  # fmt: skip
+    "verify_exp": False,
+    "verify_aud": False,
+    "verify_iat": False,
+    "verify_nbf": False,
+    "verify_sub": False,
+    "verify_jti": False,
+    "verify_iss": False,
+}
 "The checks of times and audience use the server's clock and addresses."
 
 

@@ -42,7 +42,8 @@ class Signatures:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        manifests, keys = self.manifests, self.keys
+        manifests = self.manifests
+        keys = self.keys
         return {
             "dry_run": self.dry_run,
             "manifests": {

@@ -20,9 +20,17 @@ PRODUCT = CATALOG + "/product"
 ROWS = 25
 _PRICES = ("price", "sale_price")
 _EDITED = (
-    "title", *_PRICES, "availability", "type", "brand", "url", "cover_image", "description", "corrected_at",
+    "title",
+    *_PRICES,
+    "availability",
+    "type",
+    "brand",
+    "url",
+    "cover_image",
+    "description",
+    "corrected_at",
     "correction_note",
-)  # fmt: skip
+)
 "Fields of a product that the form has inputs for."
 DAYS = 30
 WEEK = 7

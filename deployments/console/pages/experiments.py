@@ -29,7 +29,8 @@ INTERLEAVING = "/apps/{app_id}/interleavings/{interleaving}"
 QUESTIONS = "/apps/{app_id}/question-experiments/{question_experiment}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
-MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
+MOST_ENGINES = 10
+MOST_SNAPSHOTS = 20
 "Engines whose snapshots are listed, and snapshots of each."
 MAIN_GOALS = ("checkout", "add_to_cart", "click", "subscribe", "product_detail_page_view", "read")
 "Interactions that the form shows first."

@@ -24,9 +24,19 @@ MOST_UPLOAD_BYTES = 201 << 20
 "One megabyte more than the largest file: the fields beside it."
 NOUNS = ("product", "user", "interaction")
 ROW_TYPES = (
-    "checkout", "product_detail_page_view", "click", "add_to_cart", "remove_from_cart", "rate", "like", "bookmark",
-    "watch", "read", "listen", "refund",
-)  # fmt: skip
+    "checkout",
+    "product_detail_page_view",
+    "click",
+    "add_to_cart",
+    "remove_from_cart",
+    "rate",
+    "like",
+    "bookmark",
+    "watch",
+    "read",
+    "listen",
+    "refund",
+)
 "Types that the form offers for all rows."
 _NEXT = {
     "product": "/apps/{app_id}/catalog",

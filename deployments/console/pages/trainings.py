@@ -16,7 +16,8 @@ TRAININGS = MODELS + "/trainings"
 RUN = TRAININGS + "/{run_id}"
 SCHEDULES = MODELS + "/schedules"
 RUNS_A_PAGE = 50
-LIST_LIVE_S, RUN_LIVE_S = 2.5, 1.5
+LIST_LIVE_S = 2.5
+RUN_LIVE_S = 1.5
 "Seconds for which all consoles get the same live part; they ask every three, and every two."
 
 

@@ -14,9 +14,16 @@ from deployments.console.request import ConsoleRequest, path_of
 
 TRY = "/apps/{app_id}/try"
 KINDS: Final = (
-    "user_to_products", "product_to_products", "user_to_trending", "user_to_categories", "user_to_attributes",
-    "user_to_history", "search", "complete", "ask",
-)  # fmt: skip
+    "user_to_products",
+    "product_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
+    "search",
+    "complete",
+    "ask",
+)
 _OPERATIONS: Final = {"search": "try.search", "complete": "try.complete", "ask": "try.ask"}
 _SHOWN_FIELDS: Final = ["product_id", "title", "price"]
 

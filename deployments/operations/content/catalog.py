@@ -30,8 +30,15 @@ from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import explain_product
 
 SHOWN_FIELDS = (
-    "title", "type", "brand", "price", "availability", "categories", "cover_image", "updated_at",
-)  # fmt: skip
+    "title",
+    "type",
+    "brand",
+    "price",
+    "availability",
+    "categories",
+    "cover_image",
+    "updated_at",
+)
 MOST_WORDS = 60
 "Words of a field that are shown."
 DAY_MS = 86_400_000

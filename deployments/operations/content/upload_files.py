@@ -27,9 +27,13 @@ dictionary counts once there, whatever its number of rows. The import and the pr
 read (`jobs.ingest.files.chunks`), because only the reader knows them."""
 _HEAD = 4_096
 _PACKED = {
-    b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4", b"\x37\x7a\xbc\xaf": "7z",
-}  # fmt: skip
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x37\x7a\xbc\xaf": "7z",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,19 @@ _WEIGHTS: Mapping[str, float] = {
 }  # fmt: skip
 "Weights of types; others count 1. They only order this description, not recommendations."
 _VERBS: Mapping[str, str] = {
-    "product_detail_page_view": "looked at", "checkout": "bought", "add_to_cart": "put into the cart",
-    "read": "read", "watch": "watched", "listen": "listened to", "like": "liked", "click": "clicked on",
-    "rate": "rated", "bookmark": "bookmarked", "share": "shared", "impression": "was shown",
-}  # fmt: skip
+    "product_detail_page_view": "looked at",
+    "checkout": "bought",
+    "add_to_cart": "put into the cart",
+    "read": "read",
+    "watch": "watched",
+    "listen": "listened to",
+    "like": "liked",
+    "click": "clicked on",
+    "rate": "rated",
+    "bookmark": "bookmarked",
+    "share": "shared",
+    "impression": "was shown",
+}
 MOST_NAMED = 3
 
 

@@ -22,9 +22,16 @@ from cluster.errors import (
 from deployments.operations.frame.services import ApiCaller
 
 _ERRORS: Mapping[int, type[HouseError]] = {
-    400: Invalid, 401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 413: TooLarge,
-    422: Unprocessable, 429: TooMany, 503: Unavailable,
-}  # fmt: skip
+    400: Invalid,
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: TooLarge,
+    422: Unprocessable,
+    429: TooMany,
+    503: Unavailable,
+}
 _LONGEST_MESSAGE = 500
 
 

@@ -13,7 +13,8 @@ KEEP_S = 30.0
 MOST_RESULTS = 64
 AT_ONCE = 2
 "Computations that run at once; others wait, so that requests of customers keep threads and processors."
-MOST_WAITING, MOST_OF_APP = 32, 8
+MOST_WAITING = 32
+MOST_OF_APP = 8
 "Computations that run or wait: in all, and of one app."
 
 

@@ -49,9 +49,17 @@ _SEPARATOR: Final = "\x1f"
 _NOBODY: Final = np.array([], np.uint64)
 _ORIGIN_NAMES: Final = dict(enumerate(ORIGINS))
 _COLUMNS: Final[dict[Dimension, str]] = {
-    "endpoint": "endpoint", "engine": "engine_id", "snapshot": "snapshot", "recipe": "recipe", "level": "level",
-    "device": "device", "rule": "rules", "variant": "experiments", "place": "products", "origin": "origins",
-}  # fmt: skip
+    "endpoint": "endpoint",
+    "engine": "engine_id",
+    "snapshot": "snapshot",
+    "recipe": "recipe",
+    "level": "level",
+    "device": "device",
+    "rule": "rules",
+    "variant": "experiments",
+    "place": "products",
+    "origin": "origins",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,10 @@ _PLOT = 240
 _TOP = 72
 _LEFT = 56
 _BOTTOM = 56
-_INK, _GRID, _WHISKER, _PAPER = "#000000", "#dddddd", "#222222", "#ffffff"
+_INK = "#000000"
+_GRID = "#dddddd"
+_WHISKER = "#222222"
+_PAPER = "#ffffff"
 _AXIS = "mean over users (0 to 1); lines: 95 % intervals"
 
 

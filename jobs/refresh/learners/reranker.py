@@ -17,7 +17,9 @@ from actors.models.tree_ensemble import MOST_LEAVES, MOST_TREES, TreeArrays
 from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.learners.protocol import STRICT
 
-_DEFAULT_LEFT, _MISSING_TYPE, _MISSING_IS_NAN = 2, 12, 8
+_DEFAULT_LEFT = 2
+_MISSING_TYPE = 12
+_MISSING_IS_NAN = 8
 "Bits of `decision_type` in the text form of a tree."
 
 

@@ -162,7 +162,8 @@ def _place_pieces(sizes: Rows, length: int, rng: np.random.Generator) -> tuple[R
     for piece, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         for at, (open_row, used) in enumerate(waiting):
             if used + size <= length:
-                row[piece], place[piece] = open_row, used
+                row[piece] = open_row
+                place[piece] = used
                 waiting[at] = (open_row, used + size)
                 break
         else:

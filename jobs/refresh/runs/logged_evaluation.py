@@ -76,9 +76,20 @@ _ENDPOINTS: Final = ("user_to_products", "user_to_trending", "product_to_product
 _LEVELS_WITHOUT_USER: Final = ("trending", "newest", "cohort", "seen_again", "similar", "baskets")
 "Levels that an answer without a user can have; others need a history that the log does not name."
 _COLUMNS: Final = (
-    "service_id", "endpoint", "engine_id", "snapshot", "level", "user", "request_digest", "start", "rows", "products",
-    "origins", "propensities", "request",
-)  # fmt: skip
+    "service_id",
+    "endpoint",
+    "engine_id",
+    "snapshot",
+    "level",
+    "user",
+    "request_digest",
+    "start",
+    "rows",
+    "products",
+    "origins",
+    "propensities",
+    "request",
+)
 _CLICK_COLUMNS: Final = ("service_id", "type", "places")
 _CLICK_DAYS: Final = 7
 _CANDIDATE = "candidate"

@@ -144,7 +144,9 @@ def choose_blend(
     weights = np.zeros(len(names))
     single = np.zeros(len(names))
     gains = np.full(len(names), np.nan)
-    weights[usable], single[usable], gains[usable] = choice.weights, choice.single, choice.gains
+    weights[usable] = choice.weights
+    single[usable] = choice.single
+    gains[usable] = choice.gains
     return BlendChoice(weights, first, choice.figure, single, gains)
 
 
