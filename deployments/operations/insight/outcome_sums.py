@@ -280,7 +280,7 @@ def count_opened(outcomes: pl.DataFrame) -> Any:
     """Return by bucket how many answers to questions had a click or a view of a source.
 
     Shapes:
-        outcomes: frame with `cluster.artifacts.outcomes.COLUMNS`
+        outcomes: frame with `cluster.artifacts.logs.outcomes.COLUMNS`
     """
     is_opened = (pl.col("endpoint") == QUESTION) & pl.col("type").is_in(VIEWS)
     opened = outcomes.filter(is_opened).unique("service_id", keep="any")
