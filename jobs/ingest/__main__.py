@@ -50,8 +50,7 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
     from jobs.ingest.driver import ingest_files  # imports Ray
 
     display = IngestDisplay(as_json=options.as_json)
-    again = options.restart
-    show = display.show_file_report
+    again, show = options.restart, display.show_file_report
     report = ingest_files(order, state_dir=state_dir, restart=again, at_once=options.at_once, on_file=show)
     display.show_report(report)
     return report
@@ -68,13 +67,9 @@ async def _ingest_in_process(
         await check_schema(stores)
         with IngestDisplay(as_json=options.as_json) as display:
             report = await ingest(
-                order,
-                stores,
-                state_dir=state_dir,
-                segments=segments,
-                restart=options.restart,
+                order, stores, state_dir=state_dir, segments=segments, restart=options.restart,
                 watch=check_disk_space(watch_disk, display.show),
-            )
+            )  # fmt: skip
         display.show_report(report)
         return report
 
