@@ -20,8 +20,8 @@ from jobs.command_line import PARTLY, WRONG_USE, build_app
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.display import TrainingDisplay
 from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally
+from jobs.refresh.runs.measurements.sweep import parse_assignments
 from jobs.refresh.runs.run_commands import check_promotable, create_run
-from jobs.refresh.runs.sweep import parse_assignments
 
 if TYPE_CHECKING:
     from jobs.refresh.learners.conformance import ConformanceCheck

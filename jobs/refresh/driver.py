@@ -51,7 +51,7 @@ from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from jobs.refresh.runs.shipped_code import code_path, pack_and_store, read_package, store_package
 
 if TYPE_CHECKING:
-    from jobs.refresh.runs.sweep import SweepVariant
+    from jobs.refresh.runs.measurements.sweep import SweepVariant
 
 Connect = Callable[[], OpenStores]
 OpenArtifacts = Callable[[], ArtifactStore]
@@ -340,7 +340,7 @@ def _evaluate_variant(
     variant: SweepVariant, open_artifacts: OpenArtifacts, app_id: str, sweep: str
 ) -> dict[str, Any]:
     from jobs.refresh.runs.checkpoint import CheckpointStore
-    from jobs.refresh.runs.sweep import FOLDER, try_variant
+    from jobs.refresh.runs.measurements.sweep import FOLDER, try_variant
 
     use_idle_priority()
     drop_key_variables()

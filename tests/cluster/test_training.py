@@ -197,7 +197,7 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
 async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> None:
     from jobs.refresh.driver import run_sweep_on_ray
     from jobs.refresh.runs.checkpoint import CheckpointStore
-    from jobs.refresh.runs.sweep import build_variants, result_rows
+    from jobs.refresh.runs.measurements.sweep import build_variants, result_rows
     from jobs.refresh.runs.training_source import read_training_source
 
     recipe = load_recipe_file("fast")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.refresh.runs.measurement import open_stages
+from jobs.refresh.runs.measurements.measurement import open_stages
 from jobs.refresh.runs.run_attempt import RunAttempt
 
 

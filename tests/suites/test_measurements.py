@@ -133,7 +133,7 @@ async def test_an_impossible_order_is_refused_at_once(
 
 
 async def test_the_newest_reports_are_kept(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.refresh.runs.measurement.KEPT_REPORTS", 1)
+    monkeypatch.setattr("jobs.refresh.runs.measurements.measurement.KEPT_REPORTS", 1)
     runs = []
     for seed in (1, 2):
         runs.append((await market.perform("evaluations.sweep", recipe="fast", sweep=[f"seed={seed}"])).run)

@@ -16,7 +16,7 @@ from deployments.cli.training.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
     from cluster.artifacts.storage.artifact_store import ArtifactStore
-    from jobs.refresh.runs.measurement import EvaluationTarget
+    from jobs.refresh.runs.measurements.measurement import EvaluationTarget
 
 EPILOG = """
 [bold]Examples[/]
@@ -81,7 +81,7 @@ def evaluate(
     from cluster.artifacts.segments import SegmentStore
     from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.local_worker import lower_priority
-    from jobs.refresh.runs.measurement import check_protocols, evaluate_protocols
+    from jobs.refresh.runs.measurements.measurement import check_protocols, evaluate_protocols
     from jobs.refresh.runs.training_source import read_training_source
 
     protocols = check_protocols(protocol or ())
@@ -134,7 +134,7 @@ def _evaluate_logged(
     from deployments.operations.frame.time_span import parse_span_ms
     from jobs.refresh.recipe import load_recipe_file
     from jobs.refresh.runs.local_worker import lower_priority
-    from jobs.refresh.runs.logged_evaluation import (
+    from jobs.refresh.runs.measurements.logged_evaluation import (
         LoggedTarget,
         LogPeriod,
         LogServices,
@@ -189,7 +189,7 @@ async def _select_target(
     installation: Installation, artifacts: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
 ) -> EvaluationTarget:
     from jobs.refresh.recipe import load_recipe_file
-    from jobs.refresh.runs.measurement import select_target
+    from jobs.refresh.runs.measurements.measurement import select_target
     from jobs.refresh.runs.promotion import get_engine
     from jobs.refresh.runs.run_commands import check_engine
 

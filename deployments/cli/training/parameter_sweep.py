@@ -19,7 +19,7 @@ from deployments.cli.frame.screen import ResponsiveTable
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe
-    from jobs.refresh.runs.sweep import SweepVariant
+    from jobs.refresh.runs.measurements.sweep import SweepVariant
 
 
 def run_sweep(
@@ -38,7 +38,7 @@ def run_sweep(
     recipe."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
-    from jobs.refresh.runs import sweep
+    from jobs.refresh.runs.measurements import sweep
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source
 
@@ -99,7 +99,7 @@ def _print_summary(
     table: list[dict[str, Any]], results: list[tuple[SweepVariant, dict[str, Any]]], words: list[str]
 ) -> None:
     """Print the test, whether a best variant is proven, and the command that trains the first one."""
-    from jobs.refresh.runs.sweep import compare_rows
+    from jobs.refresh.runs.measurements.sweep import compare_rows
 
     summary = compare_rows(table)
     screen.print_lines(*filter(None, [_split_of(results).get("sentence", "")]))
@@ -130,7 +130,7 @@ def _row_of_variant(row: dict[str, Any], variant: SweepVariant) -> bool:
 def _render_table(
     variants: list[SweepVariant], results: list[tuple[SweepVariant, dict[str, Any]]], on_ray: bool
 ) -> ResponsiveTable:
-    from jobs.refresh.runs.sweep import result_rows
+    from jobs.refresh.runs.measurements.sweep import result_rows
 
     fields = [field for field, _ in variants[0].changes]
     where = "on the cluster" if on_ray else "here"

@@ -86,7 +86,7 @@ def train(
 
     chosen = load_recipe_file(recipe)
     if changes:
-        from jobs.refresh.runs.sweep import parse_assignments
+        from jobs.refresh.runs.measurements.sweep import parse_assignments
 
         chosen = chosen.with_changes(parse_assignments(changes))
     if sweep and working_dir is not None:

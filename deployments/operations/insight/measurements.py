@@ -76,7 +76,7 @@ class MeasurementReport:
     def to_lines(self) -> ResultLines:
         """Return the report as Markdown."""
         from jobs.refresh.evaluation.reports import markdown_from_reports
-        from jobs.refresh.runs.sweep import markdown_from_rows
+        from jobs.refresh.runs.measurements.sweep import markdown_from_rows
 
         report = self.report
         title = f"{report['recipe']} on {self.run.app_id}"
@@ -103,7 +103,7 @@ async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> R
     recipe = await choose_recipe(given.recipe, given.changes) if given.recipe else None
     if recipe is None and given.changes:
         raise Invalid("changes change a recipe; name one")
-    from jobs.refresh.runs.measurement import check_protocols, select_target
+    from jobs.refresh.runs.measurements.measurement import check_protocols, select_target
     from jobs.refresh.runs.promotion import get_engine
     from jobs.refresh.runs.run_commands import check_engine
 
@@ -129,7 +129,7 @@ async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
     A worker of the running system claims it, and nothing is published.
     """
     recipe = await choose_recipe(given.recipe, given.changes)
-    from jobs.refresh.runs.sweep import build_variants
+    from jobs.refresh.runs.measurements.sweep import build_variants
 
     for variant in await asyncio.to_thread(build_variants, recipe, given.sweep):
         ALLOWED.check_recipe(variant.recipe.model_dump(mode="json"))
@@ -159,7 +159,7 @@ async def read_report(services: AdminServices, given: OfRun) -> MeasurementRepor
 
 async def _order_logged(services: AdminServices, given: OrderEvaluation, recipe: Recipe | None) -> RunView:
     from jobs.refresh.recipe import load_recipe_file
-    from jobs.refresh.runs.logged_evaluation import select_logged_target
+    from jobs.refresh.runs.measurements.logged_evaluation import select_logged_target
 
     span_ms = parse_span_ms(given.since)
     target, serving = await select_logged_target(

@@ -61,7 +61,7 @@ async def choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[s
 
 def _choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[str, Any]) -> Recipe:
     from jobs.refresh.recipe import PRESETS, load_recipe_file, parse_recipe
-    from jobs.refresh.runs.sweep import parse_assignments
+    from jobs.refresh.runs.measurements.sweep import parse_assignments
 
     if isinstance(changes, str):
         changes = parse_assignments([line.strip() for line in changes.splitlines() if line.strip()])

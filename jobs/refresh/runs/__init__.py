@@ -6,7 +6,8 @@ training_source            reads the compacted data of an app
 stages                     dataset, plan and evaluation, one function each
 checkpoint                 results of the stages in the artifact store
 training                   the stages of one run; an attempt begins at the first stage without a checkpoint
-sweep version_comparison   variants of a recipe, versions of an engine
+version_comparison         versions of an engine, and the evaluation of one recipe
+measurements               evaluations and sweeps, which publish nothing
 
 run_commands               changes of run records
 worker                     executes the remaining stages of a run; may be killed at any moment

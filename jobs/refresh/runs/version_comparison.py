@@ -8,7 +8,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.learning_curve import measure_learning_curve
+from jobs.refresh.runs.measurements.learning_curve import measure_learning_curve
 from jobs.refresh.runs.stages import (
     EVALUATION_USERS,
     apply_confirmation,

@@ -8,7 +8,7 @@ from actors.models.user_histories import UserHistories
 from jobs.refresh.evaluation.plots import draw_reports
 from jobs.refresh.evaluation.reports import list_curve_points, markdown_from_reports
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.learning_curve import shorten_histories
+from jobs.refresh.runs.measurements.learning_curve import shorten_histories
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from tests.unit.jobs.refresh.test_training import circles
 

@@ -22,8 +22,7 @@ from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.runs import checkpoint
 from jobs.refresh.runs.checkpoint import CheckpointStore, bytes_from_source, source_from_bytes
 from jobs.refresh.runs.estimate import check_memory, estimate_training
-from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training, split_data
-from jobs.refresh.runs.sweep import (
+from jobs.refresh.runs.measurements.sweep import (
     SweepVariant,
     build_variants,
     csv_from_rows,
@@ -36,6 +35,7 @@ from jobs.refresh.runs.sweep import (
     try_variant,
     write_comparison,
 )
+from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training, split_data
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from jobs.refresh.runs.workload import DataSize

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.sweep import (
+from jobs.refresh.runs.measurements.sweep import (
     SweepVariant,
     build_variants,
     compare_rows,

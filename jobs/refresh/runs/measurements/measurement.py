@@ -14,8 +14,13 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.logged_report import list_figures, summarize
 from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
-from jobs.refresh.runs import sweep
-from jobs.refresh.runs.logged_evaluation import LoggedTarget, LogPeriod, LogServices, evaluate_log
+from jobs.refresh.runs.measurements import sweep
+from jobs.refresh.runs.measurements.logged_evaluation import (
+    LoggedTarget,
+    LogPeriod,
+    LogServices,
+    evaluate_log,
+)
 from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
 from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.training import describe_source, load_source, read_recipe, train
