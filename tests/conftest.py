@@ -20,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.stores import Stores
+from tests.fakes.certificates import Authority
 from tests.fakes.stores.memory import memory_stores as make_memory_stores
 from tests.suites.redis_process import RedisProcess, redis_binary
 from tests.suites.redis_waiting import EASY
@@ -143,6 +144,14 @@ async def easy_stores(private_server: RedisProcess) -> AsyncIterator[OpenStores]
     """Stores over it with long deadlines."""
     async with open_stores(private_server.url, **EASY) as stores:
         yield stores
+
+
+@pytest.fixture
+def trusted_authority(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    """An authority of certificates that `SSL_CERT_FILE` names."""
+    authority = Authority(tmp_path_factory.mktemp("authority"), "authority")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    return authority
 
 
 @pytest.fixture

@@ -176,3 +176,26 @@ class Tab:
         await self.page.locator(".htmx-request").first.wait_for(state="detached")
         faults: list[str] = await self.page.evaluate(_RUN_AXE, list(rules) or None)
         return faults
+
+
+async def draft_experiment(tab: Tab, app_id: str) -> None:
+    """Plan an experiment of two variants on its form, and create the draft."""
+    await tab.go(f"/apps/{app_id}/experiments/new")
+    page = tab.page
+    await page.get_by_label("Conversion rate today").fill("20")
+    await page.get_by_label("Minimum detectable effect").fill("15")
+    await page.locator("#plan").get_by_text("5,766").wait_for()
+    await page.locator("[name=name]").fill("Blue button")
+    await page.locator("[name=variant_1]").fill("now")
+    await page.locator("[name=variant_2]").fill("blue")
+    await page.get_by_label("Our shop reports exposure itself").check()
+    await page.get_by_role("button", name="Create the draft").click()
+    await page.get_by_role("heading", name="Blue button").wait_for()
+
+
+async def change_experiment(tab: Tab, step: str, status: str) -> None:
+    """Take a step on the page of the drafted experiment, and wait for its status."""
+    page = tab.page
+    await page.get_by_role("button", name=step).click()
+    await page.get_by_role("dialog").get_by_role("button", name=step).click()
+    await page.get_by_text(f"Blue button is {status}.").wait_for()

@@ -17,7 +17,15 @@ from cluster.store.connect import OpenStores
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.operations.frame.services import AdminConfig
-from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab, open_browser, serve_application
+from tests.browser.stage import (
+    HOSTILE,
+    NEEDS_BROWSER,
+    Tab,
+    change_experiment,
+    draft_experiment,
+    open_browser,
+    serve_application,
+)
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import open_console_services
@@ -105,20 +113,8 @@ async def test_an_experiment_is_planned_made_and_started(redis_stores: OpenStore
     async with open_shop(redis_stores, tmp_path) as (shop, origin), open_browser() as browser:
         tab = await Tab.open(browser, origin)
         await tab.sign_in()
-        await tab.go(f"/apps/{APP}/experiments/new")
-        page: Any = tab.page
-        await page.get_by_label("Conversion rate today").fill("20")
-        await page.get_by_label("Minimum detectable effect").fill("15")
-        await page.locator("#plan").get_by_text("5,766").wait_for()
-        await page.locator("[name=name]").fill("Blue button")
-        await page.locator("[name=variant_1]").fill("now")
-        await page.locator("[name=variant_2]").fill("blue")
-        await page.get_by_label("Our shop reports exposure itself").check()
-        await page.get_by_role("button", name="Create the draft").click()
-        await page.get_by_role("heading", name="Blue button").wait_for()
-        await page.get_by_role("button", name="Start").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Start").click()
-        await page.get_by_text("Blue button is Active.").wait_for()
+        await draft_experiment(tab, APP)
+        await change_experiment(tab, "Start", "Active")
         assert (await shop.perform("experiments.get", experiment="blue-button")).status == "Active"
         assert await tab.find_faults() == []
         assert tab.complaints == []

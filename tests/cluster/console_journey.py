@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote
 
 from cluster.clock import SystemClock, iso_ms
 from deployments.console.pages.table import PAGES
-from tests.browser.stage import Tab, playwright
+from tests.browser.stage import Tab, change_experiment, draft_experiment, playwright
 from tests.fakes.trained_snapshot import NOW_S, name, ring_products, ring_walks
 
 APP = "journey"
@@ -211,20 +211,9 @@ class ConsoleJourney:
             await page.get_by_role("button", name="Save", exact=True).click()
             await page.get_by_text("first bead was saved").wait_for()
         with self.step("run an experiment"):
-            await self.tab.go(f"/apps/{APP}/experiments/new")
-            await page.get_by_label("Conversion rate today").fill("20")
-            await page.get_by_label("Minimum detectable effect").fill("15")
-            await page.locator("#plan").get_by_text("5,766").wait_for()
-            await page.locator("[name=name]").fill("Blue button")
-            await page.locator("[name=variant_1]").fill("now")
-            await page.locator("[name=variant_2]").fill("blue")
-            await page.get_by_label("Our shop reports exposure itself").check()
-            await page.get_by_role("button", name="Create the draft").click()
-            await page.get_by_role("heading", name="Blue button").wait_for()
+            await draft_experiment(self.tab, APP)
             for step, status in (("Start", "Active"), ("Conclude", "Completed")):
-                await page.get_by_role("button", name=step).click()
-                await page.get_by_role("dialog").get_by_role("button", name=step).click()
-                await page.get_by_text(f"Blue button is {status}.").wait_for()
+                await change_experiment(self.tab, step, status)
 
     async def ask(self) -> None:
         """Call the API from Try it: recommendations of both snapshots, and a question."""

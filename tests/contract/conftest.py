@@ -13,7 +13,9 @@ import pytest
 from cluster.secrecy import mint_key
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
+from deployments.archive.services import build_archive_routes
 from tests.contract.ways import URL, InProcess, Live, Way
+from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.request_handler import open_corner
 
 
@@ -30,6 +32,17 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     if request.param == "front":
         app = HotLayer(app, lambda: corner.handler)
     yield InProcess(corner, app)
+
+
+@pytest.fixture(params=["alone", "in the replica"])
+async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
+    """A small archive: its routes alone, and behind everything a replica has in front of them."""
+    corner = await open_archive_corner()
+    if request.param == "in the replica":
+        rest = await open_corner()
+        ordinary = build_application(rest.handler, version="0", more=build_archive_routes(corner.services))
+        corner.app = HotLayer(ordinary, lambda: rest.handler)
+    return corner
 
 
 @pytest.fixture

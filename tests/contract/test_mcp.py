@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.archive.archive_apps import DefaultArchive
-from deployments.archive.services import build_archive_routes
 from tests.contract.scenario import differences
-from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
-from tests.fakes.request_handler import open_corner
+from tests.fakes.archive import NOT_ISSUED, ORIGIN, ArchiveCorner, open_archive_corner
 
 METADATA = f"{ORIGIN}/.well-known/oauth-protected-resource/mcp"
 UNAUTHORIZED = {
@@ -41,21 +37,6 @@ INITIALIZE = {
     "capabilities": {},
     "clientInfo": {"name": "x", "version": "1"},
 }
-NOT_ISSUED = (
-    "Invalid arguments for get_archive_article: product_id and offset were not returned by ask_archive; "
-    "call ask_archive first"
-)
-
-
-@pytest.fixture(params=["alone", "in the replica"])
-async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
-    """A small archive: its routes alone, and behind everything a replica has in front of them."""
-    corner = await open_archive_corner()
-    if request.param == "in the replica":
-        rest = await open_corner()
-        ordinary = build_application(rest.handler, version="0", more=build_archive_routes(corner.services))
-        corner.app = HotLayer(ordinary, lambda: rest.handler)
-    return corner
 
 
 def call_of(tool: str, arguments: Any, id: Any = 1) -> dict[str, Any]:

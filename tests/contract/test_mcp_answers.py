@@ -17,15 +17,10 @@ from cluster.secrecy import Vault
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.text_fence import PURPOSE, fence_line
 from deployments.archive.tools import TOOLS
-from tests.fakes.archive import ArchiveCorner, open_archive_corner
+from tests.fakes.archive import NOT_ISSUED, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import HungUp, call
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.suites.waiting import until
-
-NOT_ISSUED = (
-    "Invalid arguments for get_archive_article: product_id and offset were not returned by ask_archive; "
-    "call ask_archive first"
-)
 
 
 @pytest.fixture

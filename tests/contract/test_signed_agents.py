@@ -8,8 +8,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,17 +45,10 @@ class CountingMeter(SilentMeter):
             self.counts[tags["state"]] += int(by)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "authority")
-
-
 @pytest.fixture
-def host(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentHost]:
-    monkeypatch.setenv("SSL_CERT_FILE", str(Path(authority.file)))
-    host = DocumentHost(authority, (NAME, "other.example.com"))
-    yield host
-    host.close()
+def host(trusted_authority: Authority) -> Iterator[DocumentHost]:
+    with closing(DocumentHost(trusted_authority, (NAME, "other.example.com"))) as host:
+        yield host
 
 
 class Scene:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -32,12 +32,9 @@ KILLS = 8
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PublisherSite]:
-    authority = Authority(tmp_path, "authority")
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    site = PublisherSite(authority)
-    yield site
-    site.close()
+def site(trusted_authority: Authority) -> Iterator[PublisherSite]:
+    with closing(PublisherSite(trusted_authority)) as site:
+        yield site
 
 
 def change_everything(site: PublisherSite) -> None:

@@ -46,6 +46,10 @@ ORIGIN = "https://news.example.com"
 HOST = "news.example.com"
 RESOURCE = f"{ORIGIN}/mcp"
 WORDS = re.compile(r"\w+")
+NOT_ISSUED = (
+    "Invalid arguments for get_archive_article: product_id and offset were not returned by ask_archive; "
+    "call ask_archive first"
+)
 
 
 @dataclass

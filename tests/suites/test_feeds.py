@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -41,17 +42,10 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "authority")
-
-
 @pytest.fixture
-def site(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[PublisherSite]:
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    site = PublisherSite(authority)
-    yield site
-    site.close()
+def site(trusted_authority: Authority) -> Iterator[PublisherSite]:
+    with closing(PublisherSite(trusted_authority)) as site:
+        yield site
 
 
 @pytest.fixture

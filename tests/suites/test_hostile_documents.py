@@ -13,6 +13,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -207,17 +208,10 @@ class Documents:
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "authority")
-
-
 @pytest.fixture
-def host(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentHost]:
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    host = DocumentHost(authority)
-    yield host
-    host.close()
+def host(trusted_authority: Authority) -> Iterator[DocumentHost]:
+    with closing(DocumentHost(trusted_authority)) as host:
+        yield host
 
 
 async def _fetch(client: DocumentClient, person: str, address: str) -> str:

@@ -161,18 +161,5 @@ class QueryLog(Protocol):
         ...
 
 
-class DisabledQueryLog:
-    """Records nothing."""
-
-    def record(
-        self,
-        request: ApiRequest,
-        kind: QueryKind,
-        text: str,
-        *,
-        total: int,
-        language: str = "",
-        served_by: str = "",
-        engine_id: str = "",
-    ) -> None:
-        """Do nothing."""
+class DisabledQueryLog(QueryLog):
+    """Records nothing: it inherits the empty body of the protocol."""

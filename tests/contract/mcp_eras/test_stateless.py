@@ -11,12 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
-from deployments.archive.services import build_archive_routes
-from tests.fakes.archive import ArchiveCorner, open_archive_corner
+from tests.fakes.archive import NOT_ISSUED, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
-from tests.fakes.request_handler import open_corner
 
 NOW = "2026-07-28"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -28,21 +24,6 @@ SERVER = {
 }  # fmt: skip
 ENVELOPE = {VERSION: NOW, CAPABILITIES: {}}
 OLD_VERSION = "Unsupported MCP-Protocol-Version; supported are 2024-11-05, 2025-03-26, 2025-06-18"
-NOT_ISSUED = (
-    "Invalid arguments for get_archive_article: product_id and offset were not returned by ask_archive; "
-    "call ask_archive first"
-)
-
-
-@pytest.fixture(params=["alone", "in the replica"])
-async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
-    """A small archive: its routes alone, and behind everything a replica has in front of them."""
-    corner = await open_archive_corner()
-    if request.param == "in the replica":
-        rest = await open_corner()
-        ordinary = build_application(rest.handler, version="0", more=build_archive_routes(corner.services))
-        corner.app = HotLayer(ordinary, lambda: rest.handler)
-    return corner
 
 
 async def send(corner: ArchiveCorner, body: Any, headers: dict[str, str] | None = None) -> Answer:

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,10 @@ ADDRESS = "https://app.example.com/client.json"
 LOCAL = "http://localhost:8000"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "authority")
-
-
 @pytest.fixture
-def host(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentHost]:
-    """A host whose authority `SSL_CERT_FILE` names."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    host = DocumentHost(authority)
-    yield host
-    host.close()
+def host(trusted_authority: Authority) -> Iterator[DocumentHost]:
+    with closing(DocumentHost(trusted_authority)) as host:
+        yield host
 
 
 OpenScene = Callable[..., Scene]

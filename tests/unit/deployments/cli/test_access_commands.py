@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, HouseError, Invalid
 from cluster.paths import InstallationPaths
@@ -16,36 +13,24 @@ from cluster.process.installation_state import InstallationLock
 from cluster.process.processes import list_processes
 from cluster.records.access import SWITCHES, AppSettings
 from cluster.secrecy import recognise_key
-from deployments.cli.__main__ import command_line
+from tests.fakes.command_runner import run_command, run_json
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return InstallationPaths.from_data_dir(tmp_path / "data")
-
-
-def _run(*words: str) -> Result:
-    return CliRunner().invoke(command_line(), list(words))
-
-
-def _run_json(*words: str) -> Any:
-    result = _run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+def places(data_dir: Path) -> InstallationPaths:
+    return InstallationPaths.from_data_dir(data_dir)
 
 
 def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: InstallationPaths) -> None:
-    assert _run_json("apps", "list") == {"apps": []}
-    made = _run_json("apps", "create", "bookshop", "--environment", "production")
+    assert run_json("apps", "list") == {"apps": []}
+    made = run_json("apps", "create", "bookshop", "--environment", "production")
     assert recognise_key(made["secret_key"]) is not None
-    named = _run_json("apps", "display-name", "bookshop", "The Book Shop")
+    named = run_json("apps", "display-name", "bookshop", "The Book Shop")
     assert (named["app_id"], named["display_name"]) == ("bookshop", "The Book Shop")
-    assert _run_json("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
-    (listed,) = _run_json("apps", "list")["apps"]
+    assert run_json("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
+    (listed,) = run_json("apps", "list")["apps"]
     assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
     assert listed["limits"]["queries_per_s"] == 200
     assert list_processes(places) == []
@@ -54,11 +39,11 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
 
 
 def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: InstallationPaths) -> None:
-    _run_json("apps", "create", "bookshop")
-    assert _run_json("apps", "switch", "bookshop")["bot_rule"] == "log", (
+    run_json("apps", "create", "bookshop")
+    assert run_json("apps", "switch", "bookshop")["bot_rule"] == "log", (
         "development only logs automated requests"
     )
-    turned = _run_json(
+    turned = run_json(
         "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
     )
     assert (turned["bot_rule"], turned["strict_user_hash"], turned["service_id_aliases"]) == (
@@ -67,10 +52,10 @@ def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: I
         ["a", "b"],
     )
     for wrong in ("bot_rule=perhaps", "strict_user_hash=rather", "limits=1", "bot_rule"):
-        refused = _run("apps", "switch", "bookshop", wrong, "--json")
+        refused = run_command("apps", "switch", "bookshop", wrong, "--json")
         assert refused.exit_code != 0
         assert wrong.partition("=")[0] in str(refused.exception)
-    assert _run_json("apps", "switch", "bookshop") == turned
+    assert run_json("apps", "switch", "bookshop") == turned
 
 
 def test_every_switch_has_words_for_people() -> None:
@@ -78,37 +63,37 @@ def test_every_switch_has_words_for_people() -> None:
 
 
 def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths) -> None:
-    made = _run_json("apps", "create", "bookshop")
-    hidden = _run_json("keys", "list")["keys"]
+    made = run_json("apps", "create", "bookshop")
+    hidden = run_json("keys", "list")["keys"]
     assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
     assert all("key" not in entry for entry in hidden)
-    _run_json("apps", "create", "bookstore")
+    run_json("apps", "create", "bookstore")
     for words in (("bookshop",), ("--app", "bookshop"), ("bookshop", "--app", "bookshop")):
-        assert _run_json("keys", "list", *words)["keys"] == hidden
-    assert isinstance(_run("keys", "list", "bookshop", "--app", "bookstore").exception, Invalid)
+        assert run_json("keys", "list", *words)["keys"] == hidden
+    assert isinstance(run_command("keys", "list", "bookshop", "--app", "bookstore").exception, Invalid)
     shown = {
-        entry["kind"]: entry["key"] for entry in _run_json("keys", "list", "bookshop", "--reveal")["keys"]
+        entry["kind"]: entry["key"] for entry in run_json("keys", "list", "bookshop", "--reveal")["keys"]
     }
     assert shown == {"secret": made["secret_key"], "publishable": made["publishable_key"]}
-    rotated = _run_json("keys", "rotate", "bookshop", "--kind", "secret")
+    rotated = run_json("keys", "rotate", "bookshop", "--kind", "secret")
     assert set(rotated) == {"app_id", "secret_key"}
-    left = {entry["kind"]: entry for entry in _run_json("keys", "list", "bookshop", "--reveal")["keys"]}
+    left = {entry["kind"]: entry for entry in run_json("keys", "list", "bookshop", "--reveal")["keys"]}
     assert left["secret"]["key"] == rotated["secret_key"] != made["secret_key"]
     assert left["publishable"]["key"] == made["publishable_key"]
-    revoked = _run_json("keys", "revoke", left["publishable"]["key_id"])
+    revoked = run_json("keys", "revoke", left["publishable"]["key_id"])
     assert revoked["revoked"] is True
-    assert [entry["kind"] for entry in _run_json("keys", "list", "bookshop")["keys"]] == ["secret"]
+    assert [entry["kind"] for entry in run_json("keys", "list", "bookshop")["keys"]] == ["secret"]
 
 
 def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths) -> None:
-    made = _run("apps", "create", "bookshop")
+    made = run_command("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
     assert "strict_user_hash" not in made.stdout
-    production = _run("apps", "create", "bookstore", "--environment", "production")
+    production = run_command("apps", "create", "bookstore", "--environment", "production")
     assert "kiosk apps switch bookstore strict_user_hash=true" in production.stdout
-    assert "bookshop" in _run("apps", "list").stdout
-    listed = _run("keys", "list").stdout
+    assert "bookshop" in run_command("apps", "list").stdout
+    listed = run_command("keys", "list").stdout
     assert "ksk_dev_..." in listed
     assert not any(recognise_key(word) for word in listed.split())
 
@@ -127,7 +112,7 @@ def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths
     ],
 )
 def test_errors_say_what_to_do_next(places: InstallationPaths, words: tuple[str, ...], advice: str) -> None:
-    result = _run(*words)
+    result = run_command(*words)
     assert isinstance(result.exception, HouseError)
     assert advice in result.exception.message
 
@@ -140,7 +125,7 @@ def test_a_command_steps_back_while_another_works_on_the_stopped_installation(
     assert lock.acquire()
     try:
         # Whoever holds the lock without a Redis is about to start one, or to stop it.
-        result = _run("apps", "list")
+        result = run_command("apps", "list")
         assert isinstance(result.exception, Conflict)
         assert "try again in a moment" in result.exception.message
     finally:

@@ -3,70 +3,51 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from cluster.errors import Fault, Forbidden, HouseError, Invalid, NotFound
 from cluster.store import keys
-from deployments.cli.__main__ import command_line
 from deployments.cli.frame.installation import Installation
+from tests.fakes.command_runner import run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
-
-
-@pytest.fixture(autouse=True)
-def _data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-
-
-def _run(*words: str) -> Result:
-    return CliRunner().invoke(command_line(), list(words))
-
-
-def _run_json(*words: str) -> Any:
-    result = _run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
 
 
 def test_a_person_gets_roles_a_token_and_rows_of_both() -> None:
-    _run_json("apps", "create", "shop")
-    _run_json("users", "create", "ada")
-    roles = _run_json("users", "roles", "ada", "shop=editor")
+    run_json("apps", "create", "shop")
+    run_json("users", "create", "ada")
+    roles = run_json("users", "roles", "ada", "shop=editor")
     assert roles == {"username": "ada", "administrator": False, "roles": {"shop": "editor"}}
-    made = _run_json("tokens", "create", "report", "--user", "ada", "--app", "shop", "--days", "3")
+    made = run_json("tokens", "create", "report", "--user", "ada", "--app", "shop", "--days", "3")
     assert made["token"].startswith("kat_")
-    (listed,) = _run_json("tokens", "list")["tokens"]
+    (listed,) = run_json("tokens", "list")["tokens"]
     assert (listed["name"], listed["role"], listed["apps"]) == ("report", "viewer", ["shop"])
     assert "token" not in listed
-    assert "report" in _run("tokens", "list").output
-    _run_json("tokens", "revoke", made["token_id"])
-    _run_json("users", "roles", "ada", "shop=")
-    assert "no role in any app" in _run("users", "roles", "ada").output
-    rows = _run_json("audit", "list")["rows"]
+    assert "report" in run_command("tokens", "list").output
+    run_json("tokens", "revoke", made["token_id"])
+    run_json("users", "roles", "ada", "shop=")
+    assert "no role in any app" in run_command("users", "roles", "ada").output
+    rows = run_json("audit", "list")["rows"]
     assert [row["operation"] for row in rows] == [
         "people.revoke_role", "tokens.revoke", "tokens.create", "people.grant_role", "people.create", "apps.create",
     ]  # fmt: skip
     assert {row["way"] for row in rows} == {"command line"}
     assert made["token"] not in json.dumps(rows)
     assert [
-        row["operation"]
-        for row in _run_json("audit", "list", "--operation", "tokens", "--limit", "1")["rows"]
+        row["operation"] for row in run_json("audit", "list", "--operation", "tokens", "--limit", "1")["rows"]
     ] == ["tokens.revoke"]
-    exported = [json.loads(line) for line in _run("audit", "export").stdout.splitlines()]
+    exported = [json.loads(line) for line in run_command("audit", "export").stdout.splitlines()]
     assert exported[:-1] == rows[::-1]
     assert exported[-1]["operation"] == "audit.export"
-    verdict = _run_json("audit", "verify")
+    verdict = run_json("audit", "verify")
     assert (verdict["whole"], verdict["rows"], verdict["chain"]) == (True, 7, exported[-1]["chain"])
     _tamper(rows[2]["row_id"])
-    broken = _run("audit", "verify")
+    broken = run_command("audit", "verify")
     assert isinstance(broken.exception, Fault)
     assert rows[1]["row_id"] in str(broken.exception)
-    assert _run("audit", "verify", "--json").exit_code == 1
+    assert run_command("audit", "verify", "--json").exit_code == 1
 
 
 def _tamper(row_id: str) -> None:
@@ -87,6 +68,6 @@ def _tamper(row_id: str) -> None:
     ],
 )
 def test_impossible_commands_raise_errors(words: tuple[str, ...], error: type[HouseError]) -> None:
-    _run_json("users", "create", "ada")
-    assert isinstance(_run(*words).exception, error)
-    assert not isinstance(_run(*words).exception, Forbidden)
+    run_json("users", "create", "ada")
+    assert isinstance(run_command(*words).exception, error)
+    assert not isinstance(run_command(*words).exception, Forbidden)

@@ -2,77 +2,54 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, HouseError
-from cluster.paths import InstallationPaths
-from deployments.cli.__main__ import command_line
+from tests.fakes.command_runner import run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
-
-
-@pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return InstallationPaths.from_data_dir(tmp_path / "data")
-
-
-def _run(*words: str) -> Result:
-    return CliRunner().invoke(command_line(), list(words))
-
-
-def _run_json(*words: str) -> Any:
-    result = _run(*words, "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
 
 
 def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
-    _run_json("apps", "create", "bookshop")
-    assert _run_json("engines", "list") == {"engines": []}
-    made = _run_json("engines", "create", "bookshop", "summer", "--replicas", "1:3", "--memory", "256")
+    run_json("apps", "create", "bookshop")
+    assert run_json("engines", "list") == {"engines": []}
+    made = run_json("engines", "create", "bookshop", "summer", "--replicas", "1:3", "--memory", "256")
     assert (made["placement"], made["scaling"]["replicas_max"]) == ("door", 3)
-    (listed,) = _run_json("engines", "list", "bookshop")["engines"]
+    (listed,) = run_json("engines", "list", "bookshop")["engines"]
     assert listed == made
     assert (listed["state"], listed["replicas"], listed["requests_per_s"]) == ("running", 0, 0)
-    scaled = _run_json("engines", "scale", "bookshop", "summer", "--target", "2.5", "--down-after", "30")[
+    scaled = run_json("engines", "scale", "bookshop", "summer", "--target", "2.5", "--down-after", "30")[
         "scaling"
     ]
     assert (scaled["target_requests"], scaled["downscale_delay_s"], scaled["replicas_max"]) == (2.5, 30, 3)
     assert "max_replicas_per_node" not in scaled
-    apart = _run_json("engines", "scale", "bookshop", "summer", "--per-node", "1")["scaling"]
+    apart = run_json("engines", "scale", "bookshop", "summer", "--per-node", "1")["scaling"]
     assert apart == {**scaled, "max_replicas_per_node": 1}
-    assert _run_json("engines", "scale", "bookshop", "summer", "--target", "3")["scaling"] == {
+    assert run_json("engines", "scale", "bookshop", "summer", "--target", "3")["scaling"] == {
         **apart, "target_requests": 3,
     }  # fmt: skip
     assert (
         "max_replicas_per_node"
-        not in _run_json("engines", "scale", "bookshop", "summer", "--per-node", "0")["scaling"]
+        not in run_json("engines", "scale", "bookshop", "summer", "--per-node", "0")["scaling"]
     )
-    moved = _run_json("engines", "place", "bookshop", "summer", "own", "--no-wait")
+    moved = run_json("engines", "place", "bookshop", "summer", "own", "--no-wait")
     assert (moved["placement"], moved["moving_to"]) == ("door", "own")
     for embedded, dedicated in (("door", "dedicated"), ("embedded", "own")):
-        back = _run_json("engines", "place", "bookshop", "summer", embedded, "--no-wait")
+        back = run_json("engines", "place", "bookshop", "summer", embedded, "--no-wait")
         assert (back["placement"], back["moving_to"]) == ("door", None)
-        again = _run_json("engines", "place", "bookshop", "summer", dedicated, "--no-wait")
+        again = run_json("engines", "place", "bookshop", "summer", dedicated, "--no-wait")
         assert again["moving_to"] == "own"
-    back = _run_json("engines", "place", "bookshop", "summer", "door", "--no-wait")
+    back = run_json("engines", "place", "bookshop", "summer", "door", "--no-wait")
     assert (back["placement"], back["moving_to"]) == ("door", None)
-    assert _run_json("engines", "delete", "bookshop", "summer")["deleted"] is True
-    assert _run_json("engines", "list") == {"engines": []}
+    assert run_json("engines", "delete", "bookshop", "summer")["deleted"] is True
+    assert run_json("engines", "list") == {"engines": []}
 
 
 def test_people_get_a_table_and_sentences() -> None:
-    _run_json("apps", "create", "bookshop")
-    assert "is embedded in the API replicas" in _run("engines", "create", "bookshop", "summer").stdout
-    assert "with the API replicas" in _run("engines", "list").stdout
-    assert "Maximum replicas" in _run("engines", "scale", "bookshop", "summer").stdout
+    run_json("apps", "create", "bookshop")
+    assert "is embedded in the API replicas" in run_command("engines", "create", "bookshop", "summer").stdout
+    assert "with the API replicas" in run_command("engines", "list").stdout
+    assert "Maximum replicas" in run_command("engines", "scale", "bookshop", "summer").stdout
 
 
 @pytest.mark.parametrize(
@@ -98,27 +75,27 @@ def test_people_get_a_table_and_sentences() -> None:
     ],
 )
 def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None:
-    _run_json("apps", "create", "bookshop")
+    run_json("apps", "create", "bookshop")
     if words != ("scale", "bookshop", "default"):
-        _run_json("engines", "create", "bookshop", "taken")
-    result = _run("engines", *words)
+        run_json("engines", "create", "bookshop", "taken")
+    result = run_command("engines", *words)
     assert isinstance(result.exception, HouseError), result.output
     assert advice in result.exception.message
 
 
 def test_one_engine_more_than_the_bound_of_the_app_is_refused() -> None:
-    _run_json("apps", "create", "bookshop")
-    _run_json("apps", "switch", "bookshop", "max_engines=1")
-    _run_json("engines", "create", "bookshop", "summer")
-    result = _run("engines", "create", "bookshop", "winter")
+    run_json("apps", "create", "bookshop")
+    run_json("apps", "switch", "bookshop", "max_engines=1")
+    run_json("engines", "create", "bookshop", "summer")
+    result = run_command("engines", "create", "bookshop", "winter")
     assert isinstance(result.exception, Conflict), result.output
     assert "bookshop has 1 of at most 1 engines" in result.exception.message
-    assert [engine["engine_id"] for engine in _run_json("engines", "list", "bookshop")["engines"]] == [
+    assert [engine["engine_id"] for engine in run_json("engines", "list", "bookshop")["engines"]] == [
         "summer"
     ]
 
 
 def test_help_teaches_by_examples() -> None:
     for command in ("create", "list", "place", "scale", "delete"):
-        shown = _run("engines", command, "--help").stdout
+        shown = run_command("engines", command, "--help").stdout
         assert f"kiosk engines {command}" in shown

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
 
 from actors.experiments.report import ExperimentReport, build_report
 from actors.experiments.report_data import load_report, validate_snapshots
@@ -20,50 +20,30 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import Experiment, Exposure
-from deployments.cli.__main__ import command_line
 from deployments.cli.insight.experiments import build_charts, show_report
 from jobs.refresh.evaluation.plots import PlotBox, render_svg
+from tests.fakes.command_runner import refusal_of, run_command, run_json
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 
 TWO = [{"name": "Now"}, {"name": "Blue"}]
-
-
-def _run(*words: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(command_line(), ["experiments", *words], input=given)
-
-
-def _run_json(*words: str, given: str | None = None) -> Any:
-    result = _run(*words, "--json", given=given)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
-
-
-def _refusal(*words: str, given: str | None = None) -> HouseError:
-    error = _run(*words, given=given).exception
-    assert isinstance(error, HouseError), error
-    return error
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return tmp_path
+_run = partial(run_command, "experiments")
+_run_json = partial(run_json, "experiments")
+_refusal = partial(refusal_of, "experiments")
 
 
 @pytest.mark.redis
 @pytest.mark.usefixtures("allow_world")
-def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None:
-    assert CliRunner().invoke(command_line(), ["apps", "create", "bookshop"]).exit_code == 0
+def test_an_experiment_is_made_started_reported_and_put_away(data_dir: Path) -> None:
+    assert run_command("apps", "create", "bookshop").exit_code == 0
     drafts = [
         {"name": n, "reports_exposure": True, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")
     ]
-    file = home / "experiments.json"
+    file = data_dir.parent / "experiments.json"
     file.write_text(json.dumps({"experiments": drafts}))
     made = _run_json("create", "bookshop", str(file))["created"]
     assert [(listed["slug"], listed["status"], listed["starts_at"]) for listed in made] == [
@@ -81,7 +61,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     assert after["weights_at"] is not None
     assert "traffic can only go up from 1" in _refusal("edit", "bookshop", "blue", "--traffic", "0.5").message
     assert "since" in _run("report", "bookshop", "blue").output
-    report = _run_json("report", "bookshop", "blue", "--charts", str(home / "charts"))
+    report = _run_json("report", "bookshop", "blue", "--charts", str(data_dir.parent / "charts"))
     assert [line["people"] for line in report["variants"]] == [0, 0]
     assert len(report["charts"]) == 4
     for path in report["charts"]:
@@ -96,21 +76,21 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
         "Draft",
     ]
     lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
-    assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
+    assert _run("create", "bookshop", "-", typed=json.dumps(lost)).exit_code == 0
     assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
     assert isinstance(_refusal("show", "bookshop", "green"), NotFound)
     assert isinstance(_refusal("list", "nobody"), NotFound)
-    shutil.rmtree(home / "data")
+    shutil.rmtree(data_dir)
 
 
-def test_faults_of_options_and_files_are_reported_before_anything_is_opened(home: Path) -> None:
+def test_faults_of_options_and_files_are_reported_before_anything_is_opened(data_dir: Path) -> None:
     for text, words in (
         ("[", "is not what JSON should be"),
         ("[]", "there are no experiments in the file"),
         ('{"name": "a", "name": "b"}', "is not what JSON should be"),
     ):
-        assert words in _refusal("create", "bookshop", "-", given=text).message
-    assert "can't be read" in _refusal("create", "bookshop", str(home / "none.json")).message
+        assert words in _refusal("create", "bookshop", "-", typed=text).message
+    assert "can't be read" in _refusal("create", "bookshop", str(data_dir.parent / "none.json")).message
     assert isinstance(_refusal("schedule", "bookshop", "x", "--at", "tomorrow"), Invalid)
     for words in (
         (),

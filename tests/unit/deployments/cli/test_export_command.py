@@ -8,22 +8,20 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import orjson
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, Fault, FilterSyntax, Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
-from deployments.cli.__main__ import command_line
 from deployments.cli.content.export import parse_since
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.frame.screen import exit_code_of
+from tests.fakes.command_runner import run_command, run_json
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -37,32 +35,19 @@ CLICK = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-
+def folder(data_dir: Path) -> Path:
     async def put(keeping: KeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         await upload(stores, PRODUCTS)
         await stores.interactions.append("shop", orjson.dumps([CLICK]), [])
 
     Installation().administer(put)
-    return tmp_path
-
-
-def _run(*words: str) -> Result:
-    return CliRunner().invoke(command_line(), list(words))
-
-
-def _run_json(*words: str, code: int = 0) -> Any:
-    result = _run(*words, "--json")
-    assert result.exit_code == code, (result.output, result.exception)
-    return json.loads(result.stdout)
+    return data_dir.parent
 
 
 def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     out = folder / "products.parquet"
-    summary = _run_json("export", "shop", "products", "--out", str(out))
+    summary = run_json("export", "shop", "products", "--out", str(out))
     assert (summary["rows"], summary["from"], summary["file"], summary["format"]) == (
         len(PRODUCTS),
         None,
@@ -75,17 +60,17 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
         product["product_id"] for product in PRODUCTS
     )
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    lines = _run("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
+    lines = run_command("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
     assert (lines.exit_code, json.loads(lines.stdout)) == (0, CLICK)
     assert "1 rows, sha256:" in lines.stderr
-    later = _run_json(
+    later = run_json(
         "export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv")
     )
     assert (later["rows"], later["from"]) == (0, "2026-03-02T00:00:00.000Z")
 
     (folder / "users.txt").write_text("ada\nnobody\n")
     scores = folder / "scores.csv"
-    summary = _run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
+    summary = run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
                  "--out", str(scores))  # fmt: skip
     # the product that ada clicked is not recommended to her
     assert (summary["users"], summary["rows"], summary["snapshots"]) == (2, 5, [])
@@ -121,7 +106,7 @@ def test_waiting_uploads_are_reported(folder: Path) -> None:
         )
 
     Installation().administer(accept)
-    result = _run("export", "shop", "users", "--out", str(folder / "users.csv"))
+    result = run_command("export", "shop", "users", "--out", str(folder / "users.csv"))
     assert result.exit_code == 1
     assert "1 accepted uploads are not applied yet" in result.stderr
     assert (folder / "users.csv").exists()
@@ -157,7 +142,7 @@ def test_wrong_use_ends_with_two(
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "u.txt").write_text("ada\n")
-    result = _run(*words)
+    result = run_command(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert reason in " ".join(result.stderr.split())
     assert not (folder / "x.csv").exists()
@@ -166,7 +151,7 @@ def test_wrong_use_ends_with_two(
 def test_a_store_that_is_away_ends_with_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("KIOSK_REDIS_URL", "redis://127.0.0.1:1")
-    result = _run("export", "shop", "users", "--out", str(tmp_path / "x.csv"), "--json")
+    result = run_command("export", "shop", "users", "--out", str(tmp_path / "x.csv"), "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["error"]["code"] == "unavailable"
     assert not (tmp_path / "x.csv").exists()

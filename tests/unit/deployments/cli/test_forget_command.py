@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from typer.testing import CliRunner, Result
 
 from actors.intake.erasure import EXTERNAL
 from actors.intake.person_places import PLACES
@@ -20,28 +18,11 @@ from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
 from cluster.store.data.person_traces import REDIS_PLACES
-from deployments.cli.__main__ import command_line
 from deployments.cli.frame.installation import Installation, read_clock_ms
+from tests.fakes.command_runner import run_command, run_json
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    return tmp_path / "data"
-
-
-def _run(*words: str, typed: str = "") -> Result:
-    return CliRunner().invoke(command_line(), list(words), input=typed)
-
-
-def _run_json(*words: str, typed: str = "", code: int = 0) -> Any:
-    result = _run(*words, "--json", typed=typed)
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
 
 
 def _live() -> None:
@@ -63,35 +44,35 @@ def _live() -> None:
     Installation().administer(put)
 
 
-def test_a_person_is_forgotten_down_to_the_file_of_redis(folder: Path) -> None:
+def test_a_person_is_forgotten_down_to_the_file_of_redis(data_dir: Path) -> None:
     _live()
-    assert any(USER in trace for trace in traces_in_files(folder))
-    receipt = _run_json("forget", "shop", "--user", USER)
-    assert traces_in_files(folder) == []
+    assert any(USER in trace for trace in traces_in_files(data_dir))
+    receipt = run_json("forget", "shop", "--user", USER)
+    assert traces_in_files(data_dir) == []
     assert (receipt["status"], receipt["left"], receipt["by"]) == ("finished", 0, "command")
     counts = {place["place"]: place["found"] for place in receipt["places"]}
     assert (counts["recent list"], counts["links to visitors"]) == (2, 1)
-    again = _run_json("forget", "shop", "--receipt", receipt["erasure_id"])
+    again = run_json("forget", "shop", "--receipt", receipt["erasure_id"])
     assert again == receipt
-    (listed,) = _run_json("forget", "shop", "--receipts")["erasures"]
+    (listed,) = run_json("forget", "shop", "--receipts")["erasures"]
     assert listed["erasure_id"] == receipt["erasure_id"]
 
 
-def test_later_leaves_the_file_for_an_hour_and_ends_with_one(folder: Path) -> None:
+def test_later_leaves_the_file_for_an_hour_and_ends_with_one(data_dir: Path) -> None:
     _live()
-    result = _run("forget", "shop", "--user", "-", "--later")  # nothing comes on standard input
+    result = run_command("forget", "shop", "--user", "-", "--later")  # nothing comes on standard input
     assert isinstance(result.exception, Invalid)
-    receipt = _run_json("forget", "shop", "--user", "-", "--later", typed=f"{USER}\n", code=1)
+    receipt = run_json("forget", "shop", "--user", "-", "--later", typed=f"{USER}\n", code=1)
     (left,) = [place for place in receipt["places"] if place["left"]]
     assert left["place"] == "append-only file"
     assert left["until"] > receipt["finished_at"]
-    shown = _run("forget", "shop", "--receipt", receipt["erasure_id"])
+    shown = run_command("forget", "shop", "--receipt", receipt["erasure_id"])
     assert shown.exit_code == 1
     assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
     assert USER not in shown.stdout
 
 
-def test_a_receipt_fits_eighty_columns(folder: Path) -> None:
+def test_a_receipt_fits_eighty_columns(data_dir: Path) -> None:
     _live()
     places = tuple(
         ErasedPlace(place=name, found=10**9, left=10**9, until="2026-03-01T09:15:30.250Z", reason=EXTERNAL)
@@ -106,28 +87,28 @@ def test_a_receipt_fits_eighty_columns(folder: Path) -> None:
         await stores.erasures.write(receipt)
 
     Installation().administer(put)
-    shown = _run("forget", "shop", "--receipt", receipt.erasure_id)
+    shown = run_command("forget", "shop", "--receipt", receipt.erasure_id)
     assert shown.exit_code == 1
     assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
     assert "BGREWRITEAOF" in shown.stdout
 
 
-def test_what_makes_no_sense_is_refused(folder: Path) -> None:
+def test_what_makes_no_sense_is_refused(data_dir: Path) -> None:
     _live()
-    assert isinstance(_run("forget", "nowhere", "--user", "x").exception, NotFound)
-    assert isinstance(_run("forget", "shop").exception, Invalid)
-    assert isinstance(_run("forget", "shop", "--user", "a", "--anonymous", "b").exception, Invalid)
-    assert isinstance(_run("forget", "shop", "--anonymous", VISITOR).exception, Conflict)
-    assert isinstance(_run("export-user", "shop").exception, Invalid)
+    assert isinstance(run_command("forget", "nowhere", "--user", "x").exception, NotFound)
+    assert isinstance(run_command("forget", "shop").exception, Invalid)
+    assert isinstance(run_command("forget", "shop", "--user", "a", "--anonymous", "b").exception, Invalid)
+    assert isinstance(run_command("forget", "shop", "--anonymous", VISITOR).exception, Conflict)
+    assert isinstance(run_command("export-user", "shop").exception, Invalid)
 
 
-def test_an_export_is_one_private_file_of_json_lines(folder: Path, tmp_path: Path) -> None:
+def test_an_export_is_one_private_file_of_json_lines(data_dir: Path, tmp_path: Path) -> None:
     _live()
     out = tmp_path / "person.jsonl"
-    assert _run("export-user", "shop", "--user", USER, "--out", str(out)).exit_code == 0
+    assert run_command("export-user", "shop", "--user", USER, "--out", str(out)).exit_code == 0
     about, *rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert out.stat().st_mode & 0o777 == 0o600
     assert (about["user_id"], about["anonymous_ids"]) == (USER, [VISITOR])
     assert sum(about["places"].values()) == len(rows) > 0
-    printed = _run("export-user", "shop", "--user", USER)
+    printed = run_command("export-user", "shop", "--user", USER)
     assert [json.loads(line) for line in printed.stdout.splitlines()][1:] == rows

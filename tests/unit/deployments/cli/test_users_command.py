@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.settings import Settings
-from deployments.cli.__main__ import command_line
+from tests.fakes.command_runner import run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
-
-
-@pytest.fixture(autouse=True)
-def _data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-
-
-def _run(*words: str, typed: str = "") -> Result:
-    return CliRunner().invoke(command_line(), ["users", *words], input=typed)
-
-
-def _run_json(*words: str, typed: str = "") -> Any:
-    result = _run(*words, "--json", typed=typed)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
+_run = partial(run_command, "users")
+_run_json = partial(run_json, "users")
 
 
 def test_somebody_is_made_listed_locked_and_given_a_new_password() -> None:
