@@ -54,6 +54,7 @@ class BatchApplier:
             Unavailable: the store is unreachable; the batch stays and does not count as failed
             Exception: the batch failed and will be delivered again
         """
+        # An error at the last delivery gives the batch up below, so here that delivery came to no end.
         if self._failures(batch) > self._deliveries:
             return await self._give_up(batch, "the process ended every time it was tried")
         started_s = self._clock.monotonic_s()

@@ -54,6 +54,7 @@ class SegmentRebuilder:
             Unavailable: the store or the artifact store is unreachable
             Conflict: another writer committed meanwhile
         """
+        # Before the records: a change in between is then compacted twice, and never missed.
         last = await self._stores.changes.last(app_id, noun)
         record_ids = await self._stores.records.ids(app_id, noun)
         tables: list[Any] = []
@@ -278,6 +279,7 @@ class ChangeLogCompactor:
             raise
         if entries:
             mean = sum(len(change.payload) + len(change.vectors) for change in entries) / len(entries)
+            # It falls slowly, so that one page of small entries does not make the next page too large.
             self._entry_bytes = max(1.0, mean, self._entry_bytes / 4)
         now_s = self._clock.monotonic_s()
         for change in entries:

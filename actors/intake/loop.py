@@ -164,6 +164,7 @@ class IntakeLoop:
             self._repeat("attribute", self._attribution_duty, self._rules.attribution_pause_s),
             self._repeat("erase", self._erase_duty, self._rules.erase_pause_s),
             self._repeat("watch", self._sweep_duty, self._rules.watch_every_s),
+            # a sixth of the life of the lease, in seconds: a few failed renewals do not lose it
             self._repeat("lease", self._lease_duty, self._rules.lease_ms / 6000),
         )
         tasks = [asyncio.create_task(duty) for duty in duties]
@@ -173,6 +174,7 @@ class IntakeLoop:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        # Only now: another loop may begin as soon as the lease is free.
         try:
             await self._lease.release()
         except Unavailable:
@@ -201,11 +203,13 @@ class IntakeLoop:
         ready = [app_id for app_id in self._apps if self._pauses.get(app_id, (0.0, 0.0))[0] <= now_s]
         for app_id in [app_id for app_id in ready if self._apps[app_id]]:
             batches = await self._claim([app_id], 1, 0)
+            # Unfinished batches are delivered first, so a first delivery shows that no failed one is left.
             self._apps[app_id] = bool(batches) and batches[0].deliveries > 1
             ended += await self._apply_all(app_id, batches)
         eager = [app_id for app_id in ready if not self._apps[app_id]]
         if not eager:
             return ended
+        # A wait blocks the round, so it needs that no app rests or takes its batches one at a time.
         wait_ms = 0 if ended or len(eager) < len(self._apps) else block_ms
         claimed = await self._claim(eager, self._rules.claim, wait_ms)
         by_app: defaultdict[str, list[Batch]] = defaultdict(list)
@@ -213,6 +217,7 @@ class IntakeLoop:
             by_app[batch.app_id].append(batch)
         runs = [self._apply_all(app_id, batches) for app_id, batches in by_app.items()]
         away: BaseException | None = None
+        # The failure of one app is raised after the others have ended their batches.
         for done in await asyncio.gather(*runs, return_exceptions=True):
             if isinstance(done, BaseException):
                 away = done
@@ -339,6 +344,7 @@ class IntakeLoop:
         version = await self._stores.access.version()
         if version != self._version:
             book = await self._stores.access.read_all()
+            # An app begins with one batch at a time: an unfinished batch may have ended the last process.
             self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
             self._served_days = {app_id: app.settings.served_days for app_id, app in book.apps.items()}
             self._storage_bounds = {
@@ -346,6 +352,7 @@ class IntakeLoop:
                 for app_id, app in book.apps.items()
                 if app.settings.max_storage_mb
             }
+            # The version of what was read: apps may have changed since the question.
             self._version = book.version
         self._looked_s = now_s
 

@@ -110,6 +110,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     consumed = list_consumed_rows(query, user, state, request.now_ms)
     user = select_list_weights(query, user, state, consumed)
     most = state.reranked_depth
+    # The re-ranker reads each component; without one, only their sum is needed.
     components: list[ScoreComponent] | None = [] if most else None
     scores = compute_user_scores(user, state, priors, components)
     ranking = rank(
@@ -119,6 +120,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     candidates, level = select_candidates(ranking, query, catalog, depth, consumed, may_repeat=page.is_first)
     draws: ColdStartDraws | None = None
     learned: LearnedOrder | None = None
+    # A list of products seen before gets neither the learned re-ranker nor exploration.
     if not level:
         if components is not None:
             learned = order_candidates(state.serving_model, priors, user, candidates, ranking, components)
@@ -157,6 +159,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     cohort = user.cohort
     trend = PriorScores(priors.trend) if cohort is None else cohort.trend
     depth = page.depth + request.pool_size
+    # Whole stretches: a stretch cut at the end of a page would have another order on the next page.
     depth = -(-depth // _STRETCH) * _STRETCH if has_profile else depth
     level = "cohort" if cohort is not None else "trending" if priors.has_interactions else "newest"
     candidates = select_trend_leaders(query, catalog, priors, consumed, depth) if cohort is None else []
@@ -171,6 +174,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
         keys = trend.scores[candidates] + np.float32(state.weights.profile_in_trending) * np.minimum(
             np.maximum(personal, -_MOST_PERSONAL), _MOST_PERSONAL
         )
+        # `lexsort` sorts by its last key first: by stretch, and by score within a stretch.
         order = np.lexsort((-keys, np.arange(len(candidates)) // _STRETCH))
         candidates = [candidates[at] for at in order.tolist()]
         personal = personal[order]
@@ -254,6 +258,7 @@ def user_to_history(request: QueryContext) -> RecommendationResult:
     scores = compute_user_scores(user, state, priors)
     by_score = rank(scores.prior, scores.personal)
     rows = select_history_rows(query, request.recent_events, catalog, len(priors), by_score)
+    # Places become scores, so filters and exclusions work as in other rankings. Rows at -inf are never selected.
     recency = np.full(len(priors), -np.inf, np.float32)
     recency[rows] = np.arange(len(rows), 0, -1)
     by_recency = rank(

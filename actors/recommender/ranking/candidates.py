@@ -31,6 +31,7 @@ BLOCK_SIZE = 1000
 _GROUP_BLOCK_SIZE = 200
 SEEN_AGAIN = "seen_again"
 "Fallback level of a list of products that the user consumed before."
+# More than any catalog has: `explain_missing` ranks every row.
 _ALL = 1 << 40
 _FEW = 1_000
 
@@ -68,6 +69,7 @@ def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
         return None
     mask = masks[0]
     for other in masks[1:]:
+        # Not `&=`: queries share the masks of the catalog.
         mask = mask & other
     return mask
 
@@ -101,6 +103,7 @@ def list_consumed_rows(query: UserQuery, user: UserSignals, state: EngineState, 
     within = _consumption_times(query, model, now_ms)
     rows = list_recent_rows(user.history, most, within=within)
     if user.older is not None:
+        # Older rows come last, so the bound drops the oldest.
         rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, within)]))[:most]
     return state.catalog.add_variants(rows) if query.dedupe else rows
 
@@ -174,6 +177,7 @@ def select_candidates(
     rows = select_distinct(ranking.select_best, query, catalog, depth)
     if rows or not may_repeat:
         return rows, ""
+    # Only rows that were allowed before return, so filters still hold.
     ranking.restore(excluded)
     return select_distinct(ranking.select_best, query, catalog, depth), SEEN_AGAIN
 
@@ -191,6 +195,7 @@ def select_trend_leaders(
     hidden = {*consumed, *catalog.rows_of(query.exclude)}
     rows = list(islice((row for row in priors.leaders if row not in hidden), expected_depth(places)))
     if priors.versions[0] != catalog.version:
+        # a leader may have been removed or sold out since the priors were computed
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]
     rows = deduplicate_groups(rows, catalog) if query.dedupe else rows
@@ -253,6 +258,7 @@ def select_distinct(
         pool = deduplicate_groups(rows, catalog) if query.dedupe else rows
         if len(pool) >= required or len(rows) < depth:
             return pool
+        # Too many of the rows were variants of one another. A large factor keeps the rounds few.
         depth *= 4
 
 

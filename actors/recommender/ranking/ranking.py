@@ -20,6 +20,7 @@ ExcludedRows = tuple[list[int], Mask]
 "Rows, and which of them were allowed before."
 
 _SHORT = 512
+# Scores are float32 sums. This relative margin covers their rounding, so that it hides no row.
 _ROUNDING = 1e-6
 
 
@@ -115,6 +116,7 @@ class Ranking:
         """
         whole = self._prior.top_rows
         if whole is not None and count > 0 and not (self._personal and self._personal.vector_scores):
+            # A short front decides most lists; the whole one costs more and is tried only if it does not.
             for front in (whole.head(max(_SHORT, 4 * count)), whole):
                 best = self._select_near_top(front, count)
                 if best is not None:
@@ -143,6 +145,7 @@ class Ranking:
         if front.next_score > -np.inf:
             # a row after the front needs at least this personal score to be among the best
             needed = least - front.next_score - _ROUNDING * (abs(least) + abs(front.next_score))
+            # Then even a row without a personal score can be among the best, so the front is too short.
             if needed <= 0:
                 return None
             if self._personal is not None:
@@ -166,6 +169,7 @@ class Ranking:
 
 def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
     """Return the best distinct rows, best first; equal scores by row."""
+    # A row occurs at most twice: as one of the front, and for its personal score.
     if len(rows) > 2 * count:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
         rows = rows[kept]

@@ -79,6 +79,7 @@ class Targets:
             owner, item: int64 [m]
         """
         pairs = np.unique(np.stack((owner, item)), axis=1) if len(owner) else np.zeros((2, 0), np.int64)
+        # `unique` sorts the pairs by user, so this finds where the targets of each user begin.
         starts = np.searchsorted(pairs[0], np.arange(count + 1)).astype(np.int64)
         return cls(starts, pairs[1].astype(np.int64))
 
@@ -210,6 +211,7 @@ def split_by_time(
         raise Invalid("there are no events to split")
     instant = float(np.quantile(data.at_s, 1 - share)) if at_s is None else at_s
     instants = [instant]
+    # The targets of a fold end where those of the newer split begin, so no target is used twice.
     for _ in range(folds):
         earlier = data.at_s[data.at_s <= instants[-1]]
         if not len(earlier) or len(earlier) == len(data):
@@ -248,6 +250,7 @@ def split_at(
     taken = rule.select_taken(train, users, histories.now_s)
     if seen != "allowed" or taken is not None:
         old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
+        # A list leaves these items out, so no list could have them as a hit.
         fresh = ~_contains_pairs(*old, owner, item, data.n_items)
         owner = owner[fresh]
         item = item[fresh]
@@ -266,7 +269,9 @@ def split_next_in_session(
     Items that are not in the training data are no targets.
     """
     bounds = data.starts()
+    # A session without events has no first row. Its index is clamped only to be valid, and is not used.
     begins = np.where(np.diff(bounds) > 0, data.at_s[np.minimum(bounds[:-1], len(data) - 1)], np.inf)
+    # Sessions stay whole: one that began before the instant is training data to its end.
     tested = begins > instant_s
     rows_tested = tested[data.reader]
     train = data.pick(~rows_tested)
@@ -332,6 +337,7 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
         Targets.from_pairs(owner[rest], pairs[1][rest], len(baskets)),
         "out",
     )
+    # A basket of one line has no line left as a target.
     return whole.pick(np.flatnonzero(sizes > 1))
 
 
@@ -394,6 +400,7 @@ def _leave_out_at(
     users = data.reader[targets]
     is_tested = np.zeros(data.n_readers, np.bool_)
     is_tested[users] = True
+    # A user who is not tested keeps the event that would have been the target.
     remaining = np.where(is_tested[data.reader], place, place - 1)
     train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
     histories = UserHistories.of(train, users)
@@ -431,6 +438,7 @@ def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
 
 def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
     """Mark the pairs of `owner` and `item` that occur in `owners` and `items`."""
+    # One more than the items: the item -1 (unknown) then has no key of another pair.
     width = n_items + 1
     is_contained: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
     return is_contained

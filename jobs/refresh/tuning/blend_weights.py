@@ -117,6 +117,7 @@ def choose_blend(
     names = [variant.name for variant in variants]
     given = recipe.blend.start if recipe.blend.weights == "auto" else recipe.blend.weights
     start = np.array([given.get(name, 0.0) for name in names])
+    # Variants of a component share its name; only the first may begin with its weight.
     start[[at for at, name in enumerate(names) if name in names[:at]]] = 0.0
     rounds = _ROUNDS if recipe.blend.weights == "auto" else 0
 
@@ -189,6 +190,7 @@ def _remove_uncertain(candidates: TuningCandidates, weights: Floats) -> Floats:
             without[at] = 0.0
             gains = now - candidates.compute_ndcg(candidates.blend_scores(without))
             doubt = float(gains.std(ddof=1)) / len(gains) ** 0.5
+            # If all users have the same gain, its doubt is 0: a gain above 0 is then certain.
             certainty = float(gains.mean()) / max(doubt, 1e-12)
             if certainty < least:
                 least = certainty
@@ -216,6 +218,7 @@ def _find_best_step(
         if others >= most_parts:
             continue
         for weight in _candidate_weights(weights, part, rivals):
+            # A blend needs one component.
             if not weight and not others:
                 continue
             ndcg = candidates.compute_ndcg(without + candidates.scores[part] * np.float32(weight))

@@ -82,8 +82,10 @@ class TuningCandidates:
         width = total.shape[1]
         if not width:
             return np.zeros(len(self))
+        # Only targets that reach the score of place k can be in the list; the others need no rank.
         border = np.partition(total, max(width - self.k, 0), axis=1)[:, max(width - self.k, 0), None]
         owner, place = np.nonzero(self.relevant & (total >= border))
+        # `>=` also counts the target itself, hence -1.
         ranks = (total[owner] >= total[owner, place][:, None]).sum(axis=1) - 1
         worth = np.append(rank_discounts(self.k), 0.0)[np.minimum(ranks, self.k)]
         figures: Floats = np.bincount(owner, worth, len(self)) / self.best
@@ -159,6 +161,7 @@ def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, de
         yields: int64 [c], ascending
     """
     hidden = trial.hidden_items()
+    # One mask for all users: to set and clear a few items costs less than a new mask each.
     seen = np.zeros(trial.histories.n_items, np.bool_)
     for row, (first, last) in enumerate(pairwise(hidden.starts.tolist())):
         items = hidden.items[first:last]

@@ -121,6 +121,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
     if len(trial.train) <= validation.tune_events:
         return small
     share = validation.tune_events / len(trial.train)
+    # Whole users go, so that the other histories stay complete.
     chosen = rng.random(trial.train.n_readers) < share
     train = trial.train.pick(chosen[trial.train.reader])
     return replace(small, train=train)

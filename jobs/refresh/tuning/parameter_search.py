@@ -60,6 +60,7 @@ def tune_part(
     for field, values in requested.items():
         for value in values:
             changed = set_parameter(untuned, field, value)
+            # Its figures are known already.
             if changed == untuned:
                 continue
             tried = search.train(changed)
@@ -96,6 +97,7 @@ class _ParameterSearch:
 
     def __init__(self, trials: Sequence[EvaluationSplit], rng: np.random.Generator) -> None:
         self._trials = trials
+        # All values train with one seed, so that a gain is that of the parameter and not of chance.
         self._seed = int(rng.integers(2**31))
         self.tried: list[tuple[str, float]] = []
 
@@ -143,6 +145,7 @@ class _ParameterSearch:
             faded = set_parameter(part, "fading", fading)
             again = [_set_time_decay(model, fading) for model in models]
             difference = self.figures(faded, again) - figures
+            # A gain that is not significant counts as just below 0, so the first decay keeps its place.
             gains.append(significant_gain(difference, figures) or min(float(difference.mean()), 0.0) - 1e-9)
         order = np.argsort(-np.array(gains), kind="stable")[:_TIME_DECAYS_KEPT]
         return tuple(fadings[at] for at in order)

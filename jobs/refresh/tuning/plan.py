@@ -27,6 +27,7 @@ from jobs.refresh.tuning.outcomes import PartOutcome, build_outcomes, mark_dropp
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 _ENOUGH_NEW_USERS = 30
+"With fewer users without a history, their weights stay those of the start."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def make_plan(
     trained = tune_and_train(recipe, trials, on_step)
     on_step("choose weights")
     plan, gains = _choose_weights(recipe, trained)
+    # Outcomes follow the original recipe: it also has the components that do not fit the catalog.
     blend = given.blend.model_copy(
         update={
             name: getattr(plan.recipe.blend, name) for name in ("weights", "weights_unseen", "weights_new")
@@ -91,6 +93,7 @@ def plan_on_newest(recipe: Recipe, data: Interactions, on_step: StepCallback = i
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
     split = split_for_recipe(recipe, data)
+    # Nothing is evaluated afterwards, so the newest targets may choose too.
     return make_plan(recipe, (split.test, *split.validation), on_step)
 
 
@@ -163,6 +166,7 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
     blend = recipe.blend
     first = trained.trials[0]
     every = trained.collect(recipe)
+    # Without repeats both kinds of lists are the same, and one choice suffices.
     unseen = [] if first.seen == "out" else trained.collect(recipe, unseen=True)
     choice = choose_blend(recipe, trained.variants, every, unseen)
     parts: dict[str, PartRecipe] = {}

@@ -25,6 +25,7 @@ PURCHASE = "checkout"
 _ENOUGH_BUYERS = 0.1
 "Minimum share of buyers among the active users."
 _REPEATING = 0.2
+"Share of repeats among the targets from which lists may repeat products."
 _TIED = 0.05
 "Share of events with the time of the user's previous event from which a clock is coarse."
 _PRECEDED_SHARE = 0.05
@@ -32,8 +33,11 @@ _PRECEDED_SHARE = 0.05
 _SITTING_S = 6 * 3_600.0
 "Upper bound of the length of one session."
 _PAUSE_S = 1_800.0
+"Longest pause within a session: a history that ended less than this before the instant goes on."
 _MOST_USERS = 0.5
+"Share of users whose only session is cut, above which a split by time is not realistic."
 _ENOUGH_USERS = 200
+"Least number of users with a history in a split by time, and of users with several purchases."
 _FEWEST_USERS = 30
 "Least number of users with a history in a split by time where users end in baskets."
 
@@ -96,6 +100,7 @@ def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
     pauses = validation.repeat_after_days
     if validation.seen != "auto":
         return split(seen=validation.seen, pauses=pauses)
+    # Only a split that allows repeats can count them.
     repeated = split(seen="allowed")
     if _repeat_share(repeated.validation[0]) < _REPEATING:
         return split(seen="out", pauses=pauses)
