@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +57,7 @@ class SearchIndex:
         self._analyzers = Analyzers()
         self._segments = IndexSegments(seal)
         self._access = ProductAccess()
-        self._vocabularies = {0: ProductVocabulary()}
+        self._vocabularies = defaultdict(ProductVocabulary, {0: ProductVocabulary()})
         "By code of the access of the products; 0 for open ones."
         self._readable: dict[frozenset[int], ReadableProducts] = {}
         "By codes of accesses, until a product changes."
@@ -92,7 +92,7 @@ class SearchIndex:
         self._languages.put(row, analyzed.languages)
         self._length += analyzed.length
         code = self._access.put(row, access_of(product))
-        self._vocabularies.setdefault(code, ProductVocabulary()).add(analyzed.words)
+        self._vocabularies[code].add(analyzed.words)
         self._segments.put(analyzed.term_vector)
         self._forget_statistics()
 
@@ -122,7 +122,7 @@ class SearchIndex:
         access_codes = self._access.bind_rows(saved, codes, taken)
         if not any(map(len, self._vocabularies.values())):
             for code, words in zip(access_codes, (saved.vocabulary(), *saved.locked_words), strict=True):
-                self._vocabularies.setdefault(code, ProductVocabulary()).load_counts(words)
+                self._vocabularies[code].load_counts(words)
         self._segments.bind_rows(saved.segment, rows)
         self._forget_statistics()
 
