@@ -142,6 +142,8 @@ class UserQuery:
     "Id of the answer, which draws its exploration; empty: the answer is not explored."
     traceparent: str = field(default="", compare=False)
     "Parent of the trace of a dedicated engine; empty if the request is not traced."
+    tiers: frozenset[str] | None = None
+    "autocomplete: tiers of the user, if locked products of other tiers may change nothing."
 
     @property
     def user_keys(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from actors.recommender.ranking.query_context import QueryContext, build_user_si
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import render_products, rerank
+from actors.retrieval.autocomplete.field_index import FieldKey, merge_hits
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit
 from actors.vectors.types import Floats, Mask
@@ -69,15 +71,26 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
             hits = _queries(request, name, typed, page)
             lists[name] = [_highlight(hit, typed) for hit in hits]
             continue
-        field = request.engine_state.completions.get_field(
-            (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
-        )
-        hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
+        hits = _field_hits(request, canonical(name), typed, page, rows)
         # without a hit no score is needed
         user = _score_user(request) if hits and user is None else user
         preferred = _prefer_personal(request, user, hits) if user is not None else []
         lists[name] = _build_list(request, preferred, typed, with_product=name == "title")
     return lists
+
+
+def _field_hits(request: QueryContext, name: str, typed: str, page: int, rows: Mask) -> list[CompletionHit]:
+    """Look up a field in the indexes that the user may read."""
+    query = request.query
+    completions = request.engine_state.completions
+    limit = _POOL * page
+    lists = [
+        completions.get_field(key, request.catalog, lambda: _popularity(request)).look_up(
+            typed, limit, page, rows, request.now_ms, lambda: _popularity(request)
+        )
+        for key in completions.readable_keys(FieldKey(name, query.language, query.only_language), query.tiers)
+    ]
+    return lists[0] if len(lists) == 1 else merge_hits(chain.from_iterable(lists), limit)
 
 
 def _queries(request: QueryContext, name: str, typed: str, rows: int) -> list[CompletionHit]:

@@ -205,7 +205,7 @@ class AppFollower:
             return await self._answer_from_version(query, recent, shown, draw)
         recommender = self.recommender
         if query.completion_fields:
-            await self._completion_builds.ensure_built(recommender, dispatch.list_completion_keys(query))
+            await self._completion_builds.ensure_built(recommender, query)
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()
             work = partial(dispatch.answer, recommender, query, recent, shown, now_ms, draw)

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.serving.dispatch import list_completion_keys
 from actors.vectors.types import Floats
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -44,12 +46,13 @@ class CompletionBuilds:
         self._lock = asyncio.Lock()
         self._tasks: dict[FieldKey, asyncio.Task[None]] = {}
 
-    async def ensure_built(self, recommender: Recommender, keys: Sequence[FieldKey]) -> None:
-        """Wait a moment until the indexes of fields are in memory; a small catalog needs no build.
+    async def ensure_built(self, recommender: Recommender, query: UserQuery) -> None:
+        """Wait a moment until the indexes that a query reads are in memory; a small catalog needs no build.
 
         Errors:
             Unavailable: a build takes longer, or the index does not fit the memory
         """
+        keys = list_completion_keys(recommender, query)
         missing = [key for key in keys if not recommender.completions.has_field(key)]
         if not missing or recommender.overlay.catalog.products <= FEW_PRODUCTS:
             return

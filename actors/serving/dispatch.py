@@ -108,7 +108,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
         return False
     if query.kind == "autocomplete":
         return len(query.completion_fields) <= _FEW_SOURCES and all(
-            recommender.completions.has_field(key) for key in list_completion_keys(query)
+            recommender.completions.has_field(key) for key in list_completion_keys(recommender, query)
         )
     if query.kind == "question_answering":
         return False
@@ -124,12 +124,15 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
     return catalog.columns.has_columns(list_columns(query))
 
 
-def list_completion_keys(query: UserQuery) -> list[FieldKey]:
+def list_completion_keys(recommender: Recommender, query: UserQuery) -> list[FieldKey]:
     """List the fields whose completion indexes a query reads."""
     return [
-        (canonical(name), query.language, query.only_language)
+        key
         for name in query.completion_fields
         if name not in QUERY_SOURCES
+        for key in recommender.completions.readable_keys(
+            FieldKey(canonical(name), query.language, query.only_language), query.tiers
+        )
     ]
 
 

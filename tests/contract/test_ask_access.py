@@ -20,6 +20,8 @@ from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
 
 ACCESS = {"river-treaty": "subscriber", "mill-closes": "gold", "harbour-crane": "registered"}
+TYPED = ("two", "larg", "mill", "riv", "camara", "tende", "brigde", "rivets", "the zepelin and", "part 7")
+"Beginnings and typos of titles: open ones complete them, and locked ones would change how."
 QUERIES = (
     "treaty about the water of the river", "river", "the crane of the harbour", "the mill",
     "Largest crane of the coast", "Two countries share the River Ardle",
@@ -45,11 +47,38 @@ SECRETS = [
     }
     for number, (tier, language) in enumerate([("subscriber", "en"), ("gold", "de"), ("gold", "en")] * 14)
 ]  # fmt: skip
+
+
+def named(title: str, count: int, **facts: str) -> list[dict[str, Any]]:
+    key = title.lower().replace(" ", "-")
+    return [
+        {
+            "product_id": f"{key}-{number}", "type": "article", "language": "en", "title": f"{title} {number}",
+            "url": f"https://news.example/{key}-{number}", "html": "<p>x</p>", **facts,
+        }
+        for number in range(count)
+    ]  # fmt: skip
+
+
+LEFT_OPEN = [
+    *named("Camaraderie of the north", 12), *named("Camera of the south", 30),
+    *named("Tenderness of the north", 12), *named("Tenda of the south", 3),
+    *named("Bridge of the harbour", 4), *named("Brigade of the mill", 4),
+]  # fmt: skip
+SECRETS += [
+    *named("Camara is the word", 1, access="gold"), *named("Camaraman of the east", 8, access="subscriber"),
+    *named("Tenda of the east", 30, access="gold"), *named("Brigdes of the east", 9, access="gold"),
+    *named("The bridge, a brigade", 40, access="subscriber"),
+]  # fmt: skip
 LOCKED = [
+    *LEFT_OPEN,
     *({**article, "access": ACCESS.get(article["product_id"], "open")} for article in ARTICLES),
     *SECRETS,
 ]
-ABSENT = [article for article in ARTICLES if article["product_id"] not in ACCESS]
+ABSENT = [
+    *LEFT_OPEN,
+    *(article for article in ARTICLES if article["product_id"] not in ACCESS),
+]
 
 
 _MOVING = ("took", "service_id")
@@ -101,9 +130,9 @@ async def everything_shown(client: Desk) -> list[Any]:
     for path, bodies in (
         (
             "search_autocomplete",
-            [{"q": q, "completion_fields": ["title"]} for q in ("two", "larg", "mill", "riv", *TYPOS)],
+            [{"q": q, "completion_fields": ["title"], "rows": 8} for q in (*TYPED, *TYPOS)],
         ),
-        ("autocomplete", [{"q": q} for q in ("two", "larg", "mill", "riv", *TYPOS)]),
+        ("autocomplete", [{"q": q} for q in (*TYPED, *TYPOS)]),
         ("query_suggestion", [{"q": q} for q in (*QUERIES, *TYPOS)]),
         ("trending_questions", [{}]),
         ("related_questions", [{"product_id": name} for name in (*ACCESS, "river-flood", "mill-opens")]),
@@ -121,7 +150,7 @@ async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
     async with (
         open_interface(LOCKED) as locked,
         open_interface(ABSENT) as absent,
-        open_interface(ARTICLES) as opened,
+        open_interface([*LEFT_OPEN, *ARTICLES]) as opened,
     ):
         with_locks, without, all_open = (
             await everything_shown(locked), await everything_shown(absent), await everything_shown(opened)
@@ -188,6 +217,6 @@ async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(client: 
 
 async def test_a_filter_can_not_bring_a_locked_article_back(client: Desk) -> None:
     for fq in ("access:gold", "access:*", "access:gold OR product_id:*", "NOT access:open"):
-        data = await search(client, "*", fq=fq, browser=True)
+        data = await search(client, "*", fq=fq, browser=True, rows=100)
         assert not set(ids(data)) & set(ACCESS)
         assert data["total"] == len(data["products"])

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
 from tests.suites.waiting import until
 
 pytestmark = pytest.mark.usefixtures("allow_world")
-KEY = ("title", "en", False)
+KEY = FieldKey("title", "en", False)
 
 
 async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(workshop: Workshop) -> None:

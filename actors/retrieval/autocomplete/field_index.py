@@ -9,9 +9,10 @@ A text is found if a product that has it is allowed. A changed product no longer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, Sa
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex
 from actors.retrieval.product_rows import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
+from cluster.access_tier import MOST_TIERS, access_of
 from cluster.errors import Unavailable
 
 _LITTLE = 1_000
@@ -36,10 +38,13 @@ Popularity = Callable[[], Floats]
 
 
 class FieldIndex:
-    """Completions of one field."""
+    """Completions of one field, of all products or of those with one access."""
 
-    def __init__(self, name: str, language: str = "", *, only: bool = False) -> None:
+    def __init__(
+        self, name: str, language: str = "", *, only: bool = False, access: str | None = None
+    ) -> None:
         self.name = name
+        self.access = access
         self.language = language
         self._only = only
         self._main = _empty_index()
@@ -77,7 +82,9 @@ class FieldIndex:
 
     def record(self, row: int, product: Mapping[str, Any] | None, mark: int | None = None) -> None:
         """Record that a product changed, or was removed (None); `mark` is the fingerprint of its field, if known."""
-        values = () if product is None else values_of_field(product, self.name, self.language, self._only)
+        values: tuple[str, ...] = ()
+        if product is not None and (self.access is None or access_of(product) == self.access):
+            values = values_of_field(product, self.name, self.language, self._only)
         mark = field_fingerprint(product, self.name) if mark is None else mark
         if self._changed_meanwhile is not None:
             self._changed_meanwhile[row] = mark, values
@@ -145,13 +152,7 @@ class FieldIndex:
         if self._changed:
             fresh = self._fresh_index(now_ms, popularity)
             hits += self._without_changed(fresh.look_up(typed, limit, page, rows))
-        best: dict[str, CompletionHit] = {}
-        for hit in sorted(hits, key=lambda hit: hit.cost):
-            other = best.setdefault(hit.text, hit)
-            if other is not hit:
-                rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
-                best[hit.text] = CompletionHit(other.text, rows_of_both, other.edits, other.cost, other.place)
-        return list(best.values())[:limit]
+        return merge_hits(hits, limit)
 
     def _is_old(self, served: int) -> bool:
         """Return whether a main index that serves so many rows is too stale."""
@@ -202,6 +203,17 @@ class FieldIndex:
                 )
 
 
+def merge_hits(hits: Iterable[CompletionHit], limit: int) -> list[CompletionHit]:
+    """Merge the hits of several indexes by cost; a text that several have gets the rows of all."""
+    best: dict[str, CompletionHit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.cost):
+        other = best.setdefault(hit.text, hit)
+        if other is not hit:
+            rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
+            best[hit.text] = CompletionHit(other.text, rows_of_both, other.edits, other.cost, other.place)
+    return list(best.values())[:limit]
+
+
 def rebuild_threshold(served: int) -> float:
     """Return how many changed rows justify a rebuild, for an index that serves so many rows."""
     return max(_LITTLE, _SHARE * served)
@@ -214,13 +226,20 @@ def _empty_index() -> RowTextIndex:
 
 # A product is served from the snapshot only while its fingerprint is the same; changed products are indexed here.
 MOST_FIELDS = 32
-"Fields whose indexes are in memory at a time."
+"Fields whose indexes are in memory at a time; a field may have an index for each access."
 
 ALWAYS = "title"
 "The field whose fingerprints are kept from the start, because nearly all apps complete it."
 
-FieldKey = tuple[str, str, bool]
-"Name, language, and whether texts of other languages are left out."
+
+class FieldKey(NamedTuple):
+    """Name, language, and whether texts of other languages are left out."""
+
+    name: str
+    language: str
+    only: bool
+    access: str | None = None
+    "Access of the products of the index: empty for open ones, None for all products."
 
 
 @dataclass(slots=True)
@@ -243,9 +262,24 @@ class FieldIndexes:
         self._builds: dict[FieldKey, _FieldBuild] = {}
         self._fingerprints: dict[str, FieldFingerprints] = {ALWAYS: FieldFingerprints()}
         self._saved: CompletionSnapshot | None = None
+        self._locked: dict[int, str] = {}
+        "By row: the access of a locked product, if it is of the first 64 accesses."
+        self._tiers: Counter[str] = Counter()
+        "Locked products by access."
+
+    def readable_keys(self, key: FieldKey, tiers: frozenset[str] | None) -> list[FieldKey]:
+        """Return the keys of the indexes that a user with these tiers completes by; None: by all products.
+
+        A word of locked products can change what an index answers, so open products have a separate one.
+        """
+        if tiers is None or not self._locked:
+            return [key]
+        accesses = ("", *sorted(tiers & self._tiers.keys()))
+        return [key._replace(access=access) for access in accesses]
 
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:
         """Record that a product changed, or was removed (None)."""
+        self._record_access(row, "" if product is None else access_of(product))
         for name, fingerprints in self._fingerprints.items():
             fingerprint = field_fingerprint(product, name)
             if fingerprints.put(row, fingerprint):
@@ -256,6 +290,16 @@ class FieldIndexes:
             fingerprint = field_fingerprint(product, key[0])
             build.fingerprints.put(row, fingerprint)
             build.index.record(row, product, fingerprint)
+
+    def _record_access(self, row: int, access: str) -> None:
+        before = self._locked.pop(row, "")
+        if before:
+            self._tiers[before] -= 1
+            if not self._tiers[before]:
+                del self._tiers[before]
+        if access and (access in self._tiers or len(self._tiers) < MOST_TIERS):
+            self._locked[row] = access
+            self._tiers[access] += 1
 
     @property
     def nbytes(self) -> int:
@@ -325,8 +369,8 @@ class FieldIndexes:
             Unavailable: the index would take more than `most_bytes`
         """
         self._check_refused(key, len(catalog))
-        name, language, only = key
-        index = FieldIndex(name, language, only=only)
+        name, language, only, access = key
+        index = FieldIndex(name, language, only=only, access=access)
         shared = self._fingerprints.get(name)
         fingerprints = FieldFingerprints() if shared is None else shared
         self._builds[key] = _FieldBuild(index, fingerprints)
@@ -368,8 +412,12 @@ class FieldIndexes:
         self._builds.pop(key, None)
 
     def _put(self, key: FieldKey, index: FieldIndex) -> None:
-        while len(self._fields) >= MOST_FIELDS:
-            del self._fields[next(iter(self._fields))]
+        fields = dict.fromkeys(existing[:3] for existing in self._fields)
+        if key[:3] not in fields and len(fields) >= MOST_FIELDS:
+            oldest = next(iter(fields))
+            self._fields = {
+                existing: field for existing, field in self._fields.items() if existing[:3] != oldest
+            }
         self._fields[key] = index
 
     def plan_rebuild(
@@ -387,12 +435,12 @@ class FieldIndexes:
 
     def _bind_rows(self, key: FieldKey, catalog: ProductRows) -> FieldIndex | None:
         """Bind the snapshot's index to the catalog; None if there is none, or too many products changed."""
-        name, language, only = key
+        name, language, only, access = key
         saved = None if self._saved is None else self._saved.fields.get(name)
-        built = None if saved is None else saved.get(language, only)
+        built = None if saved is None else saved.get(language, only, access)
         if saved is None or built is None or not self._is_fit(saved, catalog):
             return None
-        index = FieldIndex(name, language, only=only)
+        index = FieldIndex(name, language, only=only, access=access)
         codes, aside = self._compare_rows(saved, catalog)
         index.bind_rows(built, codes, aside)
         fingerprints = self._fingerprints[name]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import orjson
 
 from actors.vectors.types import Rows, ensure_capacity
+from cluster.access_tier import access_of
 from cluster.query.language.field_values import collect_scalars
 
 LONGEST = 300
@@ -59,7 +60,7 @@ class FieldFingerprints:
 
 
 def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
-    """Hash all values of a field of a product, in all languages, to 63 bits; 0 for no values.
+    """Hash all values of a field of a product, in all languages, and its lock to 63 bits; 0 for no values.
 
     Cost:
         2 us
@@ -72,7 +73,9 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
             scalars += [key, collect_scalars(product, f"{key}.{field}")]
     if not any(scalars[0::2]):
         return _NOTHING
-    data = orjson.dumps([product.get("language"), *scalars], default=str)
+    access = access_of(product)
+    lock = [access] if access else []
+    data = orjson.dumps([product.get("language"), *scalars, *lock], default=str)
     return (mmh3.hash64(data, 29, signed=False)[0] >> 1) + 1
 
 

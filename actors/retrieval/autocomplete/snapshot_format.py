@@ -2,7 +2,8 @@
 
 One extra of the snapshot contains all fields. A field has an index for each language with other values, and a
 plain one for all further languages. For each of the further languages it also has an index without texts of
-other languages. Equal indexes are stored once. A product is served from the snapshot as long as its
+other languages. If products are locked, each has a variant for the open products and for the most
+frequent accesses. Equal indexes are stored once. A product is served from the snapshot as long as its
 fingerprint is the same. So the snapshot fits a catalog that has changed since, needs no offset, and never
 shows an old text.
 
@@ -33,6 +34,7 @@ from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Floats, Rows
 from actors.vectors.vocabulary import Vocabulary
+from cluster.access_tier import access_of
 from cluster.errors import Fault
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -151,8 +153,14 @@ FORM = 1
 MOST_LANGUAGES = 8
 "Languages of a field, the most frequent ones, that get an index each."
 
-LanguageVariant = tuple[str, bool]
-"Language, and whether texts of others are left out; empty for all languages without values."
+MOST_ACCESSES = 8
+"Accesses of products, the most frequent ones, that get an index each."
+
+IndexVariant = tuple[str, bool, str | None]
+"""Language, whether texts of others are left out, and the access of the products, None for all.
+
+The language is empty for all languages without values.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +175,11 @@ class SavedFieldIndexes:
     fingerprints: npt.NDArray[np.uint64]
     languages: frozenset[str]
     "Languages with values."
-    variants: Mapping[LanguageVariant, TextIndex]
+    variants: Mapping[IndexVariant, TextIndex]
 
-    def get(self, language: str, only: bool) -> TextIndex | None:
-        """Return the index of a language; None if the field had too many languages."""
-        return self.variants.get((language if language in self.languages else "", only))
+    def get(self, language: str, only: bool, access: str | None = None) -> TextIndex | None:
+        """Return the index of a language; None if the field had too many languages, or products another access."""
+        return self.variants.get((language if language in self.languages else "", only, access))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +242,23 @@ def _saved_field(
     chosen = sorted(language for language, _ in counted.most_common(MOST_LANGUAGES))
     kept: list[dict[str, Any]] = []
     numbers: dict[tuple[tuple[str, ...], ...], int] = {}
+    locks = [access_of(product) for product in products]
+    accesses = [access for access, _ in Counter(locks).most_common(MOST_ACCESSES)] if any(locks) else []
     for language, only in [(language, only) for language in ("", *chosen) for only in (False, True)]:
-        values = [values_of_field(product, name, language, only) for product in products]
-        at = numbers.setdefault(tuple(values), len(kept))
-        if at == len(kept):
-            built = TextIndex.of(values, marks, worth)
-            kept.append({"for": []})
-            arrays.update({f"{key}.{at}.{part}": array for part, array in _arrays(built)})
-        kept[at]["for"].append([language, only])
+        every = [values_of_field(product, name, language, only) for product in products]
+        for access in (None, *accesses):
+            values = [
+                texts if access in (None, lock) else () for texts, lock in zip(every, locks, strict=True)
+            ]
+            at = numbers.setdefault(tuple(values), len(kept))
+            if at == len(kept):
+                built = TextIndex.of(values, marks, worth)
+                kept.append({"for": []})
+                arrays.update({f"{key}.{at}.{part}": array for part, array in _arrays(built)})
+            if access is None:
+                kept[at]["for"].append([language, only])
+            else:
+                kept[at].setdefault("access", []).append([language, only, access])
     return {"name": name, "languages": languages, "indexes": kept}
 
 
@@ -257,10 +274,14 @@ def _arrays(built: TextIndex) -> Iterator[tuple[str, Array]]:
 def _field(parts: ModelState, key: str, facts: Mapping[str, Any], products: int) -> SavedFieldIndexes:
     marks = np.asarray(parts.array(f"{key}.marks"))
     _check(marks.dtype == np.uint64 and marks.shape == (products,), f"{key}.marks")
-    variants: dict[LanguageVariant, TextIndex] = {}
+    variants: dict[IndexVariant, TextIndex] = {}
     for at, kept in enumerate(facts["indexes"]):
         built = _load_index(parts, f"{key}.{at}.", marks)
-        variants |= {(language, bool(only)): built for language, only in kept["for"]}
+        variants |= {(language, bool(only), None): built for language, only in kept["for"]}
+        # a separate list, because earlier releases read pairs alone
+        variants |= {
+            (language, bool(only), access): built for language, only, access in kept.get("access", ())
+        }
     return SavedFieldIndexes(facts["name"], marks, frozenset(facts["languages"]), variants)
 
 

@@ -32,4 +32,4 @@ def keep_readable(query: UserQuery, tiers: frozenset[str]) -> UserQuery:
     readable = Any(tuple(Term(_FIELD, name) for name in (OPEN, *sorted(tiers))))
     locked = Boost(All((Exists(_FIELD), Not(readable))))
     search = None if query.search is None else replace(query.search, tiers=tiers)
-    return replace(query, removed=(*query.removed, locked), search=search)
+    return replace(query, removed=(*query.removed, locked), search=search, tiers=tiers)

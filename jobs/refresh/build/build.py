@@ -230,7 +230,7 @@ def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dic
 def _keep_fields(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in product.items():
-        if key in outer or key in ("product_id", "language"):
+        if key in outer or key in ("product_id", "language", "access"):
             kept[key] = value
         elif key.startswith("i18n_") and isinstance(value, dict):
             kept[key] = {name: inner for name, inner in value.items() if name in outer}

@@ -10,6 +10,7 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
+from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.serving import completion_builds
 from actors.serving.app_follower import AppFollower
@@ -98,7 +99,7 @@ async def test_a_request_does_not_wait_longer_than_its_bound(
     assert (refused.value.facts["told"], refused.value.facts["retry_after_s"]) == (True, 1)
     slow.go_on.set()
     completions = follower.recommender.completions
-    await until(lambda: completions.has_field(("title", "", False)))
+    await until(lambda: completions.has_field(FieldKey("title", "", False)))
     assert await _texts(follower)
 
 
@@ -114,7 +115,7 @@ async def test_builds_of_an_app_are_few_and_an_index_that_does_not_fit_is_refuse
     slow.go_on.set()
     builds = follower._completion_builds
     await until(lambda: not builds._tasks)
-    assert not follower.recommender.completions.has_field(("subtitle", "", False))
+    assert not follower.recommender.completions.has_field(FieldKey("subtitle", "", False))
     monkeypatch.setattr(completion_builds, "WAIT_S", 10.0)
     follower.recommender.completions.most_bytes = 1
     with pytest.raises(Unavailable, match="completions of the field title need more than 0 MB"):

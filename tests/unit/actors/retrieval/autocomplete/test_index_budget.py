@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.autocomplete.field_index import FieldIndexes
+from actors.retrieval.autocomplete.field_index import FieldIndexes, FieldKey
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from cluster.errors import Unavailable
 
-TITLE, TAGS = ("title", "", False), ("tags", "", False)
+TITLE, TAGS = FieldKey("title", "", False), FieldKey("tags", "", False)
 
 
 @pytest.fixture

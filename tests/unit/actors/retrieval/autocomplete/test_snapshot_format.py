@@ -16,6 +16,7 @@ from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
+from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, CompletionSnapshot, save
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
@@ -99,7 +100,7 @@ def test_completions_of_a_snapshot_equal_completions_built_in_memory(
         for typed in TYPED:
             both = [sorted(texts(shop, typed, field, language, only, 50)) for shop in (in_memory, mapped)]
             assert both[0] == both[1], (field, typed)
-    key = ("title", language, only)
+    key = FieldKey("title", language, only)
     assert mapped.completions.version == serving_model.version
     assert mapped.completions.get_field(key, mapped.overlay.catalog, lambda: np.zeros(0)).changed_count == 0
 
@@ -128,7 +129,9 @@ def test_what_came_since_the_snapshot_counts_at_once(serving_model: ServingModel
     shop.apply(ChangeLogEntry("product", f"{NOW_MS + 4}-0", "remove", b'["b-2"]'))
     assert texts(shop, "watering") == []
     # as it was: the snapshot speaks for it again
-    field = shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    field = shop.completions.get_field(
+        FieldKey("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+    )
     assert field.changed_count == 2
     back = [product for product in PRODUCTS if product["product_id"] in ("b-2", "b-3")]
     shop.apply(product_change(back, f"{NOW_MS + 5}-0"))
@@ -152,7 +155,7 @@ def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(
     assert texts(shop, "gies", language="de") == []
     assert (
         shop.completions.get_field(
-            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+            FieldKey("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
         ).changed_count
         == 2
     )
@@ -164,7 +167,7 @@ def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(serving_m
     assert texts(shop, "other thing 1199") == ["Other thing 1199"]
     assert (
         shop.completions.get_field(
-            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+            FieldKey("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
         ).changed_count
         == 0
     )
@@ -185,7 +188,9 @@ def test_a_new_snapshot_takes_over_while_completions_serve(
     shop.apply(product_change([{"product_id": "z", "title": "Water butt"}], f"{NOW_MS + 1}-0"))
     shop.set_serving_model("default", ServingModel(later.learned, shop.overlay.catalog.product_ids), NOW_MS)
     assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
-    field = shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    field = shop.completions.get_field(
+        FieldKey("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+    )
     assert (shop.completions.version, field.changed_count) == (later.version, 0)
     shop.set_serving_model("default", None, NOW_MS)
     assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
@@ -226,7 +231,7 @@ def test_languages_that_read_alike_share_an_index_and_rare_ones_have_none() -> N
     ]
     loaded = CompletionSnapshot.load("v", save(many, ("title",), {}), [])
     field = loaded.fields["title"]
-    assert len({language for language, _ in field.variants}) == MOST_LANGUAGES + 1
+    assert len({language for language, _, _ in field.variants}) == MOST_LANGUAGES + 1
     assert field.get("ll", True) is not None
     assert field.get("aa", True) is None
     assert field.get("zz", True) is not None
@@ -254,3 +259,23 @@ def hurts(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 def bytes_of(arrays: Mapping[str, Any]) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in arrays.items()}
+
+
+def test_locked_products_have_separate_indexes_which_earlier_releases_pass_over() -> None:
+    locked = [
+        {**product, "access": "gold"} if product["product_id"] == "b-3" else product for product in PRODUCTS
+    ]
+    parts = save(locked, ("title",), {})
+    for index in parts.facts["fields"][0]["indexes"]:
+        assert all(len(pair) == 2 for pair in index["for"])
+    field = CompletionSnapshot.load("v", parts, []).fields["title"]
+    listed = {}
+    for access in (None, "", "gold"):
+        built = field.get("en", False, access)
+        assert built is not None
+        listed[access] = {built.source_texts[at] for at in range(len(built))}
+    assert listed["gold"] == {"Gartenschlauch"}
+    assert listed[None] - listed["gold"] == listed[""]
+    assert field.get("en", False, "silver") is None
+    without = CompletionSnapshot.load("v", save(PRODUCTS, ("title",), {}), []).fields["title"]
+    assert {access for _, _, access in without.variants} == {None}
