@@ -14,7 +14,7 @@ from cluster.clock import Clock
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter, SilentMeter
 from cluster.records.archive.archive_client import ArchiveCall
-from cluster.records.archive.named_archive import NamedArchive
+from cluster.records.archive.named_archive import NamedArchive, why_left_out
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive import archive_tools, text_fence
@@ -269,8 +269,7 @@ class ToolBuilder:
 
     def _open_included(self, app_id: str, including: NamedArchive | None) -> SourceArchive | None:
         named = self.apps.find_archive(app_id)
-        # Its members alone may read it; an archive that is open to every account would hand it on.
-        if named is None or (named.members_only and (including is None or not including.members_only)):
+        if named is None or why_left_out(named, including):
             return None
         rules = CitationRules(named.licence, named.citation)
         tools = self.build(partial(str, app_id), app_id, rules, named.teasers)

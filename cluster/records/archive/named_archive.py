@@ -35,6 +35,16 @@ class NamedArchive(BaseModel):
     "Whether only accounts with a role in the app, and administrators, may connect agents; else all accounts may."
 
 
+def why_left_out(included: NamedArchive | None, including: NamedArchive | None) -> str:
+    """Return why an included archive is not searched; empty: it is."""
+    if included is None:
+        return "it is closed"
+    # its members alone may read it; an archive that is open to every account would hand it on
+    if included.members_only and (including is None or not including.members_only):
+        return "it is for its members alone"
+    return ""
+
+
 def mcp_path(archive_id: str = "") -> str:
     """Return the path of an archive: the app of a named one, empty for the default one."""
     return f"{MCP_PATH}/{archive_id}" if archive_id else MCP_PATH

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from cluster.admin.accounts import AccountAdmin
 from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
+from cluster.records.archive.named_archive import NamedArchive, why_left_out
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.archive_check import ArchiveCheck
@@ -104,7 +105,30 @@ def _check_mcp(
         return f"Archive at {walk.endpoint_url}", list(walk.run())
     with _temporary_account(installation, app_id) as password:
         walk = kind(address, VISITOR, password, question, app_id)
-        return f"Archive at {walk.endpoint_url}", list(walk.run())
+        findings = list(walk.run())
+    if kind is ArchiveCheck:
+        findings += check_inclusions(installation.administer(_read_archives), app_id)
+    return f"Archive at {walk.endpoint_url}", findings
+
+
+async def _read_archives(keeping: KeyAdmin, stores: OpenStores) -> dict[str, NamedArchive]:
+    apps = (await stores.access.read_all()).apps
+    return {app_id: app.archive for app_id, app in apps.items() if app.archive is not None}
+
+
+def check_inclusions(archives: Mapping[str, NamedArchive], app_id: str) -> list[Finding]:
+    """Return a warning for each archive that the archive of an app includes and leaves out."""
+    including = archives.get(app_id)
+    reasons = {
+        other_id: why_left_out(archives.get(other_id), including)
+        for other_id in (including.includes if including is not None else ())
+    }
+    advice = f"`kiosk archive open {app_id} --includes` names the archives to include"
+    return [
+        Finding("included archives", "warning", f"{other_id} is left out: {reason}", advice)
+        for other_id, reason in reasons.items()
+        if reason
+    ]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.account import Account
 from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
@@ -265,6 +266,44 @@ async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
     keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
     current = await keys.remove(given.app_id, given.key_id)
     return RemovedKey(given.app_id, given.key_id, current.key_id)
+
+
+async def exclude_archives(
+    services: AdminServices, username: str, app_ids: Collection[str] | None = None
+) -> dict[str, list[str]]:
+    """Take archives out of those that include them, before an account stops to own apps (None: all of its apps).
+
+    An archive stays included while another account owns both. Administrators may include it again. Returns what was
+    taken out, by the app that included it.
+    """
+    accounts = [
+        account for account in await services.stores.accounts.all() if account.role != "administrator"
+    ]
+    owned = {account.username: _owned_apps(account) for account in accounts}
+    before = owned.pop(username, frozenset())
+    lost = before if app_ids is None else before.intersection(app_ids)
+    excluded: dict[str, list[str]] = {}
+    if not lost:
+        return excluded
+    for app_id, app in (await services.stores.access.read_all()).apps.items():
+        if app.archive is None:
+            continue
+        pairs = {other_id: {app_id, other_id} for other_id in app.archive.includes}
+        gone = [
+            other_id
+            for other_id, pair in pairs.items()
+            if pair & lost and pair <= before and not any(pair <= others for others in owned.values())
+        ]
+        if gone:
+            stay = tuple(other_id for other_id in app.archive.includes if other_id not in gone)
+            archive = app.archive.model_copy(update={"includes": stay})
+            await key_admin(services).set_archive(app_id, archive)
+            excluded[app_id] = gone
+    return excluded
+
+
+def _owned_apps(account: Account) -> frozenset[str]:
+    return frozenset(app_id for app_id, role in account.roles.items() if role == "owner")
 
 
 async def end_grants(

@@ -15,7 +15,7 @@ from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
-from deployments.operations.access.named_archives import end_grants
+from deployments.operations.access.named_archives import end_grants, exclude_archives
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -105,7 +105,11 @@ class PersonChange:
         count = self.facts.get("disconnected")
         agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
         sentence = self.sentence.format(name=self.username, agents=agents)
-        return (sentence, *_show_once(self.facts.get("password", "")))
+        excluded = [
+            f"{app_id} includes {', '.join(others)} no more: nobody owns both."
+            for app_id, others in self.facts.get("excluded", {}).items()
+        ]
+        return (sentence, *excluded, *_show_once(self.facts.get("password", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +298,12 @@ async def delete_person(services: AdminServices, given: OfPerson) -> PersonChang
     """
     people = account_admin(services)
     account = await people.find(given.username)
+    excluded = await exclude_archives(services, account.username)
     ended = await people.delete(given.username, services.now_ms())
     await services.stores.admin_tokens.remove_user(account.user_id)
     await services.stores.erasures.request_log_rewrite(services.now_ms())
-    return _changed(given, "{name} is deleted; {agents} cut off.", deleted=True, disconnected=ended)
+    facts = {"deleted": True, "disconnected": ended, **({"excluded": excluded} if excluded else {})}
+    return _changed(given, "{name} is deleted; {agents} cut off.", **facts)
 
 
 @operation(
@@ -436,18 +442,22 @@ def _changed(given: OfPerson, sentence: str = "", **facts: Any) -> PersonChange:
 
 async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PersonChange:
     """Set a role; an owner of an app does not learn which other accounts there are, and who administers."""
+    # before the role ends, so that nothing stays included if this process dies in between
+    excluded = (
+        {} if role == "owner" else await exclude_archives(services, given.username.lower(), (given.app_id,))
+    )
     try:
-        return _role_changed(
-            given, await account_admin(services).set_role(given.username, given.app_id, role)
-        )
+        account = await account_admin(services).set_role(given.username, given.app_id, role)
+        return _role_changed(given, account, excluded)
     except (NotFound, Conflict):
         if services.principal.may("owner", ""):
             raise
         raise NotFound(f"no role of {given.username} in {given.app_id} can be changed") from None
 
 
-def _role_changed(given: OfAppPerson, account: Account) -> PersonChange:
-    return PersonChange(account.username, {"app_id": given.app_id, "role": account.roles.get(given.app_id)})
+def _role_changed(given: OfAppPerson, account: Account, excluded: Mapping[str, list[str]]) -> PersonChange:
+    facts = {"app_id": given.app_id, "role": account.roles.get(given.app_id)}
+    return PersonChange(account.username, {**facts, **({"excluded": excluded} if excluded else {})})
 
 
 def account_role(text: str) -> Role:

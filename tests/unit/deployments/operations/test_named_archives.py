@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import AppRole, Code, Grant
 from cluster.records.archive.archive_client import short_id
 from cluster.records.archive.named_archive import NamedArchive, archive_of, mcp_path
+from deployments.cli.doctor.doctor import check_inclusions
 from deployments.operations.access.named_archives import close_archive, open_archive
+from deployments.operations.access.people import OfPerson, delete_person
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
@@ -157,3 +160,62 @@ async def test_an_archive_that_becomes_one_for_members_disconnects_the_others(sh
     await connect(shop, "bob", "")
     await shop.perform("people.revoke_role", username="bob")
     assert await archives_of(shop, "bob") == [""]
+
+
+async def _include_wine(shop: AdminShop, *owners: str) -> None:
+    access = shop.services.stores.access
+    wine = (
+        (await access.read_all())
+        .apps[APP]
+        .model_copy(update={"app_id": "wine", "archive": NamedArchive(title="Wine")})
+    )
+    await access.put_app(wine)
+    people = AccountAdmin(shop.services.stores.accounts, shop.services.stores.grants)
+    for username in owners:
+        await people.create(username, "reader", "a long password 1", shop.services.now_ms())
+        for app_id in (APP, "wine"):
+            await people.set_role(username, app_id, "owner")
+    await shop.perform("archive.open", includes=["wine"])
+
+
+async def _includes(shop: AdminShop) -> tuple[str, ...]:
+    archive = (await shop.services.stores.access.read_all()).apps[APP].archive
+    assert archive is not None
+    return archive.includes
+
+
+async def test_an_archive_is_included_until_nobody_owns_both(shop: AdminShop) -> None:
+    await _include_wine(shop, "carl", "cora")
+    changed = await shop.perform("people.revoke_role", username="carl")
+    assert "excluded" not in changed.to_dict()
+    assert await _includes(shop) == ("wine",), "cora owns both"
+    changed = await shop.perform("people.revoke_role", username="cora")
+    assert changed.to_dict()["excluded"] == {APP: ["wine"]}
+    assert f"{APP} includes wine no more: nobody owns both." in changed.to_lines()
+    assert await _includes(shop) == ()
+
+
+async def test_a_deleted_owner_takes_the_inclusion_along(shop: AdminShop) -> None:
+    await _include_wine(shop, "carl")
+    changed = await delete_person(shop.services, OfPerson(username="carl"))
+    assert changed.to_dict()["excluded"] == {APP: ["wine"]}
+    assert await _includes(shop) == ()
+
+
+async def test_an_inclusion_by_administrators_outlives_the_roles_of_others(shop: AdminShop) -> None:
+    await _include_wine(shop)
+    people = AccountAdmin(shop.services.stores.accounts, shop.services.stores.grants)
+    await people.create("carl", "reader", "a long password 1", shop.services.now_ms())
+    await people.set_role("carl", APP, "owner")
+    await shop.perform("people.revoke_role", username="carl")
+    assert await _includes(shop) == ("wine",)
+
+
+def test_the_check_of_an_archive_names_what_it_leaves_out() -> None:
+    books = NamedArchive(title="Books", includes=("wine", "maps", "ships"), members_only=False)
+    maps, ships = NamedArchive(title="Maps"), NamedArchive(title="Ships", members_only=False)
+    findings = check_inclusions({"books": books, "maps": maps, "ships": ships}, "books")
+    assert [finding.words for finding in findings] == [
+        "wine is left out: it is closed", "maps is left out: it is for its members alone",
+    ]  # fmt: skip
+    assert check_inclusions({"books": books}, "") == []
