@@ -2,18 +2,24 @@
 
 Segments keep every version until a merge. A merge moves the versions that a newer one replaced into files of its own,
 which no load reads.
+
+The versions are committed before the merge, which may die in between. So their commit names the merge in its fact
+`merge`: the time `at` of its versions, and the segments `sources` that it merges. While one of the sources is still a
+segment, these versions are there as well. Reads leave them out, and the next merge drops them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cluster.artifacts.logs.day_files import DAY_MS, DayFiles
-from cluster.artifacts.manifest import FileEntry
+from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
@@ -41,25 +47,60 @@ class ReplacedProducts(DayFiles):
 
     def __init__(self, store: ArtifactStore, clock: Clock | None = None) -> None:
         super().__init__(store, clock)
+        self._at_ms = 0
+        "Time of the merge; 0 before its first version."
         self._written: list[FileEntry] = []
         "Files that no manifest names yet."
 
     def write(self, app_id: str, table: Any) -> None:
         """Write versions, a table of `select_replaced`, which `append` adds: a merge has too many for the memory."""
-        times = pa.array([self._clock.now_ms()] * table.num_rows, pa.int64())
+        if not self._at_ms:
+            # after an earlier merge, also within the same millisecond
+            last_ms = self.commit(app_id).facts.get("merge", {}).get("at", 0)
+            self._at_ms = max(self._clock.now_ms(), last_ms + 1)
+        times = pa.array([self._at_ms] * table.num_rows, pa.int64())
         self._written += self._write_days(app_id, table.append_column("at", times).select(self.schema.names))
 
-    def append(self, app_id: str) -> None:
-        """Add the written versions, and drop old ones.
+    def append(self, app_id: str, sources: Sequence[str], segments: Collection[str]) -> None:
+        """Add the written versions of a merge, and drop old ones and those of a merge that died.
+
+        `sources` are the files of the merged segments, `segments` those of all segments before the merge.
 
         Errors:
             Conflict: another writer committed meanwhile
         """
         if self._written:
             manifest = self.commit(app_id)
-            self._commit(app_id, manifest, [*manifest.files, *self._written])
+            files = [*self._drop_unfinished(app_id, manifest, segments), *self._written]
+            self._commit(app_id, manifest, files, merge={"at": self._at_ms, "sources": list(sources)})
             self._written = []
+            self._at_ms = 0
         self.drop_old(app_id)
+
+    def read_finished(self, app_id: str, segments: Collection[str]) -> Any:
+        """Return the versions that are in none of some segments any more: a table with `schema`, oldest first.
+
+        Errors:
+            Fault: the newest manifest keeps changing
+        """
+        unfinished_ms = _unfinished_at(self.commit(app_id), segments)
+        table = self.read(app_id, 0)
+        return table.filter(pc.not_equal(table["at"], unfinished_ms)) if unfinished_ms else table
+
+    def _drop_unfinished(
+        self, app_id: str, manifest: Manifest, segments: Collection[str]
+    ) -> Iterator[FileEntry]:
+        """Yield the files of a commit without the versions of a merge that died."""
+        unfinished_ms = _unfinished_at(manifest, segments)
+        for entry in manifest.files:
+            if not entry.facts["first"] <= unfinished_ms <= entry.facts["last"]:
+                yield entry
+                continue
+            # a file of earlier merges as well, if files of a day were merged
+            table = self._table(app_id, entry)
+            rest = None if table is None else table.filter(pc.not_equal(table["at"], unfinished_ms))
+            if rest is not None and rest.num_rows:
+                yield self._write(app_id, entry.facts["day"], rest)
 
     def drop_old(self, app_id: str) -> None:
         """Drop versions that were kept for long enough, and the oldest files beyond `MOST_BYTES`.
@@ -78,6 +119,12 @@ class ReplacedProducts(DayFiles):
             kept.append(entry)
         if len(kept) < len(manifest.files):
             self._commit(app_id, manifest, kept)
+
+
+def _unfinished_at(commit: Manifest, segments: Collection[str]) -> int:
+    """Return the time of the versions of a merge whose sources are still segments; 0: the last merge finished."""
+    merge = commit.facts.get("merge", {})
+    return int(merge["at"]) if merge and not set(merge["sources"]).isdisjoint(segments) else 0
 
 
 def select_replaced(table: Any, kept: Any) -> Any:
@@ -105,10 +152,11 @@ def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
     files = SegmentFiles(artifacts, SystemClock())
     replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
-        former = replaced.read(app_id, 0)
+        manifest = files.manifest(app_id)
+        former = replaced.read_finished(app_id, {entry.name for entry in manifest.files})
         tables = [VERSIONS.empty_table()]
         try:
-            for entry in files.manifest(app_id).files:
+            for entry in manifest.files:
                 if entry.facts["noun"] == "product":
                     tables.append(files.table(app_id, entry, VERSIONS.names).select(VERSIONS.names))
         except NotFound:  # the intake merged segments during the read

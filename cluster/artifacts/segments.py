@@ -361,7 +361,9 @@ class SegmentStore:
         first, last = merged[0].facts["first"], merged[-1].facts["last"]
         written = self._files.write(app_id, manifest, noun, cut, first, last)
         if replaced is not None:
-            replaced.append(app_id)
+            replaced.append(
+                app_id, [entry.name for entry in merged], {entry.name for entry in manifest.files}
+            )
         self._files.commit(
             app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written]
         )

@@ -15,6 +15,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import RECORDS
 from cluster.meter import SilentMeter
+from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
 
@@ -49,7 +50,7 @@ def test_the_versions_of_an_app_have_a_bound_and_the_oldest_go_first(
     for step in range(1, 5):
         replaced = ReplacedProducts(artifacts, clock)
         replaced.write("shop", select_replaced(rows(f"{step}-0", "p"), pa.array([], pa.int32())))
-        replaced.append("shop")
+        replaced.append("shop", [], ())
         clock.advance(1_000)
     size = max(entry.size for entry in ReplacedProducts(artifacts).commit("shop").files)
     monkeypatch.setattr(replaced_products, "MOST_BYTES", 2 * size)
@@ -73,3 +74,42 @@ def test_a_merge_holds_the_versions_of_one_segment_at_a_time(
     monkeypatch.setattr(ReplacedProducts, "_write", count)
     segments.compact("shop", "product", whole=True)
     assert written == [2, 2, 2, 2]
+
+
+def test_a_merge_that_is_killed_at_any_step_stores_no_version_twice(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    steps = 0
+    lives = 0
+    while not lives or lives > steps:
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        artifacts = ArtifactStore.open(folder)
+        dying = DyingArtifactStore(artifacts)
+        segments = SegmentStore(dying, clock)
+        _append(segments, 1, "a", "b", "a")
+        _append(segments, 2, "a", "b")
+        segments.compact("shop", "product", whole=True)
+        _append(segments, 3, "b", "c", "b")
+        _append(segments, 4, "c")
+        before = read_versions(artifacts, "shop")
+        dying.life = steps
+        try:
+            segments.compact("shop", "product", whole=True)
+        except Killed:
+            lives = steps + 2
+        assert read_versions(artifacts, "shop").equals(before), steps
+        again = SegmentStore(artifacts, clock)
+        again.compact("shop", "product", whole=True)
+        assert read_versions(artifacts, "shop").equals(before), steps
+        _append(again, 5, "a", "b", "c")
+        again.compact("shop", "product", whole=True)
+        everything = read_versions(artifacts, "shop")
+        assert everything["offset"].to_pylist() == [*before["offset"].to_pylist(), "5-0", "5-0", "5-0"]
+        stored = ReplacedProducts(artifacts).read("shop", 0)
+        assert stored.num_rows == everything.num_rows - 3, "each former version is stored once"
+        steps += 1
+    assert steps >= 8, "the merge took no step that could be interrupted"
+
+
+def _append(segments: SegmentStore, step: int, *ids: str) -> None:
+    segments.append("shop", "product", rows(f"{step}-0", *ids), first=f"{step}-0", last=f"{step}-0")
