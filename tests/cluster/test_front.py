@@ -299,17 +299,16 @@ def test_without_a_replica_the_answer_is_an_immediate_503_as_the_interface_words
     serving: Proxy, replica: Replica
 ) -> None:
     replica.stop()
-    took_s = []
     for _ in range(3):
-        begin_s = time.monotonic()
+        begin = time.monotonic()
         status, headers, body = serving.ask("GET", "/v1/users/x")
-        took_s.append(time.monotonic() - begin_s)
+        took = time.monotonic() - begin
         assert (status, json.loads(body)) == (503, {"message": BUSY})
         assert headers["retry-after"] == "1"
         assert headers["content-type"] == "application/json"
         assert len(headers["x-request-id"]) == 36
         assert headers["access-control-allow-origin"] == "*"
-    assert min(took_s) < 1
+        assert took < 1
     assert serving.ask("GET", "/-/healthz")[0] == 503
 
 
@@ -400,13 +399,11 @@ def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_
         hold(path)
     hold("/v1/interactions")
     wait_until(lambda: len(replica.requests) >= 4)
-    took_s = []
     for _ in range(5):
-        begin_s = time.monotonic()
+        begin = time.monotonic()
         status, headers, body = front.ask("POST", path, b"{}")
-        took_s.append(time.monotonic() - begin_s)
         assert (status, headers["retry-after"], json.loads(body)["message"]) == (429, "1", OVERLOADED)
-    assert min(took_s) < 0.5
+        assert time.monotonic() - begin < 0.5
     hold("/v1/users")
     wait_until(lambda: len(replica.requests) >= 5)
     replica.hold.set()

@@ -116,7 +116,7 @@ async def test_a_killed_server_is_reported_at_once_and_reconnected(
     await asyncio.sleep(0.02)
     private_server.kill()
     with pytest.raises(Unavailable):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 1)
     refusals = []
     for _ in range(200):
         begin = time.monotonic()
