@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,6 +25,7 @@ import structlog
 
 from actors.hosting.log_follower import LogFollower
 from actors.language.embedder import Embedder
+from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.recommender import ENGINE_ROW_BYTES, Recommender
@@ -40,6 +40,7 @@ from actors.serving.model_registry import ModelRegistry, SnapshotLoader
 from actors.serving.renewal import RenewalSchedule, covers, has_all_of
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
+from actors.serving.thread_pace import make_pause, run_with_pauses
 from cluster.artifacts.compacted_state import CompactedState
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore, position_from_offset
@@ -65,11 +66,8 @@ _READ = 128
 _REPLACE_TRIES = 20
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
-_BESIDE_S = 0.0012
 _LOOSE_ROWS = 50_000
 _TRIES = 8
-# a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
-_PAUSE = partial(time.sleep, 0.0002)
 
 
 class AppFollower:
@@ -113,10 +111,9 @@ class AppFollower:
             app_id,
             engine_records or EngineRecords(stores.engines, clock),
             models,
-            self._list_product_ids,
             self.serving_version,
             self._disabled_parts,
-            self._set_serving_model,
+            self._adopt_snapshot,
             clock,
             meter,
             lambda: has_room(self.products * ENGINE_ROW_BYTES),
@@ -238,26 +235,7 @@ class AppFollower:
         """Build columns in another thread. Queries that need the same columns wait for the same build."""
         async with self._preparing:
             steps = recommender.overlay.catalog.columns.build_in_steps(keys)
-            await asyncio.get_running_loop().run_in_executor(None, self._run_steps, steps)
-
-    def _run_steps(self, steps: Iterator[None]) -> None:
-        """Run all steps, with pauses that release the interpreter."""
-        pause = self._make_pause()
-        for _ in steps:
-            pause()
-
-    def _make_pause(self) -> Callable[[], None]:
-        """Return a function that a thread calls between short steps; it pauses once in about a millisecond."""
-        monotonic_s = self._clock.monotonic_s
-        until_s = monotonic_s() + _BESIDE_S
-
-        def pause() -> None:
-            nonlocal until_s
-            if monotonic_s() >= until_s:
-                _PAUSE()
-                until_s = monotonic_s() + _BESIDE_S
-
-        return pause
+            await asyncio.get_running_loop().run_in_executor(None, run_with_pauses, steps, self._clock)
 
     @property
     def recommender(self) -> Recommender:
@@ -294,15 +272,24 @@ class AppFollower:
         model = self.recommender.get_engine_state(engine_id).serving_model
         return {} if model is None else model.disabled_parts
 
-    def _list_product_ids(self) -> list[str]:
-        return list(self.recommender.overlay.catalog.product_ids)
+    async def _adopt_snapshot(self, engine_id: str, learned: LoadedSnapshot | None) -> None:
+        """Bind a snapshot to the rows of the state that serves, and let it serve an engine.
 
-    async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
-        adopt = partial(self.recommender.set_serving_model, engine_id, model, self._clock.now_ms())
-        shared = (DEFAULT_ENGINE, self.recommender.text_engine)
-        await self._run_exclusive(adopt, is_short=False)
+        A renewal may replace the state meanwhile. The new state has other rows, so the snapshot is bound again.
+        """
+        adopted: Recommender | None = None
+        brought_texts = self.recommender.text_engine
+        while adopted is not self.recommender:
+            adopted = self.recommender
+            model: ServingModel | None = None
+            if learned is not None:
+                ids = list(adopted.overlay.catalog.product_ids)
+                model = await asyncio.to_thread(ServingModel, learned, ids)
+            if adopted is self.recommender:
+                adopt = partial(adopted.set_serving_model, engine_id, model, self._clock.now_ms())
+                await self._run_exclusive(adopt, is_short=False)
         self._schedule.record_change()
-        self._is_rebound |= engine_id in (*shared, self.recommender.text_engine)
+        self._is_rebound |= engine_id in (DEFAULT_ENGINE, brought_texts, self.recommender.text_engine)
 
     async def _load(self) -> Recommender:
         started_s = self._clock.monotonic_s()
@@ -387,9 +374,9 @@ class AppFollower:
         """Index the texts and cold-start products that no snapshot has, before the first query needs them."""
         run = asyncio.get_running_loop().run_in_executor
         steps = recommender.default_engine_state.complete_priors(self._clock.now_ms())
-        await run(None, self._run_steps, steps)
+        await run(None, run_with_pauses, steps, self._clock)
         if self._indexes_texts:
-            await run(None, recommender.overlay.texts.index_all, self._make_pause())
+            await run(None, recommender.overlay.texts.index_all, make_pause(self._clock))
 
     def _build_recommender(self) -> Recommender:
         embedder = self._make_embedder()
@@ -404,7 +391,7 @@ class AppFollower:
                 self._log.error("segments_damaged", segments=list(state.damaged))
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
             users = self._segments.records(self._app_id, "user", salvage=True, newest=MOST_USERS)
-            load_compacted_state(recommender, state, embedder, pause=self._make_pause(), users=users)
+            load_compacted_state(recommender, state, embedder, pause=make_pause(self._clock), users=users)
             since_ms = self._clock.now_ms() - WINDOW_MS
             recommender.overlay.add_searches(self._segments.load_searches(self._app_id, since_ms))
         return recommender

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any
 
 import structlog
@@ -45,8 +44,8 @@ MOST_PINNED = 8
 _IDLE_S = 30.0
 "A version without a query for so long makes room for another one."
 
-SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
-"Replaces the snapshot of an engine; None: the live components alone."
+AdoptSnapshot = Callable[[str, LoadedSnapshot | None], Awaitable[None]]
+"Binds a snapshot to the catalog and lets it serve an engine; None: the live components alone."
 
 
 class SnapshotLoader:
@@ -84,10 +83,9 @@ class ModelRegistry:
         app_id: str,
         engine_records: EngineRecords,
         models: SnapshotLoader | None,
-        product_ids: Callable[[], list[str]],
         serving: Callable[[str], str],
         silenced: Callable[[str], Mapping[str, str]],
-        adopt: SetServingModel,
+        adopt: AdoptSnapshot,
         clock: Clock,
         meter: Meter,
         has_room: Callable[[], bool] = lambda: True,
@@ -97,12 +95,11 @@ class ModelRegistry:
         self._app_id = app_id
         self._engine_records = engine_records
         self._loader = models
-        self._product_ids = product_ids
         self.serving_version = serving
         "Names the version that serves an engine; empty for the live parts alone."
         self._disabled_parts = silenced
         self._reported: set[tuple[str, str, str]] = set()
-        self._set_serving_model = adopt
+        self._adopt_snapshot = adopt
         self._clock = clock
         self._meter = meter
         self.engine_ids: set[str] = set()
@@ -199,6 +196,9 @@ class ModelRegistry:
         for engine_id in self.engine_ids - self._pinned.keys() - records.keys() - {DEFAULT_ENGINE}:
             await self._forget_engine(engine_id)
         await self._load_text_engine(records)
+        for pinned in self._pinned.keys() & self.engine_ids:
+            if pinned in self._pinned:  # a state that was loaded again may lack it
+                await self._follow_version(pinned, pinned.partition(VERSION_MARK)[2])
         for engine in records.values():
             if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
@@ -256,13 +256,16 @@ class ModelRegistry:
         self.engine_ids.add(engine_id)
 
     async def _follow_record(self, engine: Engine) -> None:
-        version = engine.snapshot
-        if version == self.serving_version(engine.engine_id):
-            self._end_alarm(engine.engine_id)
+        await self._follow_version(engine.engine_id, engine.snapshot)
+
+    async def _follow_version(self, engine_id: str, version: str) -> None:
+        """Let a version serve that does not, unless it was refused a moment ago."""
+        if version == self.serving_version(engine_id):
+            self._end_alarm(engine_id)
             return
-        refused_s = self._refused.get((engine.engine_id, version))
+        refused_s = self._refused.get((engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
-            await self._load_version(engine.engine_id, version)
+            await self._load_version(engine_id, version)
 
     async def _follow_trial(self, engine: Engine) -> None:
         """Load the other version of a trial, before a request needs it, if the memory budget allows."""
@@ -304,7 +307,7 @@ class ModelRegistry:
         self._loads.pop(engine_id, None)
         for key in [key for key in self._loaded if key[0] == engine_id]:
             del self._loaded[key]
-        await self._set_serving_model(engine_id, None)
+        await self._adopt_snapshot(engine_id, None)
 
     async def _release_version(self, pinned: str) -> None:
         version = pinned.partition(VERSION_MARK)[2]
@@ -313,43 +316,40 @@ class ModelRegistry:
         self._loads.pop(pinned, None)
         self._loaded.pop((pinned, version), None)
         self._refused.pop((pinned, version), None)
-        await self._set_serving_model(pinned, None)
+        await self._adopt_snapshot(pinned, None)
 
     async def _load_version(self, engine_id: str, version: str) -> None:
         """Load a version and serve it, unless its checks fail."""
         started_s = self._clock.monotonic_s()
-        model: ServingModel | None = None
-        if version:
-            try:
-                model = await asyncio.get_running_loop().run_in_executor(
-                    None, partial(self._prepare_model, engine_id, version, self._product_ids())
-                )
-            except Exception as error:  # noqa: BLE001
-                # custom models may raise anything; the serving snapshot stays
-                self._refuse(engine_id, version, error)
-                return
-        await self._set_serving_model(engine_id, model)
-        if model is not None:
-            self._keep_loaded(engine_id, model)
+        try:
+            learned = await asyncio.to_thread(self._fetch, engine_id, version) if version else None
+            await self._adopt_snapshot(engine_id, learned)
+        except Exception as error:  # noqa: BLE001
+            # custom models may raise anything; the serving snapshot stays
+            self._refuse(engine_id, version, error)
+            return
+        if learned is not None:
+            self._keep_loaded(engine_id, learned)
         self._refused.pop((engine_id, version), None)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
         self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
         self._end_alarm(engine_id)
 
-    def _prepare_model(self, engine_id: str, version: str, product_ids: list[str]) -> ServingModel:
-        """Load, check and bind to the catalog. Runs in a thread."""
+    def _fetch(self, engine_id: str, version: str) -> LoadedSnapshot:
+        """Return a checked snapshot. Runs in a thread."""
         if self._loader is None:
             raise Fault("there is no shelf to load snapshots from")
         learned = self._loaded.get((engine_id, version))
         if learned is None:
             learned = self._loader.load(self._app_id, engine_id.partition(VERSION_MARK)[0], version)
-        return ServingModel(learned, product_ids)
+        return learned
 
-    def _keep_loaded(self, engine_id: str, model: ServingModel) -> None:
+    def _keep_loaded(self, engine_id: str, learned: LoadedSnapshot) -> None:
         """Keep what serves and, for each engine, one version that served before."""
-        self._loaded[engine_id, model.version] = model.learned
-        self._loaded.move_to_end((engine_id, model.version))
+        key = (engine_id, learned.snapshot.version)
+        self._loaded[key] = learned
+        self._loaded.move_to_end(key)
         spare = [key for key in self._loaded if self.serving_version(key[0]) != key[1]]
         engines = max(1, len(self._loads) - len(self._pinned))
         for key in spare[: max(0, len(spare) - engines)]:

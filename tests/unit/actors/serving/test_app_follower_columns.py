@@ -14,6 +14,7 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Boost, Circle, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
+from actors.serving import thread_pace
 from actors.serving.app_follower import AppFollower
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -96,8 +97,8 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
         begun.set()
         assert go_on.wait(10)
 
-    monkeypatch.setattr(follower_module, "_BESIDE_S", 0.0)
-    monkeypatch.setattr(follower_module, "_PAUSE", pause)
+    monkeypatch.setattr(thread_pace, "BESIDE_S", 0.0)
+    monkeypatch.setattr(thread_pace, "_PAUSE", pause)
     waiting = asyncio.create_task(follower.answer(QUERIES["filter"], [], []))
     await until(begun.is_set)
     assert (await follower.answer(QUERY, [], [])).products
@@ -149,18 +150,16 @@ async def test_prebuilt_columns_exist_before_the_first_query(
 
 
 @pytest.mark.parametrize(("steps_a_pause", "beside_s"), [(1, 0.0), (50, 0.0475)])
-async def test_a_loading_thread_pauses_by_time_and_not_by_step(
-    steps_a_pause: int, beside_s: float, stores: Stores, monkeypatch: pytest.MonkeyPatch
+def test_a_loading_thread_pauses_by_time_and_not_by_step(
+    steps_a_pause: int, beside_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[None] = []
-    monkeypatch.setattr(follower_module, "_BESIDE_S", beside_s)
-    monkeypatch.setattr(follower_module, "_PAUSE", lambda: pauses.append(None))
+    monkeypatch.setattr(thread_pace, "BESIDE_S", beside_s)
+    monkeypatch.setattr(thread_pace, "_PAUSE", lambda: pauses.append(None))
     times_s = itertools.count(0.0, 0.001)
     clock = SystemClock()
     monkeypatch.setattr(clock, "monotonic_s", lambda: next(times_s))
-    follower = AppFollower(APP, "loading", stores, None, clock, SilentMeter(), HashingEmbedder)
-    pause = follower._make_pause()
+    pause = thread_pace.make_pause(clock)
     for _ in range(200):
         pause()
-    await follower.close()
     assert len(pauses) == 200 // steps_a_pause

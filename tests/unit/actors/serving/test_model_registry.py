@@ -13,9 +13,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from actors.language.embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
+from actors.serving import app_follower as follower_module
 from actors.serving import model_registry as champions_module
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import MOST_PINNED, ModelRegistry, SnapshotLoader
@@ -25,12 +28,13 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
+from cluster.ids import VERSION_MARK
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.store.stores import Stores
-from tests.fakes.corner_shop import APP, NOW_MS, upload
+from tests.fakes.corner_shop import APP, NOW_MS, product_change, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import build_ring_snapshot, name, publish_ring_snapshot, ring_products
 from tests.suites.manual_clock import ManualClock
@@ -125,6 +129,10 @@ async def answered(host: EngineHost, query: UserQuery = QUERY) -> Recommendation
 async def first_of(host: EngineHost, query: UserQuery = QUERY) -> str:
     product_id: str = (await answered(host, query)).products[0]["product_id"]
     return product_id
+
+
+async def list_ids(host: EngineHost, query: UserQuery) -> list[str]:
+    return [product["product_id"] for product in (await answered(host, query)).products]
 
 
 async def serving(host: EngineHost, engine_id: str = "default") -> str:
@@ -397,15 +405,15 @@ class RegistryScene:
         self.models: dict[str, ServingModel] = {}
         self.clock = ManualClock(NOW_MS)
         self.registry = ModelRegistry(
-            APP, EngineRecords(stores.engines, self.clock), models, lambda: [name(at) for at in range(3)],
+            APP, EngineRecords(stores.engines, self.clock), models,
             lambda engine_id: self.models[engine_id].version if engine_id in self.models else "",
             lambda _: {}, self._adopt, self.clock, meter or SilentMeter(),
         )  # fmt: skip
 
-    async def _adopt(self, engine_id: str, model: ServingModel | None) -> None:
+    async def _adopt(self, engine_id: str, learned: LoadedSnapshot | None) -> None:
         self.models.pop(engine_id, None)
-        if model is not None:
-            self.models[engine_id] = model
+        if learned is not None:
+            self.models[engine_id] = ServingModel(learned, [name(at) for at in range(3)])
 
 
 async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_asks_for_it(
@@ -428,6 +436,47 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
     assert set(loaded) == {"default"}
     assert await registry.hold_version("default", second) == pinned, "an experiment may begin again"
     assert loaded[pinned].version == second
+
+
+def load_in_other_rows(recommender: Recommender) -> Recommender:
+    """Return the state as a new load may have it: the same products and offsets, other rows, no snapshots."""
+    loaded = Recommender(HashingEmbedder())
+    loaded.apply(product_change(ring_products()[::-1], recommender.overlay.offsets["product"]))
+    return loaded
+
+
+async def test_a_version_is_bound_again_when_a_renewal_replaces_the_state_meanwhile(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await serve(stores, trained[1])
+    query = replace(QUERY, snapshot=trained[2], rows=10)
+    expected = await list_ids(host, query)
+    follower = await host._followers.get(APP)
+    await follower.model_registry._release_version(f"default{VERSION_MARK}{trained[2]}")
+    renewed: list[Recommender] = []
+
+    def bind(learned: LoadedSnapshot, product_ids: list[str]) -> ServingModel:
+        model = ServingModel(learned, product_ids)
+        if not renewed:
+            renewed.append(load_in_other_rows(follower.recommender))
+            follower._replace(renewed[0])
+        return model
+
+    monkeypatch.setattr(follower_module, "ServingModel", bind)
+    assert await list_ids(host, query) == expected
+    assert follower.recommender is renewed[0]
+
+
+async def test_a_pinned_version_that_a_new_state_lacks_serves_again(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, trained[1])
+    query = replace(QUERY, snapshot=trained[2], rows=10)
+    expected = await list_ids(host, query)
+    follower = await host._followers.get(APP)
+    follower._replace(load_in_other_rows(follower.recommender))
+    await until(lambda: follower.model_registry.holds_version("default", trained[2]))
+    assert await list_ids(host, query) == expected
 
 
 class SameSnapshot:
