@@ -44,7 +44,8 @@ class CompletionBuilds:
         self._run_in_turns = run_in_turns
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._tasks: dict[FieldKey, asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[Recommender, FieldKey], asyncio.Task[None]] = {}
+        "A state that a renewal brought needs builds of its own."
 
     async def ensure_built(self, recommender: Recommender, query: UserQuery) -> None:
         """Wait a moment until the indexes that a query reads are in memory; a small catalog needs no build.
@@ -73,16 +74,17 @@ class CompletionBuilds:
             task.cancel()
 
     def _start(self, recommender: Recommender, key: FieldKey) -> asyncio.Task[None]:
-        task = self._tasks.get(key)
+        build = (recommender, key)
+        task = self._tasks.get(build)
         if task is None:
             if len(self._tasks) >= _MOST_BUILDS:
                 raise _refuse(key)
-            task = self._tasks[key] = asyncio.get_running_loop().create_task(self._build(recommender, key))
-            task.add_done_callback(partial(self._remove_task, key))
+            task = self._tasks[build] = asyncio.get_running_loop().create_task(self._build(recommender, key))
+            task.add_done_callback(partial(self._remove_task, build))
         return task
 
-    def _remove_task(self, key: FieldKey, task: asyncio.Task[None]) -> None:
-        del self._tasks[key]
+    def _remove_task(self, build: tuple[Recommender, FieldKey], task: asyncio.Task[None]) -> None:
+        del self._tasks[build]
         if not task.cancelled():
             task.exception()  # a request that waits gets it; nobody may wait any more
 

@@ -89,6 +89,21 @@ async def test_others_are_answered_while_an_index_is_built_and_changes_are_in_it
     assert "Water butt" in await _texts(follower)
 
 
+async def test_a_state_that_a_renewal_brings_during_a_build_gets_another_build(
+    follower: AppFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowBuild(monkeypatch)
+    early = asyncio.create_task(_texts(follower))
+    await until(slow.begun.is_set)
+    follower._replace(await follower._load())
+    late = asyncio.create_task(_texts(follower))
+    await until(lambda: len(follower._completion_builds._tasks) == 2)
+    assert (await follower.answer(TRENDING, [], [])).products
+    slow.go_on.set()
+    assert await early == await late
+    assert slow.builds == 2
+
+
 async def test_a_request_does_not_wait_longer_than_its_bound(
     follower: AppFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
