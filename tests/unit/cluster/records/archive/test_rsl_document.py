@@ -1,10 +1,11 @@
-"""Licence files follow the grammar in `rsl.rng`, whatever a publisher may set."""
+"""Licence files follow the grammar of RSL 1.0, whatever a publisher may set. `rsl.rng` names the grammar's sources."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -137,10 +138,14 @@ def test_all_terms_stand_in_the_document() -> None:
         ('max-age="7"', 'max-age="7" version="1.0"'), ('url="/x\\$"', 'url="x"'), ('url="/x\\$"', 'url="/news/*"'),
         ("search ai-input", "search,ai-input"), ("search ai-input", "train-ai"), ("search ai-input", ""),
         ('type="usage"', 'type="use"'), (">DE EU<", ">Germany<"), ('type="crawl"', 'type="inference"'),
-        (' currency="EUR"', ""), (">0.015<", ">-1<"), ('type="warranty"', 'type="promise"'), (">true<", ">yes<"),
-        ("mailto:", ""), ("<license>", "<license><licence/>"), ("<copyright ", '<copyright role="x" '),
+        (' currency="EUR"', ""), (">0.015<", ">0,015<"), ('type="warranty"', 'type="promise"'), (">true<", ">yes<"),
+        ("mailto:licences@", "licences "), ("<license>", "<license><licence/>"),
+        ("<copyright ", '<copyright role="x" '),
         ("<license>", '<license><permits type="geo">US</permits>'), ("(?s)<license>.*?</license>", ""),
-        ("(?s)<content.*</content>", ""), ('type="person"', 'type="company"'),
+        ("(?s)<content.*</content>", ""), ("<custom>", "<accepts/><custom>"), ("<standard>https:", "<standard>"),
+        ("</payment>", "<custom>/a</custom></payment>"), ("</license>", "</license><permits/>"),
+        ("</terms>", "</terms><terms>/b</terms>"), (">as-is<", ">as-is everything<"), ("</rsl>", "<license/></rsl>"),
+        ('type="person"', 'type="company"'),
     ],
 )  # fmt: skip
 def test_the_grammar_refuses_other_documents(pattern: str, wrong: str) -> None:
@@ -149,6 +154,25 @@ def test_the_grammar_refuses_other_documents(pattern: str, wrong: str) -> None:
     assert changed != text
     assert find_faults(text) == []
     assert find_faults(changed) != []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other"),
+    [
+        ("search ai-input", "search press:clip"), ('type="crawl"', 'type="press:clip"'),
+        ("https://example.org/pay", "urn:x:1"),
+        (ADDRESS, "/licences"), ("mailto:", ""), ("</payment>", "<p:fee xmlns:p='urn:x' a='1'>2</p:fee></payment>"),
+        ("</license>", "<reporting type='audit' profile='urn:x:2' endpoint='https://a.example/r'/></license>"),
+        ("</license>", "</license><alternate>/index.md</alternate><schema type='application/ld+json'>{}</schema>"),
+        ('url="/x\\$"', 'url=""'), ("</payment>", "<accepts type='application/x402+json'>{}</accepts></payment>"),
+        ("</rsl>", "<p:note xmlns:p='urn:x'><p:line>1</p:line></p:note></rsl>"), ("<license>", "<license/><license>"),
+    ],
+)  # fmt: skip
+def test_the_grammar_takes_what_the_specification_allows(pattern: str, other: str) -> None:
+    text = render_rsl([FULL])
+    changed = re.sub(re.escape(escape(pattern)) if pattern == ADDRESS else pattern, other, text, count=1)
+    assert changed != text
+    assert find_faults(changed) == []
 
 
 def test_the_file_of_an_archive_also_holds_licences_with_paths() -> None:
