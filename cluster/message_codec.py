@@ -15,8 +15,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import pickle
-from collections.abc import Callable, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, cast, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError
@@ -85,20 +86,24 @@ class MessageCodec:
         form = self._form_of[type(message)]
         return {"type": form.name, "fields": self._fields(form, message)}
 
-    def list_changes(self, message: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message, as builtins, that differ from the fields of a plain message.
+    def build_comparison(self, default: Any, left_out: Iterable[str] = ()) -> Callable[[Any], dict[str, Any]]:
+        """Return a function that lists the fields of a message, as builtins, that differ from those of another one.
 
-        `defaults` are those of `to_plain`, and hold no messages.
+        `left_out` are fields that are not compared.
 
-        Cost: 2 microseconds for a query that sets few fields
+        Cost: a microsecond for a query that sets few fields
         """
-        fields = self._form_of[type(message)].read(message)
-        changed = {}
-        for name, value in fields.items():
+        names = tuple(name for name in self._form_of[type(default)].order if name not in set(left_out))
+        values_of = attrgetter(*names)
+        defaults = values_of(default)
+
+        def list_changes(message: Any) -> dict[str, Any]:
+            values = values_of(message)
             # most values are the default itself, and identity costs less than equality
-            if value is not defaults[name] and value != defaults[name]:
-                changed[name] = self._plain(value)
-        return changed
+            others = compress(zip(names, values, defaults, strict=True), map(is_not, values, defaults))
+            return {name: self._plain(value) for name, value, default in others if value != default}
+
+        return list_changes
 
     def from_plain(self, written: Mapping[str, Any]) -> Any:
         """Return the message of `to_plain`, also after a way through JSON, which has lists only.
@@ -176,6 +181,7 @@ class _Form:
         else:
             order = [field.name for field in dataclasses.fields(cast(Any, kind))]
             self.build = lambda fields: kind(**fields)
+        self.order = tuple(order)
         self.field_names = frozenset(order)
         self.nested = tuple(
             field_name

@@ -33,7 +33,9 @@ _IN_COLUMNS: Final = ("kind", "app_id", "user_id", "anonymous_id", "start", "row
 _WITHOUT_EFFECT: Final = ("fields", "explain", "explain_missing", "traceparent", "is_strangers")
 _LEFT_OUT: Final = frozenset((*_IN_COLUMNS, *_WITHOUT_EFFECT))
 _OF_A_PERSON: Final = ("simulated", "cohort", "context")
-_DEFAULTS: Final = ENGINE_MESSAGES.to_plain(UserQuery("user_to_products", "", ""))["fields"]
+_DEFAULT: Final = UserQuery("user_to_products", "", "")
+_DEFAULTS: Final = ENGINE_MESSAGES.to_plain(_DEFAULT)["fields"]
+_list_changes: Final = ENGINE_MESSAGES.build_comparison(_DEFAULT, _LEFT_OUT)
 
 
 def encode_request(query: UserQuery, engine_id: str, *, names_people: bool, keeps_texts: bool) -> str:
@@ -41,11 +43,7 @@ def encode_request(query: UserQuery, engine_id: str, *, names_people: bool, keep
 
     `engine_id` is the engine that answered, which an experiment may have chosen.
     """
-    fields = {
-        name: value
-        for name, value in ENGINE_MESSAGES.list_changes(query, _DEFAULTS).items()
-        if name not in _LEFT_OUT
-    }
+    fields = _list_changes(query)
     if query.engine_id == engine_id:
         fields.pop("engine_id", None)
     if not names_people and any(name in fields for name in _OF_A_PERSON):

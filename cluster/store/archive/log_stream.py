@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -50,8 +50,10 @@ class LogStream(Generic[Row]):
         self._unchecked: dict[str, int] = {}
         "App -> batches that may be added before the length of its queue is read again: saves half of the trips."
 
-    async def append(self, app_id: str, rows: Sequence[Row]) -> bool:
+    async def append(self, app_id: str, rows: Sequence[Row | Mapping[str, Any]]) -> bool:
         """Add a batch; return False, and store nothing, while the queue of the app is full.
+
+        A row may be a mapping of its fields, without some that have their default.
 
         Errors:
             Unavailable: the store is unreachable

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -29,11 +31,11 @@ from deployments.api.http.query_treatment import classify_device
 from deployments.edge.batch_writer import BatchWriter, split_by_app
 from deployments.edge.http.request import ApiRequest
 
-MOST_A_BATCH = 40
+MOST_A_BATCH = 50
 MOST_PRODUCTS = 100
 "Products of one answer in the log: the first ones. Callers choose how many an answer has."
-MOST_PRODUCTS_A_BATCH = 400
-"A batch of 40 answers with ten products each is about 30 KB."
+MOST_PRODUCTS_A_BATCH = 500
+"A batch of 50 answers with ten products each is about 30 KB."
 
 _DIGEST_FIELDS: Final = (
     "q",
@@ -59,16 +61,21 @@ _DIGEST_FIELDS: Final = (
 _DIGESTED: Final = frozenset(_DIGEST_FIELDS)
 _DEVICES: Final[dict[str, Device]] = {"phone": "phone", "tablet": "tablet", "desktop": "desktop"}
 _NO_PLACEMENTS: Final = Placements()
+_product_ids: Final = itemgetter("product_id")
+_find_pseudonym: Final = lru_cache(maxsize=4_096)(pseudonym)
+"Users ask several times within a visit, and the hash costs more than the rest of their row."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes three times the time, for each answer
 class _PendingAnswer:
     """An answer with the plain user id; the store gets a pseudonym instead."""
 
     app_id: str
     user_key: str
     digest: bytes
-    answer: ServedAnswer
+    row: dict[str, Any]
+    """Fields of `ServedAnswer`, without some that have their default: a mapping takes a third of the time of the
+    dataclass until it is JSON."""
     typist: str = ""
     query: UserQuery | None = None
     "As the API parsed it, for a replay; None: no engine placed the products."
@@ -105,24 +112,15 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         if not _is_logged(request, treatments):
             return
         products, placements = _list_products(answered)
-        row = ServedAnswer(
-            service_id,
-            self._clock.now_ms(),
-            query.kind,
-            query.engine_id,
-            snapshot=placements.snapshot,
-            recipe=placements.recipe,
-            level=answered.served_by,
-            rules=_list_rules(query),
-            start=query.start,
-            rows=query.rows,
-            products=products[:MOST_PRODUCTS],
-            scores=placements.scores[:MOST_PRODUCTS],
-            origins=placements.origins[:MOST_PRODUCTS],
-            propensities=placements.propensities[:MOST_PRODUCTS],
-            sides=placements.sides[:MOST_PRODUCTS],
-            state=placements.state,
-        )
+        row = self._begin_row(service_id, query, query.kind, answered.served_by, products)
+        row["snapshot"] = placements.snapshot
+        row["recipe"] = placements.recipe
+        row["scores"] = placements.scores[:MOST_PRODUCTS]
+        row["origins"] = placements.origins[:MOST_PRODUCTS]
+        row["propensities"] = placements.propensities[:MOST_PRODUCTS]
+        row["state"] = placements.state
+        if placements.sides:
+            row["sides"] = placements.sides[:MOST_PRODUCTS]
         self._put_answer(request, row, treatments, query=request.parsed if placements.state else None)
 
     def record_items(
@@ -142,19 +140,9 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         """
         if not _is_logged(request, treatments):
             return
-        row = ServedAnswer(
-            service_id,
-            self._clock.now_ms(),
-            endpoint or query.kind,
-            query.engine_id,
-            level=level,
-            rules=_list_rules(query),
-            start=query.start,
-            rows=query.rows,
-            products=tuple(dict.fromkeys(products))[:MOST_PRODUCTS],
-        )
-        is_typed = row.endpoint == "autocomplete"
-        self._put_answer(request, row, treatments, is_typed=is_typed)
+        distinct = tuple(dict.fromkeys(products))
+        row = self._begin_row(service_id, query, endpoint or query.kind, level, distinct)
+        self._put_answer(request, row, treatments, is_typed=row["endpoint"] == "autocomplete")
 
     def record_question(self, question: Question, answer: Answer, model_tokens: int = 0) -> None:
         """Record the answer of a question with the ids that it cites; `service_id` is the id of the question."""
@@ -185,14 +173,38 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
     ) -> None:
         mode = self._find_mode(app_id)
         if mode != "off":
-            row = ServedAnswer(service_id, self._clock.now_ms(), endpoint, "", took_ms=round(took_ms, 2))
-            row.products = tuple(dict.fromkeys(cited))[:MOST_PRODUCTS]
+            row = {
+                "service_id": service_id,
+                "at": self._clock.now_ms(),
+                "endpoint": endpoint,
+                "engine_id": "",
+                "took_ms": round(took_ms, 2),
+                "products": tuple(dict.fromkeys(cited))[:MOST_PRODUCTS],
+            }
             self.put(_PendingAnswer(app_id, user_key if mode == "on" else "", b"", row))
+
+    def _begin_row(
+        self, service_id: str, query: UserQuery, endpoint: str, level: str, products: tuple[str, ...]
+    ) -> dict[str, Any]:
+        row = {
+            "service_id": service_id,
+            "at": self._clock.now_ms(),
+            "endpoint": endpoint,
+            "engine_id": query.engine_id,
+            "level": level,
+            "rows": query.rows,
+            "products": products[:MOST_PRODUCTS],
+        }
+        if query.start:
+            row["start"] = query.start
+        if rules := _list_rules(query):
+            row["rules"] = rules
+        return row
 
     def _put_answer(
         self,
         request: ApiRequest,
-        row: ServedAnswer,
+        row: dict[str, Any],
         treatments: Sequence[ExperimentTreatment],
         *,
         is_typed: bool = False,
@@ -200,14 +212,16 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
     ) -> None:
         """Add what is known of the request, and put the row into the batch."""
         if treatments:
-            row.experiments = tuple(
+            row["experiments"] = tuple(
                 {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
                 for treatment in treatments
             )
-        row.device = _DEVICES.get(classify_device(request.user_agent), "other")
-        row.took_ms = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
-        user_key = next(iter(request.user_keys), "")
-        typist = (user_key or f"{request.ip} {request.user_agent}") if is_typed else ""
+        agent = request.user_agent
+        row["device"] = _DEVICES.get(classify_device(agent), "other")
+        row["took_ms"] = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
+        user_keys = request.user_keys
+        user_key = user_keys[0] if user_keys else ""
+        typist = (user_key or f"{request.ip} {agent}") if is_typed else ""
         settings = request.credential.app.settings
         is_on = settings.served_log == "on"
         digest = digest_request(request.payload)
@@ -231,24 +245,9 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
     async def write_batch(self, batch: Sequence[_PendingAnswer]) -> None:
         app_id = batch[0].app_id
         salt = await self._store.salt(app_id)
-        for pending in batch:
-            if pending.user_key:
-                pending.answer.user = pseudonym(salt, pending.user_key)
-            if pending.typist:
-                pending.answer.typist = pseudonym(salt, pending.typist)[:12]
-            if pending.query is not None:
-                pending.answer.request = encode_request(
-                    pending.query,
-                    pending.answer.engine_id,
-                    names_people=pending.names_people,
-                    keeps_texts=pending.keeps_texts,
-                )
-            if pending.digest:
-                # With a key, because a list of frequent queries would tell the text of a digest without one.
-                pending.answer.request_digest = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
         # An erasure forgets whom it erased after this time, so older rows could bring a person back.
         oldest_ms = self._clock.now_ms() - ERASURE_MEMORY_MS
-        rows = [pending.answer for pending in batch if pending.answer.at > oldest_ms]
+        rows = [_complete_row(pending, salt) for pending in batch if pending.row["at"] > oldest_ms]
         is_stored = await self._store.append(app_id, rows)
         self.count_dropped(len(batch) - (len(rows) if is_stored else 0))
 
@@ -257,16 +256,36 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
             self._meter.count("kiosk_served_answers_lost", count)
 
 
+def _complete_row(pending: _PendingAnswer, salt: bytes) -> dict[str, Any]:
+    """Return the row of an answer with what depends on the salt, and with its request."""
+    row = pending.row
+    if pending.user_key:
+        row["user"] = _find_pseudonym(salt, pending.user_key)
+    if pending.typist:
+        row["typist"] = _find_pseudonym(salt, pending.typist)[:12]
+    if pending.query is not None:
+        row["request"] = encode_request(
+            pending.query,
+            row["engine_id"],
+            names_people=pending.names_people,
+            keeps_texts=pending.keeps_texts,
+        )
+    if pending.digest:
+        # With a key, because a list of frequent queries would tell the text of a digest without one.
+        row["request_digest"] = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
+    return row
+
+
 def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_PendingAnswer]]:
     """Split a batch where its answers have more products than one batch may have."""
     start = 0
     count = 0
     for at, pending in enumerate(batch):
-        count += len(pending.answer.products)
+        count += len(pending.row["products"])
         if count > MOST_PRODUCTS_A_BATCH and at > start:
             yield batch[start:at]
             start = at
-            count = len(pending.answer.products)
+            count = len(pending.row["products"])
     yield batch[start:]
 
 
@@ -280,7 +299,7 @@ def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Pla
     """Return the product ids of an answer in the order shown, those of groups one after the other."""
     groups = answered.groups
     if not groups:
-        products = tuple([product["product_id"] for product in answered.products])
+        products = tuple(map(_product_ids, answered.products))
         return products, answered.placements or _NO_PLACEMENTS
     products = tuple([product["product_id"] for group in groups for product in group.products])
     parts = [group.placements for group in groups if group.placements is not None]

@@ -194,19 +194,16 @@ class ApiRequest:
         """Keys of the request's user (`u:...`, `a:...`), the most certain first; available after admission parsed the
         body.
         """
-        fields: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
-        named = [
-            ids.user_key_from_id(self.token.user_id) if self.token is not None and self.token.user_id else "",
-            *(
-                mark(text)
-                for mark, text in (
-                    (ids.user_key_from_id, fields.get("user_id")),
-                    (ids.user_key_from_anonymous_id, fields.get("anonymous_id")),
-                )
-                if isinstance(text, str) and text
-            ),
-        ]
-        return tuple(dict.fromkeys(name for name in named if name))
+        token = self.token
+        named = [ids.user_key_from_id(token.user_id)] if token is not None and token.user_id else []
+        if isinstance(self.payload, dict):
+            user_id = self.payload.get("user_id")
+            anonymous_id = self.payload.get("anonymous_id")
+            if isinstance(user_id, str) and user_id:
+                named.append(ids.user_key_from_id(user_id))
+            if isinstance(anonymous_id, str) and anonymous_id:
+                named.append(ids.user_key_from_anonymous_id(anonymous_id))
+        return tuple(dict.fromkeys(named))
 
     @property
     def ip(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.clock import Clock, SystemClock
 from cluster.records.logged_query import LoggedQuery
+from cluster.records.served_answer import ServedAnswer
 from cluster.store.data.intake import IDLE_MS, MOST_WAITING
 from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
@@ -85,7 +86,7 @@ def memory_stores(
         threads=threads,
         questions=questions,
         queries=queries,
-        served=MemoryLogStream(clock),
+        served=MemoryLogStream(clock, ServedAnswer),
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from cluster.clock import Clock
 from cluster.records.question import BankQuestion
-from cluster.store.archive.log_stream import MOST_BATCHES, LogBatch, LogStream, Row
+from cluster.store.archive.log_stream import MOST_BATCHES, LogBatch, LogStream, Row, RowType
 from cluster.store.archive.question_bank import QuestionBankContents, QuestionBankStore
 from cluster.store.data.salts import SALT_BYTES
 
@@ -15,21 +16,31 @@ from cluster.store.data.salts import SALT_BYTES
 class MemoryLogStream(LogStream[Row]):
     """`LogStream` in dictionaries."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, row_type: RowType[Row] | None = None) -> None:
+        """`row_type` reads rows that are appended as fields."""
         self._clock = clock
+        self._fields_type = row_type
         self._lots: dict[str, list[tuple[tuple[int, int], LogBatch[Row]]]] = {}
         self._last = (0, 0)
         self._app_salts: dict[str, bytes] = {}
 
-    async def append(self, app_id: str, rows: Sequence[Row]) -> bool:
+    async def append(self, app_id: str, rows: Sequence[Row | Mapping[str, Any]]) -> bool:
         if not rows:
             return True
         if len(self._lots.get(app_id, ())) >= MOST_BATCHES:
             return False
         self._last = max((max(self._clock.now_ms(), 0), 0), (self._last[0], self._last[1] + 1))
-        batch = LogBatch(f"{self._last[0]}-{self._last[1]}", tuple(rows))
+        batch = LogBatch(f"{self._last[0]}-{self._last[1]}", tuple(map(self._read_row, rows)))
         self._lots.setdefault(app_id, []).append((self._last, batch))
         return True
+
+    def _read_row(self, given: Row | Mapping[str, Any]) -> Row:
+        if not isinstance(given, Mapping):
+            return given
+        assert self._fields_type is not None
+        row = self._fields_type.from_dict(given)
+        assert row is not None
+        return row
 
     async def newest_offset(self, app_id: str) -> str:
         lots = self._lots.get(app_id)

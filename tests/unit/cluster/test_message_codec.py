@@ -166,8 +166,10 @@ async def test_an_engine_answers_messages_and_refuses_what_it_can_not_read() -> 
 
 
 def test_changes_are_the_fields_that_a_query_sets() -> None:
-    defaults = ENGINE_MESSAGES.to_plain(UserQuery("search", "", ""))["fields"]
-    query = UserQuery("search", "shop", "", filter=Term("brand", "Alder"), cohort={}, context={"page": 2})
-    changes = ENGINE_MESSAGES.list_changes(query, defaults)
+    list_changes = ENGINE_MESSAGES.build_comparison(UserQuery("search", "", ""), ("rows", "cohort"))
+    query = UserQuery(
+        "search", "shop", "", rows=7, filter=Term("brand", "Alder"), context={"page": 2}, dithering=1.0
+    )
+    changes = list_changes(query)
     every = ENGINE_MESSAGES.to_plain(query)["fields"]
     assert changes == {name: every[name] for name in ("app_id", "filter", "context")}
