@@ -2,7 +2,8 @@
 
 An event is the vector of its item, plus vectors for the weight of the event and for the pause before it. Two or more
 blocks of attention and gated feed-forward layers follow. The output at the newest event is the user's vector. Items
-with the largest inner products with it get a score: their share of the softmax, to a power.
+with the largest inner products with it get a score: their share of the softmax, to a power. Large catalogs have
+sketches of the item vectors, which find these items without a look at every vector.
 
 Source:
     W. Kang, J. McAuley, Self-Attentive Sequential Recommendation, ICDM 2018
@@ -26,6 +27,7 @@ import scipy.sparse as sp
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
+from actors.vectors.compact import Sketches, learn_sketches
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Scores, Vector
 
@@ -40,6 +42,13 @@ _ROUNDING = np.float32(1e-6)
 _CACHED_SCORES = 1_200_000
 "Limit of kept scores of a model: 10 MB, of 4,000 users with 300 candidates."
 _AT_ONCE = 512
+_EXACT_ITEMS = 50_000
+"Up to this number, comparing all vectors is as fast (docs/decisions/0032-candidates-of-transformers.md)."
+_MORE = 5
+"Items of a sketch that are compared in full, for each candidate."
+_FEWEST_SHARE = 40
+"Items of a catalog for each candidate from which sketches save time."
+_POINTS, _CODES = SKETCH_ARRAYS = ("sketch.points", "sketch.codes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,10 @@ class TransformerModel:
     "Whether the training data had times."
     facts: Mapping[str, Any] = field(default_factory=dict)
     "How the training went: the metric after each epoch."
+    sketch_arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """`sketch.points` and `sketch.codes` of `learn_sketches`; empty for a small catalog, and in snapshots of earlier
+    releases."""
+    sketches: Sketches | None = field(default=None, compare=False)
     cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
 
     def compute_user_vector(self, items: Rows, weights: Floats, at_s: Floats) -> Vector:
@@ -177,8 +190,7 @@ class TransformerModel:
         """
         if not len(items):
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
-        vector = self.compute_user_vector(items, weights, at_s)
-        return self._select_candidates(np.asarray(self.items) @ vector)
+        return self._find_candidates(self.compute_user_vector(items, weights, at_s))
 
     def quick(self, past: UserHistory) -> tuple[npt.NDArray[np.integer], Scores]:
         """Return the scores of `score` for one history, computed once for the newest events.
@@ -220,11 +232,10 @@ class TransformerModel:
                     weights = part.weights[trained].astype(np.float64)
                     at_s = part.at_s[trained]
                     vectors[at] = self.compute_user_vector(part.items[trained], weights, at_s)
-            scores = vectors @ np.asarray(self.items).T
             empty = (np.zeros(0, np.int32), np.zeros(0, np.float32))
             chosen += [
-                self._select_candidates(row) if full else empty
-                for row, full in zip(scores, filled, strict=True)
+                self._find_candidates(vector) if full else empty
+                for vector, full in zip(vectors, filled, strict=True)
             ]
         starts = np.concatenate(([0], np.cumsum([len(rows) for rows, _ in chosen], dtype=np.int64)))
         if not chosen:
@@ -244,14 +255,21 @@ class TransformerModel:
     def save(self) -> ModelState:
         """Return the arrays, and the sizes as facts."""
         facts = {"config": asdict(self.config), "clock": self.clock, "training": dict(self.facts)}
-        return ModelState({"items": self.items, **self.arrays}, facts)
+        return ModelState({"items": self.items, **self.arrays, **self.sketch_arrays}, facts)
 
     @classmethod
     def load(cls, parts: ModelState) -> TransformerModel:
-        """Return the model of a saved state."""
+        """Return the model of a saved state.
+
+        Errors:
+            ValueError: the sketches do not fit the item vectors
+        """
         config = TransformerConfig(**parts.facts["config"])
         arrays = {name: np.asarray(parts.array(name)) for name in array_names(config.blocks)}
-        return cls(parts.array("items"), arrays, config, bool(parts.facts["clock"]), parts.facts["training"])
+        clock = bool(parts.facts["clock"])
+        model = cls(parts.array("items"), arrays, config, clock, parts.facts["training"])
+        sketched = {name: parts.array(name) for name in SKETCH_ARRAYS if name in parts.arrays}
+        return model._open_sketches(sketched) if sketched else model
 
     def list_shapes(self, count: int) -> list[tuple[str, npt.NDArray[np.float32], tuple[int, ...]]]:
         """Return name, array and right shape of each array, for a catalog of `count` items.
@@ -310,13 +328,35 @@ class TransformerModel:
         result: Matrix = steps + (wide[:, :half] * _sigmoid(wide[:, :half]) * wide[:, half:]) @ narrow
         return result
 
-    def _select_candidates(self, logits: Scores) -> tuple[Codes, Scores]:
+    def _find_candidates(self, vector: Vector) -> tuple[Codes, Scores]:
         """Return the items with the largest logits, and their shares of the softmax to a power."""
-        count = min(self.config.candidates, len(logits))
+        items = np.asarray(self.items)
+        count = min(self.config.candidates, len(items))
+        if self.sketches is None:
+            logits = items @ vector
+        else:
+            # in the order of the vectors, which are read from a mapped file
+            nearest = np.sort(self.sketches.candidates(vector, _MORE * count))
+            logits = items.take(nearest, axis=0) @ vector
         rows = np.argpartition(logits, len(logits) - count)[len(logits) - count :]
         kept = logits[rows]
         shares = np.exp((kept - kept.max()) * np.float32(self.config.power))
+        if self.sketches is not None:
+            rows = nearest[rows]
         return rows.astype(np.int32), shares.astype(np.float32)
+
+    def with_sketches(self, *, least: int = _EXACT_ITEMS) -> TransformerModel:
+        """Return the same model with sketches if it has more than `least` items, else this model."""
+        if len(self.items) <= max(least, _FEWEST_SHARE * self.config.candidates):
+            return self
+        points, codes = learn_sketches(np.asarray(self.items))
+        return self._open_sketches({_POINTS: points, _CODES: codes})
+
+    def _open_sketches(self, arrays: Mapping[str, npt.NDArray[Any]]) -> TransformerModel:
+        sketches = Sketches.from_arrays(arrays[_POINTS], arrays[_CODES])
+        if (len(sketches), sketches.dimensions) != self.items.shape or not np.isfinite(arrays[_POINTS]).all():
+            raise ValueError("the sketches of a transformer do not fit its item vectors")
+        return replace(self, sketch_arrays=arrays, sketches=sketches, cache=CandidateCache())
 
     def with_power(self, power: float) -> TransformerModel:
         """Return the same arrays with another exponent of the softmax share."""

@@ -66,6 +66,31 @@ class Sketches:
         return cls(index)
 
     @classmethod
+    def from_arrays(cls, points: Matrix, codes: npt.NDArray[np.uint8]) -> Sketches:
+        """Build sketches from the arrays of `learn_sketches`.
+
+        Shapes:
+            points: float32 [d / 2, 16, 2]
+            codes: uint8 [n, d / 4]
+        Errors:
+            ValueError: the arrays have other shapes or types
+        Cost:
+            1,000,000 x 64: 0.05 s
+        """
+        pairs = len(points)
+        # faiss reads both arrays without a check
+        if points.shape != (pairs, 16, 2) or codes.ndim != 2 or 2 * codes.shape[1] != pairs:
+            raise ValueError(f"sketches of the shapes {points.shape} and {codes.shape} do not fit together")
+        if points.dtype != np.float32 or codes.dtype != np.uint8:
+            raise ValueError(f"sketches are {points.dtype} and {codes.dtype}, not float32 and uint8")
+        plain = faiss.IndexPQ(2 * pairs, pairs, 4, faiss.METRIC_INNER_PRODUCT)
+        faiss.copy_array_to_vector(np.ravel(points), plain.pq.centroids)
+        faiss.copy_array_to_vector(np.ravel(codes), plain.codes)
+        plain.ntotal = len(codes)
+        plain.is_trained = True
+        return cls(faiss.IndexPQFastScan(plain))
+
+    @classmethod
     def open(cls, path: Path) -> Sketches:
         """Read sketches from a file. The caller has verified it."""
         return cls(faiss.read_index(str(path)))
@@ -95,6 +120,25 @@ class Sketches:
         leading = np.ascontiguousarray(query[None, : self.dimensions])
         rows: Rows = self._index.search(leading, count)[1][0]
         return rows if rows[-1] >= 0 else rows[rows >= 0]
+
+
+def learn_sketches(vectors: Matrix) -> tuple[Matrix, npt.NDArray[np.uint8]]:
+    """Return the arrays from which `Sketches.from_arrays` builds sketches; equal vectors give equal arrays.
+
+    Shapes:
+        vectors: float32 [n, d], d a multiple of 4
+        returns: float32 [d / 2, 16, 2], the points, and uint8 [n, d / 4], the nearest points of each vector
+    Cost:
+        1,000,000 x 64: 4 s, one thread
+    """
+    faiss.omp_set_num_threads(1)
+    dimensions = vectors.shape[1]
+    index = faiss.IndexPQ(dimensions, dimensions // 2, 4, faiss.METRIC_INNER_PRODUCT)
+    index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // _LEARNED_FROM)]))
+    for start in range(0, len(vectors), _AT_ONCE):
+        index.add(np.ascontiguousarray(vectors[start : start + _AT_ONCE]))
+    points = faiss.vector_to_array(index.pq.centroids).reshape(dimensions // 2, 16, 2)
+    return points, faiss.vector_to_array(index.codes).reshape(len(vectors), dimensions // 4)
 
 
 _WIDTHS = (64, 96, 128, 192)

@@ -126,7 +126,7 @@ class TransformerLearner:
         state = training.run(f"transformer-{name}")
         items, arrays = training.read_arrays(state.best)
         facts = {"curve": state.curve}
-        return TransformerModel(items, arrays, config, data.clock, facts)
+        return TransformerModel(items, arrays, config, data.clock, facts).with_sketches()
 
     def load(self, parts: ModelState) -> TransformerModel:
         """Return the model of a saved state."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,60 @@ def test_a_damaged_array_is_refused(model: TransformerModel) -> None:
     cut = ModelState({**state.arrays, "1.mix": state.arrays["1.mix"][:-1]}, state.facts)
     with pytest.raises(Fault, match=r"transformer 1\.mix"):
         _validate_model("transformer", TransformerModel.load(cut), RING)
+
+
+def _build_large(model: TransformerModel) -> TransformerModel:
+    """Return a model of 3,000 items in groups, without a training."""
+    rng = np.random.default_rng(3)
+    centers = rng.normal(0.0, 1.0, (20, model.items.shape[1]))
+    items = centers[rng.integers(0, 20, 3_000)] + rng.normal(0.0, 0.3, (3_000, model.items.shape[1]))
+    return replace(model, items=items.astype(np.float32), cache=CandidateCache())
+
+
+PAST = UserHistory.of([5, 4, 3], [300.0, 200.0, 100.0], [1.0, 1.0, 1.0], 400.0)
+
+
+def test_sketches_give_nearly_the_candidates_of_all_vectors_with_equal_scores(
+    model: TransformerModel,
+) -> None:
+    large = _build_large(model)
+    sketched = large.with_sketches(least=1_000)
+    exact = dict(zip(*(column.tolist() for column in large.quick(PAST)), strict=True))
+    rows, scores = sketched.quick(PAST)
+    assert len(rows) == len(set(rows.tolist())) == 10
+    shared = [(row, score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row in exact]
+    assert len(shared) >= 7
+    assert all(score == pytest.approx(exact[row], rel=1e-4) for row, score in shared)
+
+
+def test_small_catalogs_have_no_sketches(model: TransformerModel) -> None:
+    assert model.with_sketches() is model
+    wide = replace(_build_large(model), config=replace(model.config, candidates=100))
+    assert wide.with_sketches(least=1_000).sketches is None, "40 items for each candidate"
+
+
+def test_replicas_find_equal_candidates_by_stored_sketches(model: TransformerModel) -> None:
+    state = _build_large(model).with_sketches(least=1_000).save()
+    first, second = (TransformerModel.load(state) for _ in range(2))
+    _validate_model("transformer", first, 3_000)
+    for column, other in zip(first.quick(PAST), second.quick(PAST), strict=True):
+        np.testing.assert_array_equal(column, other)
+    assert first.save().arrays.keys() == state.arrays.keys()
+
+
+def test_a_snapshot_without_sketches_compares_all_vectors(model: TransformerModel) -> None:
+    large = _build_large(model)
+    earlier = TransformerModel.load(large.save())
+    assert earlier.sketches is None
+    np.testing.assert_array_equal(earlier.quick(PAST)[0], large.quick(PAST)[0])
+
+
+@pytest.mark.parametrize("cut", [np.s_[:-1], np.s_[:, :-1]])
+def test_sketches_of_other_items_are_refused(model: TransformerModel, cut: object) -> None:
+    state = _build_large(model).with_sketches(least=1_000).save()
+    damaged = ModelState({**state.arrays, "sketch.codes": state.arrays["sketch.codes"][cut]}, state.facts)
+    with pytest.raises(ValueError, match="sketches"):
+        TransformerModel.load(damaged)
 
 
 def test_nothing_is_computed_between_two_events(
