@@ -104,6 +104,9 @@ class EvaluationSplit:
     "Times of the first and the last target in seconds since 1970; None if the data has no times."
     reason: str = ""
     "Why this protocol was chosen; empty if the recipe names it."
+    people: Rows | None = None
+    """int64 [q], the person of each evaluated user, where a person is evaluated several times. Intervals and tests draw
+    people, not their events."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -114,9 +117,12 @@ class EvaluationSplit:
         Shapes:
             which: int64 [m], positions of users
         """
-        taken = None if self.taken is None else self.taken.pick(which)
         return replace(
-            self, histories=self.histories.select(which), targets=self.targets.pick(which), taken=taken
+            self,
+            histories=self.histories.select(which),
+            targets=self.targets.pick(which),
+            taken=None if self.taken is None else self.taken.pick(which),
+            people=None if self.people is None else self.people[which],
         )
 
     def hidden_items(self) -> Targets:
@@ -262,11 +268,16 @@ def split_at(
 
 
 def split_next_in_session(
-    data: Interactions, instant_s: float, *, name: str = "next in session"
+    data: Interactions,
+    instant_s: float,
+    *,
+    name: str = "next in session",
+    pauses: Mapping[str, float] | None = None,
 ) -> EvaluationSplit:
     """Return a split whose target is each next item of the sessions after an instant; a user is one session.
 
-    Items that are not in the training data are no targets.
+    Items that are not in the training data are no targets. `pauses` are days by type of interaction within which an
+    item of the session is no target again. A session with several targets is evaluated as often, as one of `people`.
     """
     bounds = data.starts()
     # A session without events has no first row. Its index is clamped only to be valid, and is not used.
@@ -297,12 +308,29 @@ def split_next_in_session(
     period_s = (
         (float(test.at_s[positions].min()), float(test.at_s[positions].max())) if len(positions) else None
     )
-    return EvaluationSplit(
-        name, train, histories, targets, "allowed", protocol="next_in_session", period_s=period_s
+    owners = histories.owners()
+    rule = _SeenItemRule("allowed", (), pauses or {})
+    pauses_s = rule.list_pauses_s(data)
+    if pauses_s is not None:
+        counts = histories.at_s > histories.now_s[owners] - pauses_s[test.kind[rows]]
+        taken = Targets.from_pairs(owners[counts], histories.items[counts], len(targets))
+    trial = EvaluationSplit(
+        name,
+        train,
+        histories,
+        targets,
+        "allowed",
+        taken=None if pauses_s is None else taken,
+        protocol="next_in_session",
+        period_s=period_s,
+        people=test.reader[positions],
     )
+    return trial if pauses_s is None else _drop_hidden_targets(trial)
 
 
-def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit:
+def split_last_sessions(
+    data: Interactions, share: float = 0.1, *, pauses: Mapping[str, float] | None = None
+) -> TrainingSplit:
     """Return splits whose targets are the next items of the newest sessions; the sessions before them validate.
 
     Errors:
@@ -310,11 +338,10 @@ def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit
     """
     if not data.clock or not len(data):
         raise Invalid("sessions are split by time; this data has none")
-    test = split_next_in_session(data, float(np.quantile(data.at_s, 1 - share)))
+    test = split_next_in_session(data, float(np.quantile(data.at_s, 1 - share)), pauses=pauses)
     before = float(np.quantile(test.train.at_s, 1 - share))
-    return TrainingSplit(
-        (split_next_in_session(test.train, before, name="next in session, validation"),), test
-    )
+    validation = split_next_in_session(test.train, before, name="next in session, validation", pauses=pauses)
+    return TrainingSplit((validation,), test)
 
 
 def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator) -> EvaluationSplit:
@@ -372,6 +399,14 @@ class _SeenItemRule:
             counts &= data.at_s > now_s[places] - pauses_s
         return Targets.from_pairs(places[counts], data.item[counts], len(users))
 
+    def list_pauses_s(self, data: Interactions) -> Floats | None:
+        """Return how long each type of event of the data excludes its items; None without pauses or times.
+
+        Shapes:
+            returns: float64 [kinds]
+        """
+        return self._pause_seconds(data.kinds, True) if self.pauses and data.clock else None
+
     def _pause_seconds(self, kinds: tuple[str, ...], has_pauses: bool) -> Floats:
         """Return how long each type of event excludes its items: infinity for ever, minus infinity never.
 
@@ -417,12 +452,15 @@ def _leave_out_at(
         protocol="leave_last_out",
         period_s=(float(at_s.min()), float(at_s.max())) if data.clock and count else None,
     )
-    if trial.seen == "allowed" and trial.taken is None:
-        return trial
-    # an excluded item of the history is no valid target
+    return trial if trial.seen == "allowed" and trial.taken is None else _drop_hidden_targets(trial)
+
+
+def _drop_hidden_targets(trial: EvaluationSplit) -> EvaluationSplit:
+    """Return the split without users whose single target is an excluded item of their history."""
     hidden = trial.hidden_items()
+    users = np.arange(len(trial))
     again = _contains_pairs(
-        hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
+        hidden.owners(), hidden.items, users, trial.targets.items, trial.histories.n_items
     )
     return trial.pick(np.flatnonzero(~again))
 

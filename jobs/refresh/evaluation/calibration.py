@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.vectors.types import Floats
+from actors.vectors.types import Floats, Rows
 from jobs.refresh.evaluation.metrics import HitMask
 
 FEWEST_HITS = 20
@@ -34,19 +34,37 @@ class ScoredPlaces:
 
     Shapes:
         scores: float32 [q, k]; hits: bool [q, k]; used: bool [q, k], false for places without an item
+        people: int64 [q], the person of each user; None if every user is another person
     """
 
     scores: npt.NDArray[np.float32]
     hits: HitMask
     used: HitMask
+    people: Rows | None = None
+
+    def number_people(self) -> tuple[Rows, int]:
+        """Return the number of each user's person, and how many there are.
+
+        Shapes:
+            returns: int64 [q], 0 to the count - 1
+        """
+        if self.people is None:
+            return np.arange(len(self.scores)), len(self.scores)
+        distinct, person = np.unique(self.people, return_inverse=True)
+        return person, len(distinct)
 
     @classmethod
-    def concatenate(cls, several: Sequence[ScoredPlaces]) -> ScoredPlaces:
-        """Concatenate the places of several groups of users."""
+    def concatenate(cls, several: Sequence[ScoredPlaces], people: Rows | None = None) -> ScoredPlaces:
+        """Concatenate the places of several groups of users; `people` are the people of all of them.
+
+        Shapes:
+            people: int64 [q]
+        """
         return cls(
             np.concatenate([places.scores for places in several]),
             np.concatenate([places.hits for places in several]),
             np.concatenate([places.used for places in several]),
+            people,
         )
 
 
@@ -58,7 +76,7 @@ def build_calibration(places: ScoredPlaces) -> dict[str, Any] | None:
 
 
 def calibrate_scores(places: ScoredPlaces) -> Floats:
-    """Return the probability of each place, from a logistic fit on the users of the other half.
+    """Return the probability of each place, from a logistic fit on the people of the other half.
 
     Shapes:
         returns: float64 [q, k]
@@ -68,7 +86,8 @@ def calibrate_scores(places: ScoredPlaces) -> Floats:
     scores = np.where(places.used, places.scores, 0.0).astype(np.float64)
     spread = float(scores[places.used].std()) or 1.0
     inputs = np.stack((np.ones((count, depth)), scores / spread, rank), axis=-1)
-    half = np.random.default_rng(_SEED).permutation(count) % 2 == 0
+    person, people = places.number_people()
+    half = (np.random.default_rng(_SEED).permutation(people) % 2 == 0)[person]
     probabilities = np.zeros((count, depth))
     for members in (half, ~half):
         fitted = places.used & ~members[:, None]
@@ -81,19 +100,20 @@ def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> dict[s
     """Return a reliability table with equally many places in each row, and the expected calibration error, as JSON.
 
     The expected calibration error is the mean distance between the predicted and the observed rate of a row, weighted
-    by its places. Intervals resample users.
+    by its places. Intervals resample people.
 
     Shapes:
         probabilities: float64 [q, k]
     """
-    owner = np.nonzero(places.used)[0]
+    person, people = places.number_people()
+    owner = person[np.nonzero(places.used)[0]]
     predicted = probabilities[places.used]
     observed = places.hits[places.used].astype(np.float64)
     edges = np.quantile(predicted, np.linspace(0, 1, _BINS + 1)[1:-1])
     row = np.searchsorted(edges, predicted, side="right")
     rows, row = np.unique(row, return_inverse=True)
     cells = owner * len(rows) + row
-    shape = (len(places.scores), len(rows))
+    shape = (people, len(rows))
     sums: Floats = np.stack(
         [
             np.bincount(cells, values, shape[0] * shape[1]).reshape(shape)

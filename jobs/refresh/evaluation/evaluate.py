@@ -66,6 +66,22 @@ class EvaluationResult:
     `other targets` and `new targets`, which have no training event. Kinds without targets are absent."""
     places: ScoredPlaces | None = None
     "Scores of the ranked places."
+    people: Rows | None = None
+    "int64 [q], the person of each user, where a person is evaluated several times."
+    target_users: Mapping[str, Rows] = field(default_factory=dict)
+    "Positions of the users of each kind of `by_target`: int64 [m]."
+
+    def segment_people(self, name: str) -> Rows | None:
+        """Return the person of each user of a segment; None if every user is another person.
+
+        Shapes:
+            returns: int64 [users of the segment]
+        """
+        if self.people is None:
+            return None
+        if name in self.target_users:
+            return self.people[self.target_users[name]]
+        return self.people[segment_masks(self.events)[name]]
 
     @property
     def coverage(self) -> float:
@@ -188,7 +204,9 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
         int(np.count_nonzero(is_trained)),
         metrics.gini(shown[is_trained]),
         {kind: figures for kind, figures in joined.items() if len(figures[f"ndcg@{k}"])},
-        ScoredPlaces.concatenate(places),
+        ScoredPlaces.concatenate(places, trial.people),
+        trial.people,
+        {kind: np.flatnonzero(_count_targets(trial.targets, members)) for kind, members in kinds.items()},
     )
 
 
@@ -235,7 +253,11 @@ def score_allowed_items(scorer: Scorer, trial: EvaluationSplit) -> Batch:
 def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:
     """Return the means of an evaluation and their intervals, by segment."""
     segments = tuple(
-        SegmentMetrics(name, len(next(iter(figures.values()))), _estimate_metrics(figures, rng))
+        SegmentMetrics(
+            name,
+            len(next(iter(figures.values()))),
+            _estimate_metrics(figures, rng, examined.segment_people(name)),
+        )
         for name, figures in segment_figures(examined).items()
     )
     return EvaluationSummary(examined.trial, examined.k, examined.coverage, segments, examined.gini)
@@ -284,24 +306,45 @@ def compare_evaluations(
     second = after.figures[figure]
     if len(first) != len(second) or before.trial != after.trial:
         raise Invalid("only examinations of the same trial can be compared")
-    low, high = bootstrap_interval(second - first, rng)
+    low, high = bootstrap_interval(second - first, rng, before.people)
     return MetricComparison(figure, len(first), float(first.mean()), float(second.mean()), low, high)
 
 
-def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean.
+def bootstrap_interval(
+    values: Floats, rng: np.random.Generator, people: Rows | None = None
+) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a mean; all values of a person are drawn together.
 
     Shapes:
-        values: float64 [q]
+        values: float64 [q]; people: int64 [q], None if each value is of another person
     """
+    sizes = None
+    if people is not None:
+        (values,), sizes = sum_by_person(values[None], people)
     count = len(values)
     resampled = np.empty(_RESAMPLES)
     step = max(1, 2_000_000 // max(count, 1))
     for first in range(0, _RESAMPLES, step):
         last = min(first + step, _RESAMPLES)
-        resampled[first:last] = values[rng.integers(0, count, (last - first, count))].mean(axis=1)
+        drawn = rng.integers(0, count, (last - first, count))
+        resampled[first:last] = (
+            values[drawn].mean(axis=1)
+            if sizes is None
+            else values[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        )
     low, high = np.quantile(resampled, (0.025, 0.975))
     return float(low), float(high)
+
+
+def sum_by_person(values: Floats, people: Rows) -> tuple[Floats, Rows]:
+    """Return the sums of each person's values, and how many values each person has.
+
+    Shapes:
+        values: float64 [m, q]; people: int64 [q]; returns: float64 [m, p], int64 [p]
+    """
+    _, person, sizes = np.unique(people, return_inverse=True, return_counts=True)
+    sums: Floats = np.stack([np.bincount(person, row, len(sizes)) for row in values])
+    return sums, sizes
 
 
 def _user_metrics(hits: metrics.HitMask, lengths: Rows, k: int, deep: int) -> dict[str, Floats]:
@@ -320,14 +363,25 @@ def _metrics_of_targets(
     hits: metrics.HitMask, lists: metrics.RankedLists, targets: Targets, members: Mask, k: int, deep: int
 ) -> dict[str, Floats]:
     """Return the metrics of the users with targets among some items, as if these were their only targets."""
-    lengths = np.bincount(targets.owners()[members[targets.items]], minlength=len(targets))
+    lengths = _count_targets(targets, members)
     users = lengths > 0
     return _user_metrics((hits & members[lists])[users], lengths[users], k, deep)
 
 
-def _estimate_metrics(figures: Mapping[str, Floats], rng: np.random.Generator) -> dict[str, MetricEstimate]:
+def _count_targets(targets: Targets, members: Mask) -> Rows:
+    """Return the number of targets of each user among some items.
+
+    Shapes:
+        members: bool [n]; returns: int64 [q]
+    """
+    return np.bincount(targets.owners()[members[targets.items]], minlength=len(targets))
+
+
+def _estimate_metrics(
+    figures: Mapping[str, Floats], rng: np.random.Generator, people: Rows | None
+) -> dict[str, MetricEstimate]:
     estimates = {}
     for name, values in figures.items():
-        low, high = bootstrap_interval(values, rng)
+        low, high = bootstrap_interval(values, rng, people)
         estimates[name] = MetricEstimate(float(values.mean()), low, high)
     return estimates

@@ -87,7 +87,7 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
     rng = np.random.default_rng(_SEED)
     return {
         segment: {
-            name: [_rounded(end) for end in bootstrap_interval(values, rng)]
+            name: [_rounded(end) for end in bootstrap_interval(values, rng, examined.segment_people(segment))]
             for name, values in figures.items()
             if segment == "all" or name == figure
         }
@@ -96,12 +96,13 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
 
 
 def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSplit) -> dict[str, Any]:
-    """Return one metric of each user, and a fingerprint of the users and their targets."""
+    """Return one metric of each user with the person, and a fingerprint of the users and their targets."""
     targets = trial.targets.starts.tobytes() + trial.targets.items.tobytes()
     return {
         "figure": figure,
         "targets": hashlib.sha256(targets).hexdigest()[:16],
         "values": [_rounded(value) for value in examined.figures[figure]],
+        "people": None if trial.people is None else trial.people.tolist(),
     }
 
 
@@ -145,6 +146,9 @@ def describe_split(trial: EvaluationSplit) -> dict[str, Any]:
     sentence = f"Protocol {name}{reason}. Test {dates}"
     if relevant:
         sentence += f"; {relevant}{kinds}; {_SEEN[trial.seen]}"
+    if trial.people is not None:
+        count = len(np.unique(trial.people))
+        sentence += f"; {len(trial):,} lists of {count:,} sessions, which intervals and tests draw whole"
     return {
         "protocol": trial.protocol,
         "reason": trial.reason,

@@ -1,5 +1,7 @@
 """Paired tests of several metrics of the same users, corrected for the number of tests.
 
+A person who is evaluated several times counts once: the differences of a person are summed, and share one sign.
+
 The test flips the signs of the users' differences at random: without a difference between the scorers, each sign is as
 likely as the other (Smucker, Allan and Carterette, A Comparison of Statistical Significance Tests for Information
 Retrieval Evaluation, 2007). Holm's step-down correction bounds the chance of one false finding among all tests.
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from actors.vectors.types import Floats
-from jobs.refresh.evaluation.evaluate import EvaluationResult, bootstrap_interval
+from jobs.refresh.evaluation.evaluate import EvaluationResult, bootstrap_interval, sum_by_person
 
 _FLIPS = 4_999
 "Random sign patterns; the smallest p is 1 / 5,000."
@@ -32,10 +34,11 @@ def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) 
     rows: list[dict[str, Any]] = []
     for against, other in others.items():
         differences = np.stack([ours.figures[name] - other.figures[name] for name in names])
-        chances = sign_flip_p(differences, rng)
+        summed = differences if ours.people is None else sum_by_person(differences, ours.people)[0]
+        chances = sign_flip_p(summed, rng)
         for name, difference, chance in zip(names, differences, chances.tolist(), strict=True):
-            low, high = bootstrap_interval(difference, rng)
-            row = {"against": against, "figure": name, "users": len(difference)}
+            low, high = bootstrap_interval(difference, rng, ours.people)
+            row = {"against": against, "figure": name, "users": summed.shape[1]}
             estimates = {"difference": difference.mean(), "low": low, "high": high, "p": chance}
             rows.append({**row, **{name: round(float(value), 6) for name, value in estimates.items()}})
     corrected = correct_p(np.array([row["p"] for row in rows]))

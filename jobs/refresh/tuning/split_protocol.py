@@ -53,7 +53,7 @@ def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
     if protocol == "leave_last_out":
         return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
-        return split_last_sessions(data, validation.share)
+        return split_last_sessions(data, validation.share, pauses=validation.repeat_after_days)
     if protocol == "by_time":
         return _by_time(recipe, data)
     return _choose_protocol(recipe, data)

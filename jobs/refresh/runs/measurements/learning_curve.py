@@ -14,7 +14,7 @@ import numpy as np
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
 from actors.vectors.top import expand_runs
-from actors.vectors.types import Floats
+from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import Scorer, bootstrap_interval, evaluate
@@ -93,17 +93,17 @@ def measure_learning_curve(
     return {
         "figure": figure,
         "users": len(sample),
-        "data": [_point_to_dict(*point, complete, rng) for point in points],
-        "history": [_point_to_dict(*point, complete, rng) for point in histories],
+        "data": [_point_to_dict(*point, complete, rng, sample.people) for point in points],
+        "history": [_point_to_dict(*point, complete, rng, sample.people) for point in histories],
     }
 
 
 def _point_to_dict(
-    facts: dict[str, Any], values: Floats, complete: Floats, rng: np.random.Generator
+    facts: dict[str, Any], values: Floats, complete: Floats, rng: np.random.Generator, people: Rows | None
 ) -> dict[str, Any]:
-    low, high = bootstrap_interval(values, rng)
+    low, high = bootstrap_interval(values, rng, people)
     difference = values - complete
-    difference_low, difference_high = bootstrap_interval(difference, rng)
+    difference_low, difference_high = bootstrap_interval(difference, rng, people)
     estimates = {
         "mean": values.mean(),
         "low": low,

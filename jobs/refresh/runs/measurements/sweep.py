@@ -25,7 +25,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.evaluation.evaluate import bootstrap_interval
+from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
@@ -178,12 +178,14 @@ def _paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> di
         return {}
     values = np.asarray(first["values"], np.float64) - np.asarray(other["values"], np.float64)
     rng = np.random.default_rng(_SEED)
-    low, high = bootstrap_interval(values, rng)
+    people = None if first.get("people") is None else np.asarray(first["people"], np.int64)
+    summed = values[None] if people is None else sum_by_person(values[None], people)[0]
+    low, high = bootstrap_interval(values, rng, people)
     return {
         "difference": round(float(values.mean()), 5),
         "difference_low": round(low, 5),
         "difference_high": round(high, 5),
-        "p_corrected": float(sign_flip_p(values[None], rng)[0]),
+        "p_corrected": float(sign_flip_p(summed, rng)[0]),
     }
 
 

@@ -136,6 +136,28 @@ def test_every_next_item_of_later_sessions_is_a_target() -> None:
     assert {trial.train.readers.name(code) for code in trial.train.reader} == {"old"}
 
 
+def test_targets_of_a_session_name_their_session() -> None:
+    rows = [("old", item, at) for at, item in enumerate("xyz")]
+    rows += [(session, item, 9.0 + at) for session in ("new", "next") for at, item in enumerate("xyz")]
+    trial = split_next_in_session(data_of(rows), 5.0)
+    assert trial.people is not None
+    names = [trial.train.readers.name(code) for code in trial.people.tolist()]
+    assert names == ["new", "new", "next", "next"]
+    assert trial.pick(np.array([1, 2])).people.tolist() == trial.people[1:3].tolist()  # type: ignore[union-attr]
+
+
+def test_a_session_recommends_again_only_after_the_pause() -> None:
+    day = 86_400.0
+    rows = [("old", item, at) for at, item in enumerate("xyz")]
+    rows += [("new", item, day * at) for at, item in ((9, "x"), (10, "x"), (13, "x"), (14, "y"))]
+    trial = split_next_in_session(data_of(rows), 5.0, pauses={"*": 2.0})
+    assert histories_and_targets(trial) == [(["x", "x"], ["x"]), (["x", "x", "x"], ["y"])]
+    hidden = trial.hidden_items()
+    assert hidden.lengths.tolist() == [0, 1], "the third x is a day old when y is next"
+    plain = split_next_in_session(data_of(rows), 5.0)
+    assert (len(plain), plain.taken) == (3, None)
+
+
 def test_newest_sessions_are_split_off_for_test_and_validation() -> None:
     rows = [(f"s{at:03d}", item, at * 10.0 + step) for at in range(100) for step, item in enumerate("xyz")]
     split = split_last_sessions(data_of(rows), 0.1)

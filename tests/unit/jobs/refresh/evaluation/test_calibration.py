@@ -48,6 +48,18 @@ def test_places_without_an_item_do_not_count() -> None:
     assert sum(row["places"] for row in fewer["rows"]) == 5 * len(used)
 
 
+def test_intervals_draw_people_not_their_lists() -> None:
+    places, probabilities = _places(400)
+    often = [np.repeat(array, 9, axis=0) for array in (places.scores, places.hits, places.used)]
+    repeated = np.repeat(probabilities, 9, axis=0)
+    people = np.repeat(np.arange(400), 9)
+    lists = summarize_calibration(ScoredPlaces(*often), repeated)["rows"][5]
+    persons = summarize_calibration(ScoredPlaces(*often, people), repeated)["rows"][5]
+    assert persons["observed"] == lists["observed"]
+    widths = [row["high"] - row["low"] for row in (lists, persons)]
+    assert widths[1] / widths[0] == pytest.approx(3, rel=0.2)
+
+
 def test_too_few_relevant_places_give_no_table() -> None:
     places, _ = _places(count=40)
     assert build_calibration(ScoredPlaces(places.scores, np.zeros_like(places.hits), places.used)) is None

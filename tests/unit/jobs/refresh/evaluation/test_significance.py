@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from jobs.refresh.evaluation.evaluate import EvaluationResult
+from jobs.refresh.evaluation.evaluate import EvaluationResult, bootstrap_interval
 from jobs.refresh.evaluation.significance import build_tests, correct_p, sign_flip_p
 
 
@@ -29,6 +31,30 @@ def test_p_is_uniform_without_a_difference() -> None:
 
 def test_users_without_a_difference_have_no_influence() -> None:
     assert sign_flip_p(np.zeros((2, 40)), np.random.default_rng(1)).tolist() == [1.0, 1.0]
+
+
+def test_a_person_who_is_evaluated_often_counts_once() -> None:
+    rng = np.random.default_rng(5)
+    ours = np.repeat(rng.normal(0.1, 1.0, 40), 25)
+    several = np.repeat(np.arange(40), 25)
+    clicks = _result({"ndcg@10": ours})
+    people = replace(clicks, people=several)
+    other = _result({"ndcg@10": np.zeros(1_000)})
+    (by_click,), (by_person,) = (build_tests(result, {"x": other})["rows"] for result in (clicks, people))
+    assert (by_click["users"], by_person["users"]) == (1_000, 40)
+    assert by_person["difference"] == by_click["difference"]
+    widths = [row["high"] - row["low"] for row in (by_click, by_person)]
+    assert widths[1] / widths[0] == pytest.approx(5, rel=0.2), "the root of the 25 events of a person"
+    single = build_tests(_result({"ndcg@10": ours[::25]}), {"x": _result({"ndcg@10": np.zeros(40)})})["rows"][
+        0
+    ]
+    assert by_person["p"] == pytest.approx(single["p"], abs=0.03)
+
+
+def test_persons_of_unequal_size_keep_the_mean_of_all_values() -> None:
+    values = np.array([1.0, 1.0, 1.0, 0.0])
+    low, high = bootstrap_interval(values, np.random.default_rng(1), np.array([7, 7, 7, 9]))
+    assert (low, high) == (0.0, 1.0)
 
 
 def test_the_correction_is_holms() -> None:
