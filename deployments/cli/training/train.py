@@ -315,11 +315,11 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
     if as_json:
         screen.print_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **estimate.to_dict()})
     else:
-        table = screen.build_table("part", "memory", "time", "trainings")
+        table = screen.build_table("part", "memory", "time", "up to", "trainings")
         for cost in estimate.costs:
-            table.add_row(
-                cost.part, f"{cost.memory >> 20:,} MB", f"{cost.seconds:.1f} s", str(cost.trainings)
-            )
+            memory = f"{cost.memory >> 20:,} MB"
+            up_to = f"{cost.seconds_at_most:.1f} s"
+            table.add_row(cost.part, memory, f"{cost.seconds:.1f} s", up_to, str(cost.trainings))
         facts = estimate.facts
         screen.out().print(
             f"{facts['events']:,} events of {facts['readers']:,} users with {facts['items']:,} products "
@@ -329,7 +329,8 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
             screen.out().print(f"  {sentence}")
         screen.out().print(table)
         screen.out().print(
-            f"In all about {estimate.seconds:.0f} s of processor time and {estimate.memory >> 20:,} MB; "
+            f"In all about {estimate.seconds:.0f} s of processor time, up to {estimate.seconds_at_most:.0f} s if all "
+            f"epochs run and the blend keeps all parts; {estimate.memory >> 20:,} MB of memory, "
             f"{estimate.memory_allowed >> 20:,} MB may be used."
         )
     if not estimate.fits:

@@ -50,6 +50,8 @@ _FEATURES_A_PRODUCT = 16
 "Approximate upper bound of the words, attributes, pairs and spans that a product shares with others."
 _SAMPLED_PRODUCTS = 20_000
 "Products whose features are counted; more of them seldom have more than a recipe allows."
+_TOLERANCE = 1.3
+"Bound of measured over estimated seconds on public sets, but for the smallest trainings."
 CONTENT_COST = "[content]"
 RERANKER_COST = "[reranker]"
 
@@ -65,12 +67,22 @@ class TrainingCost:
     memory: int
     "Peak memory in bytes."
     seconds: float
+    "Typical: a usual number of epochs, and half of the components that the blend does not start with."
     trainings: int
     "Number of trainings for tuning, validation and the final model."
     once: float = 0.0
     "Seconds of one of them."
+    extra: float = 0.0
+    "Seconds on top of the typical ones if every epoch runs and the blend keeps the component."
+    once_extra: float = 0.0
+    "Seconds of all further epochs of one training."
     is_ranked: bool = True
     "True if the evaluation trains it once more, as it does for components of the blend."
+
+    @property
+    def seconds_at_most(self) -> float:
+        """Return the time if every epoch runs, the blend keeps the component, and the machine is a little slower."""
+        return _TOLERANCE * (self.seconds + self.extra)
 
 
 def estimate_costs(
@@ -90,25 +102,49 @@ def estimate_costs(
 def _part_cost(
     name: str, part: PartRecipe, recipe: Recipe, size: DataSize, load: Workload, speed: MachineSpeed
 ) -> TrainingCost:
-    """Return the cost of tuning and validating a component, and of the trainings for the evaluation and at the end.
-
-    The last two train only components with a weight: half of those that the blend does not start with.
-    """
-    once = estimate_train_seconds(part, size, load, speed)
+    """Return the cost of a component: what is typical, and how much more it may take."""
+    memory = _memory_bytes(part, size)
+    once, most_once = (
+        estimate_train_seconds(part, size, load, speed, at_most=at_most) for at_most in (False, True)
+    )
     if is_settled(recipe):
-        return TrainingCost(name, _memory_bytes(part, size), 2 * once, 1, once)
+        return TrainingCost(
+            name, memory, 2 * once, 1, once, extra=2 * (most_once - once), once_extra=most_once - once
+        )
+    seconds, most = (
+        _part_seconds(name, part, recipe, size, load, speed, at_most=at_most) for at_most in (False, True)
+    )
+    trainings = 1 + load.splits * (1 + count_trainings(part, recipe, size)[0])
+    return TrainingCost(
+        name, memory, seconds, trainings, once, extra=most - seconds, once_extra=most_once - once
+    )
+
+
+def _part_seconds(
+    name: str,
+    part: PartRecipe,
+    recipe: Recipe,
+    size: DataSize,
+    load: Workload,
+    speed: MachineSpeed,
+    *,
+    at_most: bool,
+) -> float:
+    """Return the seconds for tuning and validating a component, and of the trainings for the evaluation and at the end.
+
+    The last two train only components with a weight: half of those that the blend does not start with, at most all.
+    """
     scored = estimate_score_seconds(part, size, load) * speed.rest
     tuned, compared = count_trainings(part, recipe, size)
     share = min(load.validation_share, recipe.validation.tune_events / max(size.events, 1))
-    validation, test, small = (
-        estimate_train_seconds(part, reduce_size(size, part_share), load, speed)
-        for part_share in (load.validation_share, load.test_share, share)
+    validation, test, once, small = (
+        estimate_train_seconds(part, reduce_size(size, part_share), load, speed, at_most=at_most)
+        for part_share in (load.validation_share, load.test_share, 1.0, share)
     )
     seconds = load.splits * (validation + tuned * small + compared * load.tune_users * scored)
     seconds += load.passes * load.users * count_variants(part) * scored
-    kept = 1.0 if recipe.blend.start.get(name) else _KEPT
-    seconds += kept * (test + once + load.test_users * scored)
-    return TrainingCost(name, _memory_bytes(part, size), seconds, 1 + load.splits * (1 + tuned), once)
+    kept = 1.0 if at_most or recipe.blend.start.get(name) else _KEPT
+    return seconds + kept * (test + once + load.test_users * scored)
 
 
 _KEPT = 0.5
@@ -123,7 +159,8 @@ def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: Da
     scoring = part.lists * len(ranked) * size.items * reranker.SECONDS_A_SCORE
     seconds = before + scoring + reranker.estimate_seconds(rows, part)
     memory = reranker.estimate_memory_bytes(rows, len(ranked))
-    return TrainingCost(RERANKER_COST, memory, seconds, 1, is_ranked=False)
+    extra = sum(cost.once_extra for cost in ranked)
+    return TrainingCost(RERANKER_COST, memory, seconds, 1, extra=extra, is_ranked=False)
 
 
 def _content_cost(
@@ -217,8 +254,14 @@ class DryRunEstimate:
     memory: int
     "Peak memory in bytes."
     seconds: float
+    "Typical: a usual number of epochs, and half of the components that the blend does not start with."
     memory_allowed: int
     account: EventAccount | None = None
+
+    @property
+    def seconds_at_most(self) -> float:
+        """Return the time if every epoch runs, the blend keeps every component, and the machine is a little slower."""
+        return _TOLERANCE * (self.seconds + sum(cost.extra for cost in self.costs))
 
     @property
     def fits(self) -> bool:
@@ -234,6 +277,7 @@ class DryRunEstimate:
             "memory_allowed_mb": self.memory_allowed >> 20,
             "fits": self.fits,
             "seconds": round(self.seconds, 1),
+            "seconds_at_most": round(self.seconds_at_most, 1),
             "parts": [_cost_to_dict(cost) for cost in self.costs if cost.is_ranked],
             "extras": [_cost_to_dict(cost) for cost in self.costs if not cost.is_ranked],
         }
@@ -244,6 +288,7 @@ def _cost_to_dict(cost: TrainingCost) -> dict[str, Any]:
         "part": cost.part,
         "memory_mb": cost.memory >> 20,
         "seconds": round(cost.seconds, 1),
+        "seconds_at_most": round(cost.seconds_at_most, 1),
         "trainings": cost.trainings,
     }
 

@@ -157,8 +157,10 @@ _PRODUCT_S, _SORT_S = 0.0057, 0.0171
 "Seconds of the reference machine."
 
 
-def estimate_train_seconds(part: PartRecipe, size: DataSize, load: Workload, speed: MachineSpeed) -> float:
-    """Return the seconds of one training of a component."""
+def estimate_train_seconds(
+    part: PartRecipe, size: DataSize, load: Workload, speed: MachineSpeed, *, at_most: bool = False
+) -> float:
+    """Return the seconds of one training of a component; with `at_most`, for the largest number of epochs."""
     events = size.events
     rest = speed.rest
     if isinstance(part, EaseRecipe):
@@ -177,7 +179,7 @@ def estimate_train_seconds(part: PartRecipe, size: DataSize, load: Workload, spe
     if isinstance(part, AlsRecipe):
         return 1e-7 * part.rounds * part.factors * part.steps * events / 3 * speed.products
     if isinstance(part, TransformerRecipe):
-        return transformer.estimate_seconds(size.items, events, part) * speed.products
+        return transformer.estimate_seconds(size.items, events, part, at_most=at_most) * speed.products
     return 2.5e-7 * events * rest
 
 

@@ -64,7 +64,23 @@ def test_time_and_memory_of_whole_trainings_are_estimated_within_30_percent(
 ) -> None:
     estimate = estimate_sizes(load_recipe_file(recipe), size, load=load)
     assert abs(estimate.seconds / seconds - 1) < 0.3
+    assert seconds <= estimate.seconds_at_most < 2.2 * seconds
     assert abs((estimate.memory >> 20) / megabytes - 1) < 0.3
+
+
+def test_the_bound_counts_all_epochs_and_all_parts() -> None:
+    deep = load_recipe_file("deep")
+    estimate = estimate_sizes(deep, CLICKS)
+    costs = {cost.part: cost for cost in estimate.costs}
+    assert costs["transformer"].extra > 0.5 * costs["transformer"].seconds, "60 epochs instead of 25"
+    assert costs["item_knn"].extra > 0, "the blend may keep it"
+    assert costs["ease"].extra == 0, "the blend starts with it"
+    few = deep.with_changes({"parts.transformer.epochs": 5})
+    (part,) = (cost for cost in estimate_sizes(few, CLICKS).costs if cost.part == "transformer")
+    assert part.extra == 0
+    assert estimate.to_dict()["seconds_at_most"] == pytest.approx(
+        1.3 * (estimate.seconds + sum(cost.extra for cost in estimate.costs)), abs=0.1
+    )
 
 
 def test_the_load_of_a_training_is_counted_from_its_split() -> None:
