@@ -11,6 +11,7 @@ from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
+from actors.vectors.top import distinct_values
 from actors.vectors.types import Floats, Rows
 
 _WORDS_EACH = 48
@@ -48,7 +49,7 @@ class WordIndex:
                 numbers.append(word_numbers.setdefault(word, len(word_numbers)))
                 owners.append(owner)
         pairs = np.array(numbers, np.int64) * max(len(texts), 1) + np.array(owners, np.int64)
-        pairs = np.unique(pairs)
+        pairs = distinct_values(pairs)
         number, rest = np.divmod(pairs, max(len(texts), 1))
         starts = np.searchsorted(number, np.arange(len(word_numbers) + 1)).astype(np.int64)
         vocabulary = FoldedTexts.of(list(word_numbers))

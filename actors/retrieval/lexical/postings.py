@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from actors.vectors.top import distinct_values
 from actors.vectors.types import Mask, Rows
 
 
@@ -138,7 +139,7 @@ def merge_lists(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, A
     Cost:
         linear in the postings, because no row of a part is below one of an earlier part
     """
-    terms = np.unique(np.concatenate([part[0] for part in parts]))
+    terms = distinct_values(np.concatenate([part[0] for part in parts]))
     places = [np.searchsorted(terms, part[0]) for part in parts]
     sizes = np.zeros(len(terms), np.int64)
     for part, place in zip(parts, places, strict=True):

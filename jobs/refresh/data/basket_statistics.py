@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from actors.vectors.top import distinct_pairs
 from jobs.refresh.data.dataset import Interactions
 
 ENDS_IN_BASKETS = 0.2
@@ -22,6 +23,6 @@ def shared_last_timestamp_share(data: Interactions) -> float:
     newest = np.full(liked.n_readers, -np.inf)
     np.maximum.at(newest, liked.reader, liked.at_s)
     last = liked.at_s == newest[liked.reader]
-    pairs = np.unique(np.stack((liked.reader[last], liked.item[last])), axis=1)
-    items = np.bincount(pairs[0], minlength=liked.n_readers)
+    users, _ = distinct_pairs(liked.reader[last], liked.item[last])
+    items = np.bincount(users, minlength=liked.n_readers)
     return float((items > 1).sum()) / max(int((items > 0).sum()), 1)

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from actors.models.user_histories import UserHistories
-from actors.vectors.top import expand_runs
+from actors.vectors.top import distinct_pairs, distinct_values, expand_runs
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
@@ -78,10 +78,10 @@ class Targets:
         Shapes:
             owner, item: int64 [m]
         """
-        pairs = np.unique(np.stack((owner, item)), axis=1) if len(owner) else np.zeros((2, 0), np.int64)
-        # `unique` sorts the pairs by user, so this finds where the targets of each user begin.
-        starts = np.searchsorted(pairs[0], np.arange(count + 1)).astype(np.int64)
-        return cls(starts, pairs[1].astype(np.int64))
+        owners, items = distinct_pairs(owner, item)
+        # the pairs are sorted by user, so this finds where the targets of each user begin
+        starts = np.searchsorted(owners, np.arange(count + 1)).astype(np.int64)
+        return cls(starts, items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def split_at(
     """
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
-    users = np.unique(after.reader)
+    users = distinct_values(after.reader)
     owner = np.searchsorted(users, after.reader)
     item = after.item
     histories = UserHistories.of(train, users, instant_s)
@@ -351,8 +351,8 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
     is_trained = np.zeros(data.n_items, np.bool_)
     is_trained[train.item] = True
     after = after.pick(is_trained[after.item])
-    pairs = np.unique(np.stack((after.basket, after.item)), axis=1)
-    baskets, owner, sizes = np.unique(pairs[0], return_inverse=True, return_counts=True)
+    lines, items = distinct_pairs(after.basket, after.item)
+    baskets, owner, sizes = np.unique(lines, return_inverse=True, return_counts=True)
     starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
     given = starts + (rng.random(len(baskets)) * sizes).astype(np.int64)
     rest = np.ones(len(owner), np.bool_)
@@ -360,8 +360,8 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
     whole = EvaluationSplit(
         "rest of basket",
         train,
-        UserHistories.of_lists([[item] for item in pairs[1][given].tolist()], data.n_items),
-        Targets.from_pairs(owner[rest], pairs[1][rest], len(baskets)),
+        UserHistories.of_lists([[item] for item in items[given].tolist()], data.n_items),
+        Targets.from_pairs(owner[rest], items[rest], len(baskets)),
         "out",
     )
     # A basket of one line has no line left as a target.
@@ -478,5 +478,9 @@ def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items:
     """Mark the pairs of `owner` and `item` that occur in `owners` and `items`."""
     # One more than the items: the item -1 (unknown) then has no key of another pair.
     width = n_items + 1
-    is_contained: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
+    keys = distinct_values(owners * width + items)
+    sought = owner * width + item
+    if not len(keys):
+        return np.zeros(len(sought), np.bool_)
+    is_contained: Mask = keys[np.minimum(np.searchsorted(keys, sought), len(keys) - 1)] == sought
     return is_contained

@@ -22,6 +22,7 @@ from scipy.linalg import solve
 
 from actors.models.content import ContentWeights
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
+from actors.vectors.top import distinct_values
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
@@ -325,7 +326,7 @@ def _select_fold(
     recipe: ContentRecipe, data: Interactions, trained: Mask, hidden: Mask, rng: np.random.Generator
 ) -> _ColdFold | None:
     events = data.pick(hidden[data.item] & (data.weight > 0))
-    users = np.unique(events.reader)
+    users = distinct_values(events.reader)
     rest = trained & ~hidden
     if len(users) < _ENOUGH_USERS or not rest.any():
         return None

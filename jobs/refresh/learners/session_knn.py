@@ -10,6 +10,7 @@ from pydantic import Field
 
 from actors.models.sessions import SessionModel, SessionSearchConfig
 from actors.vectors.snapshot_arrays import ModelState
+from actors.vectors.top import distinct_pairs
 from actors.vectors.types import Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.protocol import PartRecipe
@@ -65,10 +66,11 @@ class SessionKnnLearner:
         kept = (rank[session] >= 0) & (from_end <= self.recipe.longest)
         rows = rank[session[kept]]
         items = liked.item[kept]
-        pairs = np.unique(np.stack((rows, items)), axis=1) if len(rows) else np.zeros((2, 0), np.int64)
-        by_session = _build_index(pairs[0], pairs[1], len(newest))
-        order = np.lexsort((pairs[0], pairs[1]))
-        by_item = _build_index(pairs[1][order], pairs[0][order], data.n_items)
+        rows, items = distinct_pairs(rows, items)
+        by_session = _build_index(rows, items, len(newest))
+        # stable, so the sessions of an item stay in order
+        order = np.argsort(items, kind="stable")
+        by_item = _build_index(items[order], rows[order], data.n_items)
         frequency = np.diff(by_item[0])
         idf = np.log(max(len(newest), 1) / np.maximum(frequency, 1)).astype(np.float32)
         return SessionModel(*by_session, *by_item, idf, self.recipe.search_scope)

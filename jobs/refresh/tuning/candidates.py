@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from actors.models.model import Model
 from actors.models.standardized import StandardizedScores
+from actors.vectors.top import distinct_values
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import rank_discounts
@@ -166,5 +167,5 @@ def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, de
     for row, (first, last) in enumerate(pairwise(hidden.starts.tolist())):
         items = hidden.items[first:last]
         seen[items] = True
-        yield np.unique(np.concatenate([scaled.select_best(row, depth, seen) for scaled in every]))
+        yield distinct_values(np.concatenate([scaled.select_best(row, depth, seen) for scaled in every]))
         seen[items] = False
