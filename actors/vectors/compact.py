@@ -83,7 +83,7 @@ class Sketches:
             raise ValueError(f"sketches of the shapes {points.shape} and {codes.shape} do not fit together")
         if points.dtype != np.float32 or codes.dtype != np.uint8:
             raise ValueError(f"sketches are {points.dtype} and {codes.dtype}, not float32 and uint8")
-        plain = faiss.IndexPQ(2 * pairs, pairs, 4, faiss.METRIC_INNER_PRODUCT)
+        plain: Any = faiss.IndexPQ(2 * pairs, pairs, 4, faiss.METRIC_INNER_PRODUCT)
         faiss.copy_array_to_vector(np.ravel(points), plain.pq.centroids)
         faiss.copy_array_to_vector(np.ravel(codes), plain.codes)
         plain.ntotal = len(codes)
