@@ -27,9 +27,9 @@ from actors.intake.person_places import (
     PersonPlaces,
     find_runs_with_person,
 )
-from cluster.artifacts.marked_snapshots import MarkedSnapshot, find_marked_snapshots
-from cluster.artifacts.run_folders import RUNS, clear_run
+from cluster.artifacts.app_storage import RUNS, clear_run
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import MarkedSnapshot, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, TooMany, Unavailable

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import orjson
 
+from cluster.artifacts.app_storage import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
-from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound

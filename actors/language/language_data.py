@@ -70,7 +70,7 @@ def compile_pattern(text: str, *, ignore_case: bool = True) -> re.Pattern[str]:
 
 def _read_language(file: Path) -> LanguageData:
     try:
-        return LanguageData.model_validate(_parse_toml(file.read_text("utf-8")))
+        return LanguageData.model_validate(parse_toml(file.read_text("utf-8")))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -79,7 +79,8 @@ def _read_language(file: Path) -> LanguageData:
         raise Fault(f"{file.name}: {error}") from None
 
 
-def _parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML, also in Python 3.10, whose library has no parser for it."""
     try:
         import tomllib as toml  # 3.11 and later
     except ModuleNotFoundError:  # pragma: no cover

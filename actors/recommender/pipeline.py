@@ -116,6 +116,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     ranking = rank(
         scores.prior, scores.personal, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude)
     )
+    # The re-ranker moves its whole depth for every page, else page two would repeat products of page one.
     depth = max(page.depth + request.pool_size, most)
     candidates, level = select_candidates(ranking, query, catalog, depth, consumed, may_repeat=page.is_first)
     draws: ColdStartDraws | None = None
@@ -169,6 +170,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
             ranking, query, catalog, depth, consumed, may_repeat=page.is_first
         )
         level = repeated or level
+    # Only for the candidates: the scores of all rows would cost more.
     personal = scores.personal.get_scores(np.array(candidates, np.int64))
     if has_profile:
         keys = trend.scores[candidates] + np.float32(state.weights.profile_in_trending) * np.minimum(
@@ -221,6 +223,7 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     prior = priors.prior_unseen.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude))
+    # Another size of the anchor is no recommendation.
     hidden = catalog.add_variants(anchors) if query.dedupe else anchors
     candidates, _ = select_candidates(ranking, query, catalog, page.depth + request.pool_size, hidden)
     removed = RemovedRows(anchors=anchors, anchor_variants=hidden)
@@ -260,6 +263,7 @@ def user_to_history(request: QueryContext) -> RecommendationResult:
     rows = select_history_rows(query, request.recent_events, catalog, len(priors), by_score)
     # Places become scores, so filters and exclusions work as in other rankings. Rows at -inf are never selected.
     recency = np.full(len(priors), -np.inf, np.float32)
+    # Newest first gets the largest number.
     recency[rows] = np.arange(len(rows), 0, -1)
     by_recency = rank(
         PriorScores(recency), None, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude)
@@ -308,7 +312,9 @@ def _rank_groups(
     filtered = _get_filtered_groups(request, groups)
     user_scores = compute_user_scores(user, state, priors)
     scores = rank(user_scores.prior, user_scores.personal).scores
+    # `np.where` copies: the maluses below must not reach the scores that are shown.
     ranking = np.where(filtered.available, scores, np.float32(-np.inf))
+    # Rows that the catalog got since the priors were computed have no score yet.
     excluded = [row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]
     ranking[excluded] = -np.inf
     candidates = np.array(codes, np.int64)
@@ -316,6 +322,7 @@ def _rank_groups(
     merit = score_groups(
         groups, candidates, ranking, user.profile, sum_popularity(groups, user, state, priors)
     )
+    # Stable: replicas list equal groups in the same order.
     order = candidates[np.argsort(-merit, kind="stable")].tolist()
     present = set(order)
     leading = [code for code in dict.fromkeys(first) if code in present]
@@ -325,6 +332,7 @@ def _rank_groups(
     ranking[list(consumed)] -= _SEEN_MALUS
     # totals count variants; a group is only full when it has enough different products
     least = enough if query.group_rows and query.dedupe else 0
+    # Lazy: rows are selected only for the groups that the page shows.
     ranked = ((code, _select_group_rows(query, request.catalog, filtered, code, ranking)) for code in chosen)
     page = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
     rendered = [_render_group(request, user, groups, code, filtered, rows, scores) for code, rows in page]
@@ -348,6 +356,7 @@ def _get_filtered_groups(request: QueryContext, groups: Groups[V]) -> FilteredGr
 
     removed = tuple(rule.filter for rule in query.removed)
     conditions = (query.type, query.filter, query.circles, removed)
+    # Masks hold for one state: of the catalog, and of the priors that say what is offered.
     versions = (catalog.version, priors.versions[0], count)
     return request.engine_state.filtered_groups.get(
         groups, conditions, versions, allowed, priors.offered & catalog.offered[:count]
@@ -427,6 +436,7 @@ def _render_page(
         last_shown=page.last_shown,
         steps=steps,
     )
+    # `tolist` converts all at once; reading single elements of an array is slow.
     by_row = dict(zip(candidates, scores.tolist(), strict=True))
     explored = None
     if request.exploration is not None and level != SEEN_AGAIN:

@@ -1,4 +1,7 @@
-"""Lexical and vector search over the products of an app: part of the engine state, kept up to date by the overlay."""
+"""Lexical and vector search over the products of an app: part of the engine state, kept up to date by the overlay.
+
+`ProductRows` is how indexes read the products of an app: rows, ids and records.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +18,32 @@ from actors.language.embedder import Embedder
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
-from actors.retrieval.product_rows import ProductRows
 from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch, VectorSearch
 from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows, Scores, ensure_capacity
+
+
+class ProductRows(Protocol):
+    """The rows of an app's products. A row is a position that a product keeps; a row may have no product.
+
+    Shapes:
+        present: bool [n], True where a row has a product
+    """
+
+    product_ids: list[str]
+
+    @property
+    def present(self) -> Mask: ...
+
+    def __len__(self) -> int:
+        """Count rows, those without a product included."""
+        ...
+
+    def record(self, row: int) -> Mapping[str, Any]:
+        """Read the product of a row; empty when the row has none."""
+        ...
+
 
 # Only the best 100 of each list are scaled, by their minimum and maximum.
 BEST: Final = 100

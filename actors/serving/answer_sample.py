@@ -20,7 +20,7 @@ from actors.retrieval.messages import SearchQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
-from cluster.artifacts.manifest_commits import newest_manifest
+from cluster.artifacts.manifest import newest_manifest
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

@@ -62,11 +62,15 @@ REFRESH_MS = 200
 RECORDS_AT_ONCE = 1_000
 "An answer may read so many to have its columns up to date, about a millisecond."
 
+# Changes of one read; after a full one the follower reads again at once.
 _READ = 128
 _REPLACE_TRIES = 20
 _BLOCK_MS = 2_000
+# Changes hold the lock for so long, then a waiting answer may take it.
 _STEP_S = 0.0015
+# Removed products keep their rows until a reload, which is not worth it for fewer.
 _LOOSE_ROWS = 50_000
+# Each try builds the columns that the one before lacked.
 _TRIES = 8
 
 
@@ -105,6 +109,7 @@ class AppFollower:
         self._meter = meter
         self._make_embedder = make_embedder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"recommender-{app_id}")
+        # For the event loop and the thread: changes are applied to the serving state in place.
         self._lock = threading.Lock()
         self._recommender: Recommender | None = None
         self.model_registry = ModelRegistry(
@@ -250,6 +255,7 @@ class AppFollower:
 
     async def _run_exclusive(self, work: Callable[[], T], *, is_short: bool) -> T:
         """Run short work in the caller if the lock is free, all other work in the thread; one call at a time."""
+        # A hop to the thread costs more than short work, and a blocking acquire would stop the event loop.
         if is_short and self._lock.acquire(blocking=False):
             try:
                 return work()
@@ -262,6 +268,7 @@ class AppFollower:
         done = False
         while not done:
             done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
+            # Lets other tasks take the lock between two steps.
             await asyncio.sleep(0)
 
     def _run_locked(self, work: Callable[[], T]) -> T:
@@ -336,16 +343,19 @@ class AppFollower:
             return
         if not (self._schedule.is_quiet or self._schedule.is_overdue):
             return
+        # Asked last: the only check that costs a trip to Redis.
         compacted = await self._stores.changes.compacted_offsets(self._app_id)
         is_settled = self._schedule.is_quiet and covers(compacted, self.recommender.overlay.offsets)
         if is_settled or self._schedule.is_overdue:
+            # Set before the task starts: the report below must not let the log be trimmed past what it reads.
             self._retained = {noun: compacted.get(noun, "0") for noun in NOUNS}
             self._renewal = asyncio.get_running_loop().create_task(self._renew(renewing))
 
     async def _renew(self, renewing: asyncio.Lock) -> None:
         """Load the state again and replace the old one, unless that changed otherwise meanwhile."""
         async with renewing:
-            active, started_s = self.recommender, self._clock.monotonic_s()
+            active = self.recommender
+            started_s = self._clock.monotonic_s()
             try:
                 recommender = await self._load()
                 await self._build_indexes(recommender)
@@ -367,6 +377,7 @@ class AppFollower:
                 # the old state stays, and a later renewal tries again
                 self._record_failure()
             finally:
+                # Also after a failure: a kept offset would stop the trimming of the log for good.
                 self._retained = {}
                 self._schedule.record_load(self._clock.monotonic_s() - started_s)
 
@@ -427,7 +438,8 @@ class AppFollower:
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         await self._start_renewal()
-        offsets, digest = self._read_offsets(self.recommender), dict[str, str]()
+        offsets = self._read_offsets(self.recommender)
+        digest: dict[str, str] = {}
         if self._retained and covers(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
@@ -464,6 +476,7 @@ class AppFollower:
             if work is not None:
                 field, build = work
                 built = await asyncio.get_running_loop().run_in_executor(None, build)
+                # Built beside the answers, adopted under the lock: only the swap delays an answer.
                 await self._run_exclusive(partial(field.adopt, built), is_short=True)
             merging = await self._run_exclusive(recommender.overlay.texts.plan_rebuild, is_short=True)
             if merging is not None:

@@ -1,8 +1,7 @@
 """The content of the artifact store, and its formats.
 
 artifact_store       files that are written whole or not at all, in a local directory or an object store (pyarrow.fs)
-manifest             the checksums of a set of files; `signing` signs it
-manifest_commits     folders whose newest manifest counts
+manifest             the checksums of a set of files, and folders whose newest one counts; `signing` signs it
 segments             compacted records and interactions as Parquet, with the change-log offsets they cover
 segment_files        read, write and commit segments; `segment_stream` reads them in batches
 tables, table_files  their columns; one table as a file outside the artifact store
@@ -13,6 +12,7 @@ day_files            rows of an app in files by day; `daily_log` is a log in suc
 query_log            the query log
 served_log           the log of answers; `outcomes` has what followed from them
 call_log             the log of archive calls, and of the visits that followed
-snapshots            the results of training runs, one folder for each version; `marked_snapshots`, `run_folders`
+snapshots            the results of training runs, one folder for each version, and those to be replaced after an erasure
+app_storage          the folders and the size of an app, and the artifacts of its training runs
 erasures             which data of erased users segments and snapshots still contain; `unverified_users`
 """

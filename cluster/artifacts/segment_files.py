@@ -18,12 +18,15 @@ import structlog
 
 from cluster import ids
 from cluster.artifacts.erasures import ErasureLog
-from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
-from cluster.artifacts.manifest_commits import (
+from cluster.artifacts.manifest import (
     ORPHAN_AGE_MS,
+    FileEntry,
+    Manifest,
     list_replaced_files,
+    load_manifest,
     manifest_path,
     newest_manifest,
+    save_manifest,
     tidy_folder,
 )
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum

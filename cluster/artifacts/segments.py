@@ -95,7 +95,8 @@ class SegmentStore:
         Errors:
             Fault: a segment is damaged, so it may contain them
         """
-        column, value_set = _name_column(noun), pa.array(list(who), pa.string())
+        column = _name_column(noun)
+        value_set = pa.array(list(who), pa.string())
 
         def attempt() -> list[bytes]:
             records: list[bytes] = []
@@ -327,12 +328,11 @@ class SegmentStore:
             rest = table.filter(pc.invert(theirs))
             erased += table.num_rows - rest.num_rows
             firsts += pc.unique(table.filter(theirs)["offset"]).to_pylist()
-            facts = entry.facts
-            first, last, run = facts["first"], facts["last"], facts["run"]
-            kept += self._files.write(app_id, manifest, noun, [rest], first, last, run)
+            span = (entry.facts["first"], entry.facts["last"], entry.facts["run"])
+            kept += self._files.write(app_id, manifest, noun, [rest], *span)
         if erased:
-            now_ms, log = self._clock.now_ms(), ErasureLog.of(manifest.facts)
-            log = log.add(noun, min(firsts, key=position_from_offset), now_ms)
+            first = min(firsts, key=position_from_offset)
+            log = ErasureLog.of(manifest.facts).add(noun, first, self._clock.now_ms())
             self._files.commit(app_id, manifest, kept, erasures=log)
         return erased
 
@@ -358,8 +358,8 @@ class SegmentStore:
         else:
             tables = (self._files.table(app_id, entry) for entry in merged)
         cut = split_tables(tables, self._rules.piece_bytes)
-        first, last = merged[0].facts["first"], merged[-1].facts["last"]
-        written = self._files.write(app_id, manifest, noun, cut, first, last)
+        span = (merged[0].facts["first"], merged[-1].facts["last"])
+        written = self._files.write(app_id, manifest, noun, cut, *span)
         if replaced is not None:
             replaced.append(
                 app_id, [entry.name for entry in merged], {entry.name for entry in manifest.files}

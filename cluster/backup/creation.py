@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cluster.artifacts.manifest_commits import newest_manifest
+from cluster.artifacts.manifest import newest_manifest
 from cluster.artifacts.signing import is_manifest
 from cluster.artifacts.snapshots import FOLDER as SNAPSHOTS
 from cluster.artifacts.storage.artifact_store import ArtifactStore

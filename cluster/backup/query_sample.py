@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from cluster.artifacts.manifest_commits import newest_manifest
+from cluster.artifacts.manifest import newest_manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.backup.catalogue import AppCut, Backup

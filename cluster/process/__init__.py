@@ -6,5 +6,5 @@ signing_upgrade    signs manifests of an earlier release
 installation_state what the supervisor tells the command line     progress, probe   of a start
 processes, sockets, priority    of the operating system
 disk, memory, training_memory   bounds, and the guards that refuse writes before they are reached
-tracing            spans over OpenTelemetry     cache_sweeper   removes outdated local copies
+tracing            spans over OpenTelemetry
 """

@@ -1,21 +1,46 @@
-"""Opening the artifact store of this installation in any process."""
+"""Open the artifact store of this installation in any process, and sweep the copies that a node has of its files."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+
+import structlog
 
 from cluster.admin.vault import manifest_signer
 from cluster.artifacts.storage.artifact_store import PATIENT, ArtifactStore, RetryPolicy
 from cluster.artifacts.storage.mounts import is_network_folder
-from cluster.artifacts.storage.node_cache import NodeCache
+from cluster.artifacts.storage.node_cache import SWEEP_S, NodeCache
+from cluster.errors import HouseError
 from cluster.process.identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer
+
+
+async def sweep_copies_forever(store: ArtifactStore, pause_s: float = SWEEP_S) -> None:
+    """Sweep again and again until cancelled; does nothing for a store whose files are mapped in place."""
+    if store.in_place:
+        return
+    log = structlog.get_logger()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="sweep-copies")  # the store may answer late
+    try:
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                removed = await asyncio.get_running_loop().run_in_executor(thread, store.sweep_copies)
+            except (HouseError, OSError) as error:
+                log.warning("copies_not_swept", reason=str(error))
+                continue
+            if removed:
+                log.info("copies_swept", removed=removed)
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 def open_artifact_store(

@@ -6,12 +6,32 @@ seconds of a whole core) does not slow down requests.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
+
+NICENESS = 10
+"Serving processes come first."
+
+
+def lower_priority() -> None:
+    """Lower the priority of this process until it ends."""
+    os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
+
+
+def use_idle_priority() -> None:
+    """Run only on idle processors: niceness shares a core, which may delay a serving process.
+
+    For background work; it applies to this thread and the threads it starts.
+    """
+    lower_priority()
+    with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
 
 BACKGROUND_NICENESS = 10
 "Niceness of workers until they serve."

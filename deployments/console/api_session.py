@@ -10,6 +10,7 @@ from cluster.errors import Forbidden
 from deployments.console import csrf
 from deployments.console.services import ConsoleServices
 from deployments.operations.frame.principal import Principal, principal_of
+from deployments.sign_in.password_checks import is_same_origin_form
 
 
 def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awaitable[Principal | None]]:
@@ -25,7 +26,7 @@ def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awa
         if request.method not in ("GET", "HEAD"):
             given = request.headers.get(csrf.HEADER, "")
             genuine = csrf.is_genuine(services.signing, session.session_id, given)
-            if not genuine or not csrf.is_same_origin(request, services.origin(request)):
+            if not genuine or not is_same_origin_form(request, services.origin(request)):
                 raise Forbidden(
                     f"a change over a session needs the header {csrf.HEADER} of a page of the console"
                 )

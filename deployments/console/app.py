@@ -17,7 +17,6 @@ from starlette.routing import BaseRoute, Route
 from cluster.errors import Forbidden, HouseError, TooMany
 from deployments.console import csrf
 from deployments.console.assets import Assets
-from deployments.console.entrance import ANYBODY, may_enter
 from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import NavigationEntry, Page
@@ -30,8 +29,18 @@ from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.errors import status_from_error
 from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate
-from deployments.operations.frame.principal import principal_of
+from deployments.operations.frame.principal import Principal, principal_of
+from deployments.sign_in.password_checks import is_same_origin_form
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
+
+ANYBODY = Principal("", "", "console")
+"Somebody who is not signed in."
+
+
+def may_enter(principal: Principal) -> bool:
+    """Return whether somebody may enter: administrators, and whoever has a role in an app."""
+    return principal.is_administrator or bool(principal.roles)
+
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
@@ -188,7 +197,7 @@ class _Console:
         Errors:
             Forbidden: another site sent it, or its token is missing
         """
-        if not csrf.is_same_origin(console_request.raw, self.services.origin(console_request.raw)):
+        if not is_same_origin_form(console_request.raw, self.services.origin(console_request.raw)):
             raise Forbidden(self.texts("error.other_site"))
         uploads = self.services.uploads
         with uploads.take(console_request.principal.user_id) if page.takes_file else nullcontext():

@@ -14,6 +14,13 @@ from starlette.responses import Response
 from deployments.console.assets import Assets
 from deployments.console.texts.console_texts import ConsoleTexts
 
+
+def file_response(body: bytes, name: str, media_type: str) -> Response:
+    """Return a file to save; `name` is a constant of the page, no text of clients."""
+    headers = {**PAGE_HEADERS, "content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, 200, headers, media_type=media_type)
+
+
 FOLDER = Path(__file__).parent / "templates"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https:; connect-src 'self'; "

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from cluster.ids import AppId
-from deployments.demo.pages import PAGES, render_demo
 from deployments.demo.script import JAVASCRIPT, STATIC
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.published_document import PublishedDocument
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+PAGES = {"/demo": "index.html", "/demo/shop": "shop.html", "/demo/news": "news.html"}
+"Path -> template."
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def render_demo(path: str, key: str) -> Response:
+    """Return a page of the demonstrations with a publishable key; without a key, status 404 and what to do."""
+    name = PAGES[path] if key else "missing.html"
+    text = _environment().get_template(name).render(key=key, path=path)
+    return Response(text.encode(), 200 if key else 404, HEADERS, media_type="text/html")
+
 
 PLAYGROUND: Final = AppId("playground")
 ASSETS = {

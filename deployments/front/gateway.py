@@ -40,8 +40,7 @@ from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
-from cluster.process.artifact_access import open_artifact_store
-from cluster.process.cache_sweeper import sweep_copies_forever
+from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
 from cluster.process.identity_check import IdentityWatch
 from cluster.process.memory import guard_writes
 from cluster.process.priority import restore_priority

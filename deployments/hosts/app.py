@@ -36,8 +36,7 @@ from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
-from cluster.process.artifact_access import open_artifact_store
-from cluster.process.cache_sweeper import sweep_copies_forever
+from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
 from cluster.process.connecting import connect
 from cluster.process.identity_check import IdentityWatch
 from cluster.process.priority import restore_priority

@@ -1,21 +1,139 @@
-"""One document of a feed, whatever its format: its articles, the removals it announces, and further documents."""
+"""One document of a feed, whatever its format: its articles, the removals it announces, and further documents.
+
+JSON Feed (versions 1 and 1.1) and sitemaps, with the members of Google's news and image sitemaps, are read here;
+`feeds` reads RSS and Atom.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
-from cluster.errors import Invalid
-from jobs.articles.feeds import find_next, list_articles, list_removed, parse_xml
-from jobs.articles.json_feed import list_json_articles, parse_json_feed
-from jobs.articles.sitemap import list_sitemap_articles, list_sitemaps
-from jobs.articles.source_article import SourceArticle
+from cluster.errors import Invalid, Malformed
+from cluster.records.validation.json_limits import load_json
+from jobs.articles.feeds import (
+    element_text,
+    find_next,
+    list_articles,
+    list_removed,
+    parse_feed_time,
+    parse_xml,
+)
+from jobs.articles.source_article import ArticleSection, SourceArticle
 from jobs.articles.wordpress import MARK, WordPressExport, is_published, is_removed
+
+_VERSION = "https://jsonfeed.org/version/1"
+
+
+def parse_json_feed(data: bytes) -> dict[str, Any]:
+    """Return a document of JSON Feed.
+
+    Errors:
+        Invalid: the data is no such document
+    """
+    try:
+        feed = load_json(data.removeprefix(b"\xef\xbb\xbf"), refuse_duplicates=False)
+    except Malformed as error:
+        raise Invalid("not a feed: it is not valid JSON") from error
+    if not isinstance(feed, dict) or not _text(feed, "version").startswith(_VERSION):
+        raise Invalid("not a feed: the JSON does not name a version of JSON Feed")
+    return feed
+
+
+def list_json_articles(feed: dict[str, Any]) -> list[SourceArticle]:
+    """Return the items of a document; what is no item is left out."""
+    items = feed.get("items")
+    language = _text(feed, "language")[:2].lower()
+    authors = _list_authors(feed)
+    return [
+        _article_from_item(item, language, authors)
+        for item in (items if isinstance(items, list) else ())
+        if isinstance(item, dict)
+    ]
+
+
+def _article_from_item(item: dict[str, Any], language: str, authors: tuple[str, ...]) -> SourceArticle:
+    number = item.get("id")
+    name = str(number) if isinstance(number, int) else _text(item, "id")
+    html = _text(item, "content_html")
+    text = _text(item, "content_text")
+    url = _text(item, "url")
+    tags = item.get("tags")
+    words = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    images = (_text(item, "banner_image"), _text(item, "image"))
+    return SourceArticle(
+        id=name or url,
+        title=_text(item, "title"),
+        html=html,
+        parts=(ArticleSection("", text),) if text and not html else (),
+        summary=_text(item, "summary"),
+        authors=_list_authors(item) or authors,
+        published=_text(item, "date_published"),
+        updated=_text(item, "date_modified"),
+        topic=words[0] if words else "",
+        tags=tuple(words),
+        url=url,
+        language=_text(item, "language")[:2].lower() or language,
+        images=tuple(dict.fromkeys(image for image in images if image)),
+    )
+
+
+def _list_authors(node: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of authors; version 1 has one author, as an object."""
+    authors = node.get("authors") or [node.get("author")]
+    names = [_text(author, "name") for author in authors if isinstance(author, dict)]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _text(node: dict[str, Any], name: str) -> str:
+    value = node.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+_SITEMAP = "{*}"
+"Publishers write the namespace in several ways; names of elements are enough."
+
+
+def list_sitemap_articles(root: Any) -> Iterator[SourceArticle]:
+    """Yield the pages of a `urlset`, without text: only the page of an article has it."""
+    for node in root.iterfind(_SITEMAP + "url"):
+        address = element_text(node.find(_SITEMAP + "loc"))
+        if not address:
+            continue
+        news = node.find(_SITEMAP + "news")
+        title = keywords = published = language = ""
+        if news is not None:
+            title, keywords = (element_text(news.find(_SITEMAP + name)) for name in ("title", "keywords"))
+            published = parse_feed_time(element_text(news.find(_SITEMAP + "publication_date")))
+            language = element_text(news.find(f"{_SITEMAP}publication/{_SITEMAP}language"))[:2].lower()
+        tags = tuple(word for part in keywords.split(",") if (word := part.strip()))
+        images = (element_text(image) for image in node.iterfind(f"{_SITEMAP}image/{_SITEMAP}loc"))
+        yield SourceArticle(
+            id=address,
+            title=title,
+            published=published,
+            updated=parse_feed_time(element_text(node.find(_SITEMAP + "lastmod"))),
+            tags=tags,
+            url=address,
+            language=language,
+            images=tuple(image for image in images if image),
+        )
+
+
+def list_sitemaps(root: Any) -> list[str]:
+    """Return the addresses of the sitemaps of an index, the one that changed last first."""
+    dated = [
+        (element_text(node.find(_SITEMAP + "lastmod")), element_text(node.find(_SITEMAP + "loc")))
+        for node in root.iterfind(_SITEMAP + "sitemap")
+    ]
+    dated.sort(key=lambda pair: pair[0], reverse=True)
+    return [address for _, address in dated if address]
+
 
 LARGEST_DOCUMENT = 16 << 20
 "Maximum bytes of a document, after decompression."

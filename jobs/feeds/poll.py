@@ -139,12 +139,14 @@ class FeedPoll:
         except CrawlError as error:
             self._result.error = error.reason
             if isinstance(error, HostResting):
-                self._result.wait_s, self._result.resting_host = error.wait_s, error.host
+                self._result.wait_s = error.wait_s
+                self._result.resting_host = error.host
         return self._result
 
     async def _read_documents(self) -> None:
         """Read the document of the feed, and those that it links."""
-        waiting, seen = [self._feed.address], set[str]()
+        waiting = [self._feed.address]
+        seen = set[str]()
         while waiting and len(seen) < MOST_DOCUMENTS:
             address = waiting.pop(0)
             if address in seen:
@@ -394,14 +396,15 @@ class FeedPoll:
 
     async def _check_pages(self) -> None:
         """Look at the pages of earlier articles, the longest due first."""
-        app_id, name = self._feed.app_id, self._feed.name
-        ids = await self._feeds.due_articles(app_id, name, self._clock.now_ms(), MOST_CHECKS)
-        for product_id, article in zip(ids, await self._feeds.articles(app_id, ids), strict=True):
+        feed = self._feed
+        now_ms = self._clock.now_ms()
+        ids = await self._feeds.due_articles(feed.app_id, feed.name, now_ms, MOST_CHECKS)
+        for product_id, article in zip(ids, await self._feeds.articles(feed.app_id, ids), strict=True):
             if article is not None and not self._claim(digest_address(article.address)):
                 continue  # another poll changes what is known of it just now
-            is_over = article is None or article.feed != name or self._is_past(article)
-            if article is None or is_over:
-                await self._feeds.drop_checks(app_id, name, [product_id])
+            is_past = article is not None and 0 < article.removed_at < now_ms - REMOVED_CHECKS_MS
+            if article is None or article.feed != feed.name or is_past:
+                await self._feeds.drop_checks(feed.app_id, feed.name, [product_id])
                 continue
             try:
                 await self._check_page(product_id, article)
@@ -410,9 +413,6 @@ class FeedPoll:
             except CrawlError as error:
                 self._result.refuse(error.reason)
                 await self._store(product_id, article)
-
-    def _is_past(self, article: FeedArticle) -> bool:
-        return bool(article.removed_at) and self._clock.now_ms() - article.removed_at > REMOVED_CHECKS_MS
 
     async def _check_page(self, product_id: str, article: FeedArticle) -> None:
         headers = {"Accept": "text/html"}

@@ -50,7 +50,8 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
     from jobs.ingest.driver import ingest_files  # imports Ray
 
     display = IngestDisplay(as_json=options.as_json)
-    again, show = options.restart, display.show_file_report
+    again = options.restart
+    show = display.show_file_report
     report = ingest_files(order, state_dir=state_dir, restart=again, at_once=options.at_once, on_file=show)
     display.show_report(report)
     return report
@@ -66,10 +67,10 @@ async def _ingest_in_process(
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         await check_schema(stores)
         with IngestDisplay(as_json=options.as_json) as display:
+            watch = check_disk_space(watch_disk, display.show)
             report = await ingest(
-                order, stores, state_dir=state_dir, segments=segments, restart=options.restart,
-                watch=check_disk_space(watch_disk, display.show),
-            )  # fmt: skip
+                order, stores, state_dir=state_dir, segments=segments, restart=options.restart, watch=watch
+            )
         display.show_report(report)
         return report
 

@@ -29,9 +29,9 @@ from cluster.artifacts.table_files import Format, TableFile, choose_format
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
-from cluster.niceness import lower_priority, use_idle_priority
 from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.connecting import connect_actor
+from cluster.process.priority import lower_priority, use_idle_priority
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings

@@ -18,8 +18,7 @@ import uvicorn
 from cluster.clock import SystemClock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.rate_limits import OAuthLimits
-from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.archive.oauth.services import OAuthLimits, OAuthServices, open_oauth
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.limits.token_buckets import BucketRate
 from tests.fakes.archive_oauth import (

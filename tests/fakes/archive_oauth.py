@@ -22,9 +22,8 @@ from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.oauth.client_identity.document_clients import DocumentClients
-from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
-from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.archive.oauth.services import OAuthLimits, OAuthServices, open_oauth
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.sign_in.identity_provider import ProviderConfig
 

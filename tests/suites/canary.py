@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from actors.history import threads as rules
 from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.app_storage import RUNS
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS
 from cluster.artifacts.logs.outcomes import OutcomeStore
-from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.ids import new_task_id

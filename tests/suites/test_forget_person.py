@@ -21,9 +21,8 @@ from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.intake.person_places import PersonPlaces
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
-from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict

@@ -36,13 +36,18 @@ from actors.vectors.types import Codes, Rows, Scores, Vector
 
 COLD_START = "new:content"
 
+# Bounds the rows of neighbours that one request reads.
 _MOST_TOGETHER = 40
+# A score of 4 becomes 0.75, one of -4 becomes 0.25.
 _SOFTNESS = 4.0
 _DAMPING = 0.25
+# Below this weight, similarity is left out: its scan costs most and would hardly move a product.
 _HARDLY = 0.02
 _MOSTLY = 0.5
 "From this share on, similarity is computed for all products, not only for established ones."
+# Enough for a page and for what filters and diversity take from it.
 _ENOUGH = 50
+# Rounding leaves tiny shares of new votes where the snapshot has them all.
 _OLD = 1e-3
 _SIMILARITY_SHARE = 0.2
 "Weight of similarity where products have interactions."
@@ -118,6 +123,7 @@ def combine_components(
     """Sum components, and let cold-start items inherit unless a component scores them."""
     personal = sum_components(parts, get_slot_map(state, priors))
     new = priors.cold_start
+    # Scores from features replace inheritance: with both, a new product would count its likeness twice.
     if len(new.rows) and personal.values is not None and not _has_cold_start_scores(parts):
         personal.values[new.slots] += new.inherit_by_slot(personal.values)
     return personal
@@ -160,8 +166,7 @@ def explain_rows(
         parts = score_user(profile, state, priors, unseen=unseen)
         named += [(part.name, sum_components([part], slot_map).get_scores(chosen)) for part in parts]
         if not _has_cold_start_scores(parts):
-            again = score_user(profile, state, priors, unseen=unseen)
-            named.append((COLD_START, _inherit_scores(chosen, again, slot_map, priors)))
+            named.append((COLD_START, _inherit_scores(chosen, parts, slot_map, priors)))
     explained: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
         for contributions, value in zip(explained, values.tolist(), strict=True):
@@ -230,6 +235,7 @@ def score_similar_items(
         unknown = _uncovered_share(like, model.get_items(len(priors)))
     if like.vector is not None:
         weight = blend.content * max(unknown, _SIMILARITY_SHARE)
+        # A scan of all vectors only where the snapshot knows too little, or names too few products for a page.
         quick = unknown < _MOSTLY and _has_enough_scores(parts)
         parts.append(_score_similarity(like.vector, state, priors, weight, quick))
     parts.append(
@@ -309,20 +315,25 @@ def _score_cooccurrence(
     model = state.serving_model
     count = len(priors)
     liked = profile.rows[:_MOST_TOGETHER]
+    # The usual case beside a young snapshot: no pair has votes that it lacks.
     if model is not None and not _has_news(model, pairs, liked):
         return SparseScores(name, liked[:0], np.zeros(0, np.float32))
     neighbours, shares = pairs.get_neighbours(liked)
+    # `get_neighbours` returns copies, so the table keeps its shares.
     shares *= profile.weights[:_MOST_TOGETHER, None]
     valid = (shares > 0) & (neighbours < count)
     rows = neighbours[valid]
     values = shares[valid].astype(np.float32)
     if damped:
+        # The addend bounds the quotient for products that nobody bought this month.
         values /= (priors.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
     scale = np.float32(weight * compute_sparse_scale(rows, values, count))
     if model is None:
         return SparseScores(name, rows, values * scale)
     fresh = model.fresh
+    # Rows behind the end of `fresh` were added since: all their votes are new.
     liked_fresh = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
+    # New votes of one side are enough: the snapshot can have learned no more than the older ones.
     news = np.maximum(np.broadcast_to(liked_fresh[:, None], valid.shape)[valid], fresh[rows])
     is_new = news > _OLD
     return SparseScores(name, model.slot_map.slots(rows[is_new]), (values * news * scale)[is_new])
@@ -348,6 +359,7 @@ def _score_similarity(
     if quick and len(items.established_rows):
         like = items.established_vectors @ vector
         slots = get_slot_map(state, priors).slots(items.established_rows)
+        # Mean and spread are those of all products, so sparse and full scores have the same scale.
         return SparseScores("live:content", slots, (like - np.float32(mean)) * np.float32(weight / spread))
     return VectorScores("live:content", state.index, vector, weight / spread, mean)
 
@@ -390,5 +402,6 @@ def _uncovered_share(profile: UserProfile, items: Codes) -> float:
         return 1.0
     rows = np.minimum(profile.rows, len(items) - 1)
     unknown = (items[rows] < 0) | (profile.rows >= len(items))
+    # Session variables stand last in a profile, and no snapshot was trained with them.
     unknown[len(rows) - profile.context_count :] = True
     return float(profile.weights[unknown].sum() / profile.weights.sum())

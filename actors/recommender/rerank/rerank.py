@@ -131,9 +131,11 @@ class _DitheredRanking:
         done: list[int] = []
         for at in range(0, len(rows), BLOCK_SIZE):
             block = rows[at : at + BLOCK_SIZE]
+            # Only blocks that reach the page are dithered; each is dithered by itself.
             near = len(done) < end and len(done) + BLOCK_SIZE > start
             if near and self._query.dithering > 1:
                 block = dither(block, self._query.dithering, self._seed, first + at)
+            # After dithering, which depends on ranks: without these rows the order would be another one.
             if self._shown:
                 block = [row for row in block if row not in self._shown]
             if self._steps is not None:
@@ -223,6 +225,7 @@ def _pin_rows(
 
 def _record_rule(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Sequence[int]) -> None:
     """Store the label of the first rule that matches each row."""
+    # The usual case needs no look at masks.
     if len(rules) == 1:
         by_rule.update(dict.fromkeys(rows, rules[0][0].label))
         return
@@ -234,6 +237,7 @@ def _filter_any(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
     """Return the rows that any of the masks marks."""
     if not masks or not rows:
         return []
+    # Masks are read for the ranked rows alone, not combined over the whole catalog.
     ranked = np.asarray(rows, np.int64)
     kept: list[int] = ranked[np.any([mask[ranked] for mask in masks], axis=0)].tolist()
     return kept
@@ -306,7 +310,8 @@ def explore_page(
     if steps is not None:
         order = [*steps[-1].order] if steps else [row for row in candidates if row not in page.shown_rows]
         former = order.index(explored.row)
-        order[explored.place], order[former] = explored.row, order[explored.place]
+        order[former] = order[explored.place]
+        order[explored.place] = explored.row
         steps.append(RerankStep("exploration", order, {}))
     return explored
 
@@ -422,5 +427,6 @@ def _add_explored_place(
     place = explored.place
     codes[place] = EXPLORED
     if chances[place] is not None:
+        # Each product of the pool has the same chance of the place.
         chances[place] = explored.share / explored.pool
     return tuple(codes), tuple(chances)

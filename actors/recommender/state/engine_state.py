@@ -149,6 +149,7 @@ class ItemPriors:
         """
         mean: Vector = self.global_signals.mean
         covariance: Matrix = self.global_signals.covariance
+        # Variance of x.v over all x is v.C.v: no scan of the products.
         variance = float(vector @ covariance @ vector)
         return float(mean @ vector), max(variance, 1e-6) ** 0.5
 
@@ -268,6 +269,7 @@ class EngineState:
             return None
         votes = self._cohorts.count_votes(now_ms)
         cached = self._cohort_cache.get(values)
+        # `is`: the counts are replaced as a whole, so identity tells whether they changed.
         if cached is None or cached[0] is not votes:
             shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(priors))
             scores = None
@@ -278,6 +280,7 @@ class EngineState:
                 )
             cached = self._cohort_cache[values] = votes, scores
             if len(self._cohort_cache) > _PROFILES:
+                # Attributes come from callers, so the number of their combinations has no bound.
                 self._cohort_cache.popitem(last=False)
         return cached[1]
 
@@ -323,6 +326,7 @@ class EngineState:
         if len(newcomers):
             parts.append(_inherit_prior(newcomers, parts))
         prior = _sum_prior([(part.weight, part.values) for part in parts], signals.offered)
+        # The same object where no part has weights of its own, so that no second array is kept.
         prior_unseen = prior
         if any(part.weight_unseen != part.weight for part in parts):
             prior_unseen = _sum_prior([(part.weight_unseen, part.values) for part in parts], signals.offered)
@@ -380,6 +384,7 @@ def _inherit_prior(newcomers: ColdStartItems, parts: Sequence[PriorComponent]) -
         values[newcomers.rows] += newcomers.inherit_by_row(part.values) * np.float32(
             max(part.weight, part.weight_new)
         )
+    # Inheritance only raises: a new product is not at fault for unpopular neighbours.
     np.maximum(values, 0.0, out=values)
     # with a history, scores from features replace the inherited prior
     weight = 1.0 if newcomers.features is None else 0.0
@@ -396,11 +401,13 @@ def _sum_prior(parts: list[tuple[float, Scores]], offered: Mask) -> PriorScores:
     for weight, values in parts:
         if weight:
             scores += np.float32(weight) * values
+    # Last: nothing added later may raise a product that is not offered.
     scores[~offered] = -np.inf
     return PriorScores.of(scores)
 
 
 def _score_newness(count: int) -> Scores:
     """Score newness: later rows are newer products and come first among equals."""
+    # Far below any difference of scores with deviation 1: it decides between equals alone.
     ages: Scores = np.linspace(0, 1e-3, count, dtype=np.float32)
     return ages

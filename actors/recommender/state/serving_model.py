@@ -120,10 +120,12 @@ class ServingModel:
         added = product_ids[self._covered : count]
         few = len(added) <= _FEW
         codes = np.array([names.code(name) for name in added] if few else names.codes(added), np.int64)
+        # Grows by more than needed, so that single new products cost no copy of the whole array.
         self._items = ensure_capacity(self._items, count, -1)
         self._items[self._covered : count] = codes
         unknown = np.flatnonzero(codes < 0)
         slots = self.slot_map.count + len(unknown)
+        # Products without an item get slots behind the items, so one array holds the scores of both.
         codes[unknown] = np.arange(self.slot_map.count, slots)
         self._slot_of = ensure_capacity(self._slot_of, count)
         self._row_of = ensure_capacity(self._row_of, slots, -1)
@@ -146,6 +148,7 @@ class ServingModel:
         Shapes:
             votes, since: float64 [n], all votes and those after `learned_until_ms`
         """
+        # Rounding may put the difference of the two counts below 0.
         self._before = np.where(self._snapshot_mask(len(votes)), np.maximum(votes - since, 0.0), 0.0)
 
     def get_learned_votes(self, count: int) -> Floats:
@@ -165,6 +168,7 @@ class ServingModel:
         """
         count = len(votes)
         before = self.get_learned_votes(count)
+        # The bound avoids a division by zero; `np.where` then replaces the value.
         fresh = 1.0 - before / np.maximum(votes, 1e-9)
         self.fresh = np.where(before > 0, np.clip(fresh, 0.0, 1.0), 1.0).astype(np.float32)
 
@@ -183,11 +187,13 @@ class ServingModel:
         items = self._items
         rows = np.array(steps.rows, np.int64)
         at_s = np.array(steps.at_ms, np.float64) / 1000.0
+        # Clocks of machines differ, so an event may be later than the clock of this one.
         now_s = max(now_ms / 1000.0, float(at_s.max(initial=0.0)))
         codes = np.full(len(rows), -1, np.int64)
         inside = rows < len(items)
         codes[inside] = items[rows[inside]]
         weights = steps.weights
+        # Most recipes keep the weights of events: no second list for each request.
         if self._factors:
             weights = [
                 weight * self._kind_factor(kind)
@@ -311,6 +317,7 @@ class ServingModel:
                 _validate_items(items, count)
             factor = scorer.weight * compute_sparse_scale(items, values, count)
             return SparseScores(scorer.name, items, values * np.float32(factor))
+        # As long as the slots, not the items: other components add to the same array.
         total = np.zeros(self.slot_map.count, np.float32)
         many = count
         if scorer.add_scores is not None:
@@ -324,6 +331,7 @@ class ServingModel:
 
     def _add_live_counts(self, model: PopularityModel, learned: Floats, counts: DecayedCounts) -> Floats:
         days = model.half_life_days or 1.0
+        # The snapshot has counts raised to a power; the inverse makes them comparable with live counts.
         past = learned ** (1.0 / model.power)
         # as they were at the time of the snapshot: counts of now have the same order, but other rounding errors in each
         # replica, because no two replicas compute them in the same millisecond

@@ -21,7 +21,7 @@ from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex
-from actors.retrieval.product_rows import ProductRows
+from actors.retrieval.product_texts import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.access_tier import MOST_TIERS, access_of
 from cluster.errors import Unavailable

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from actors.language.folding import fold_text
+from actors.language.language_data import parse_toml
 from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes
 from actors.vectors.types import Mask, Rows
 
@@ -106,12 +106,4 @@ def restore_article(title: str) -> str:
 @cache
 def _articles() -> frozenset[str]:
     text = (files("actors.retrieval.autocomplete") / "data" / "articles.toml").read_text("utf-8")
-    return frozenset(article for articles in _toml(text).values() for article in articles)
-
-
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        import tomllib as toml  # 3.11 and later
-    except ModuleNotFoundError:  # pragma: no cover
-        import tomli as toml  # type: ignore[import-not-found,no-redef,unused-ignore]
-    return toml.loads(text)
+    return frozenset(article for articles in parse_toml(text).values() for article in articles)

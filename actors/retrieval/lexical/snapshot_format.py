@@ -102,7 +102,8 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
         if code == len(words):
             words.append(Counter())
         words[code].update(analyzed.words)
-        lengths[row], titles[row] = analyzed.length, analyzed.title
+        lengths[row] = analyzed.length
+        titles[row] = analyzed.title
         numbers = [languages.setdefault(name, len(languages)) for name in analyzed.languages]
         numbers = [number for number in numbers if number < _MOST_LANGUAGES]
         language_bits[row] = sum(1 << number for number in set(numbers))
@@ -178,9 +179,18 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     _check(is_coded and access_codes.dtype == np.uint8, "access")
     languages = tuple(map(str, facts.get("languages", ())))
     return SavedIndex(
-        segment, lengths, titles, language_bits, main_language, languages, words, counts, accesses, access_codes,
+        segment,
+        lengths,
+        titles,
+        language_bits,
+        main_language,
+        languages,
+        words,
+        counts,
+        accesses,
+        access_codes,
         tuple(dict(zip(texts, each.tolist(), strict=True)) for texts, each in locked),
-    )  # fmt: skip
+    )
 
 
 def _load_words(arrays: Arrays, name: str) -> tuple[SourceTexts, npt.NDArray[np.int64]]:

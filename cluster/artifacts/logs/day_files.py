@@ -22,12 +22,15 @@ import pyarrow.parquet as pq
 import structlog
 
 from cluster import ids
-from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
-from cluster.artifacts.manifest_commits import (
+from cluster.artifacts.manifest import (
     ORPHAN_AGE_MS,
+    FileEntry,
+    Manifest,
     list_replaced_files,
+    load_manifest,
     manifest_path,
     newest_manifest,
+    save_manifest,
     sequence_from_path,
     tidy_folder,
 )

@@ -2,12 +2,15 @@
 
 A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`. Seconds, fraction and offset may be absent; no offset
 means UTC. A space may replace the `T`. A leap second counts as the first moment of the next minute.
+A span is a number with `m`, `h`, `d` or `w`: `90m`, `24h`, `7d`, `2w`.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+
+from cluster.errors import Invalid
 
 LATEST_MS = 253_402_300_799_999
 "The end of the year 9999; later times can't be written."
@@ -79,3 +82,18 @@ def _offset(text: str) -> timedelta:
 def moment_text(at_ms: int) -> str:
     """Write milliseconds since 1970 in the form interactions are stored in."""
     return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds") + "Z"
+
+
+_UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+
+
+def parse_span_ms(text: str) -> int:
+    """Read a span of time: `90m`, `24h`, `7d`, `2w`.
+
+    Errors:
+        Invalid: not one
+    """
+    form = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
+    if form is None:
+        raise Invalid(f"{text!r} is no span of time; write a number and m, h, d or w, as 24h")
+    return int(form[1]) * _UNITS[form[2]]

@@ -56,6 +56,7 @@ FOLLOWING_MS = 60_000
 
 def log_lag_ms(last: str, offset: str) -> int:
     """Return how much older the entry at an offset is than the last one; 0 in an empty log."""
+    # A stream id begins with the time of Redis in milliseconds.
     newest, reached = (int(text.partition("-")[0] or 0) for text in (last, offset))
     return max(0, newest - reached) if newest else 0
 
@@ -75,6 +76,7 @@ def find_differing(followers: Iterable[Follower], now_ms: int) -> list[str]:
     """Return the names of live followers whose state differs from that of another one at the same offsets."""
     digests: dict[tuple[Any, ...], dict[str, list[str]]] = {}
     for follower in followers:
+        # A replica that ended leaves its record; its old digest says nothing.
         if now_ms - follower.at_ms >= FOLLOWING_MS:
             continue
         digest = follower.digest

@@ -76,11 +76,13 @@ def split_change(
     """
     if len(change_payload) <= CHANGE_BYTES:
         return [(change_payload, vectors)]
+    # Each record has a vector of the same length, or none has one.
     width = len(vectors) // len(records)
     starts = [0]
     size = 0
     for at, record in enumerate(records):
         size += len(record.json) + 1
+        # Never an empty entry: one record may be larger than the bound alone.
         if size >= CHANGE_BYTES and at > starts[-1]:
             starts.append(at)
             size = len(record.json) + 1
@@ -169,6 +171,7 @@ class Intake:
             noun,
             op,
             task_id,
+            # The salt binds the payload to its task: a mixed-up entry fails its checksum.
             seal(payload, salt_from_key(task_id)),
             "upload" if op == "put" else "delete",
             total,
@@ -200,6 +203,7 @@ class Intake:
         if not batches and block_ms > 0 and app_ids:
             batches = await self._claim_coming(consumer, app_ids, block_ms)
         tasks = [keys.task(batch.app_id, batch.task_id) for batch in batches]
+        # A script of a Redis Cluster may name keys of one slot only.
         for some in self._server.group(tasks) if tasks else ():
             await self._server.run(_START, some, [])
         return batches
@@ -225,6 +229,7 @@ class Intake:
         app_id = batch.app_id
         noun = batch.noun
         names = self._keys_of(batch)
+        # The script finds keys by place: seven common ones, the engines, then one for each record.
         names.append(keys.engine(app_id))
         args: list[Argument] = self._facts_of(batch, now_ms)
         salt = salt_from_key(noun)
@@ -247,6 +252,7 @@ class Intake:
                 seal(record.json, salt_from_key(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
+        # Behind the records: the script knows their number from its keys.
         args += (part for entry in entries[1:] for part in entry)
         applied = await self._server.run(_APPLY_PUT, names, args, is_bulk=True) is not None
         if applied and set_aside:
@@ -263,6 +269,7 @@ class Intake:
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
         """Move an invalid batch to quarantine and fail its task; return whether the batch still existed."""
+        # Stream, task and open tasks: a batch that is given up touches no record.
         names = [*self._keys_of(batch)[:3], keys.quarantine(batch.app_id)]
         args: list[Argument] = self._facts_of(batch, now_ms)
         args += (
@@ -283,6 +290,7 @@ class Intake:
         """Write refused records to the quarantine. The batch is applied already, so this must not fail."""
         stream = keys.quarantine(batch.app_id)
         try:
+            # The quarantine is bounded: one bad upload must not push out the rows of others.
             for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
                 await self._server.execute_slow(
                     "XADD",
@@ -368,6 +376,7 @@ class Intake:
             for names in groups
         ]
         try:
+            # Not `gather`: a quiet slot would hold back the batches of a busy one.
             await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
             return [entry for read in reads if read.done() for entry in (read.result() or ())]
         finally:
@@ -379,6 +388,7 @@ class Intake:
         self, app_id: str, entry_id: bytes, flat: list[bytes] | None, deliveries: int
     ) -> list[Batch]:
         """Read a stream entry as a batch; give up a broken one at once."""
+        # The entry is gone; unless it is acknowledged, each claim would return it.
         if flat is None:
             await self._server.execute_slow("XACK", keys.intake(app_id), GROUP, entry_id)
             return []
@@ -392,6 +402,7 @@ class Intake:
             noun=cast(Noun, noun),
             op=cast(Op, op),
             task_id=task_id,
+            # Of a broken batch the raw bytes: the quarantine keeps them for people.
             payload=sealed if payload is None else payload,
             deliveries=deliveries,
         )

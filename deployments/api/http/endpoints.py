@@ -205,10 +205,16 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
 def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "bulk", "POST", "/v1/bulk", _MANY, "detail", resource.answer, schema=resource.read,
+            "bulk",
+            "POST",
+            "/v1/bulk",
+            _MANY,
+            "detail",
+            resource.answer,
+            schema=resource.read,
             about=EndpointTexts("Send several queries at once", "Bulk", Bulk, {200: BulkReply}),
         ),
-    )  # fmt: skip
+    )
 
 
 def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
@@ -239,13 +245,20 @@ def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
 def _erasures(users: UsersResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "users.erasure", "GET", "/v1/users/_erasures/{erasure_id}", _READ, "message", users.receipt,
+            "users.erasure",
+            "GET",
+            "/v1/users/_erasures/{erasure_id}",
+            _READ,
+            "message",
+            users.receipt,
             about=EndpointTexts(
-                "Read the receipt of an erasure", "Users", None,
+                "Read the receipt of an erasure",
+                "Users",
+                None,
                 {200: wire.build_envelope(wire.ErasureReceipt), 404: wire.MessageReply},
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _records(resource: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:

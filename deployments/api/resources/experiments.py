@@ -189,14 +189,23 @@ def build_experiment_endpoints(
     """Return the endpoints."""
     return (
         Endpoint(
-            "experiments.event", "POST", f"{_EXPERIMENT}/events", _EVENT, "experiments", events.answer,
-            schema=events.read, hot=True,
+            "experiments.event",
+            "POST",
+            f"{_EXPERIMENT}/events",
+            _EVENT,
+            "experiments",
+            events.answer,
+            schema=events.read,
+            hot=True,
             about=EndpointTexts(
-                "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: MessageReply}
+                "Assign a user to a variant",
+                _TAG,
+                shape.ExperimentBody,
+                {200: shape.EventReply, 404: MessageReply},
             ),
         ),
         *_administration(admin),
-    )  # fmt: skip
+    )
 
 
 def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
@@ -204,16 +213,30 @@ def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
     experiments = build_envelope(shape.ShownExperiments)
 
     def row(
-        name: str, method: str, path: str, rules: AdmissionRules, answer: Answer, about: str, *,
-        reply: Any = experiment, body: Any = None, schema: Schema | None = None,
-    ) -> Endpoint:  # fmt: skip
+        name: str,
+        method: str,
+        path: str,
+        rules: AdmissionRules,
+        answer: Answer,
+        about: str,
+        *,
+        reply: Any = experiment,
+        body: Any = None,
+        schema: Schema | None = None,
+    ) -> Endpoint:
         replies = {200: reply, **({404: MessageReply} if path.startswith(_EXPERIMENT) else {})}
         if rules.writes:
             replies[400] = MessageReply
         return Endpoint(
-            f"experiments.{name}", method, path, rules, "detail", answer,
-            schema=schema, about=EndpointTexts(about, _TAG, body, replies),
-        )  # fmt: skip
+            f"experiments.{name}",
+            method,
+            path,
+            rules,
+            "detail",
+            answer,
+            schema=schema,
+            about=EndpointTexts(about, _TAG, body, replies),
+        )
 
     def step(name: LifecycleStep, about: str) -> Endpoint:
         return row(name, "POST", f"{_EXPERIMENT}/{name}", _STEP, resource.build_step(name), about)

@@ -322,9 +322,17 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
     """Return the endpoints of threads with POST bodies."""
 
     def row(
-        name: str, path: str, rules: AdmissionRules, answer: Answer, body: wire.Body, reply: Any, about: str, *,
-        hot: bool = False, thread: bool = False,
-    ) -> Endpoint:  # fmt: skip
+        name: str,
+        path: str,
+        rules: AdmissionRules,
+        answer: Answer,
+        body: wire.Body,
+        reply: Any,
+        about: str,
+        *,
+        hot: bool = False,
+        thread: bool = False,
+    ) -> Endpoint:
         replies: dict[int, Any] = {200: reply}
         if thread:
             replies[404] = records.MessageReply
@@ -387,16 +395,26 @@ def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
     enveloped = records.build_envelope
 
     def row(
-        name: str, method: str, path: str, answer: Answer, about: str, reply: Any = records.MessageReply,
+        name: str,
+        method: str,
+        path: str,
+        answer: Answer,
+        about: str,
+        reply: Any = records.MessageReply,
         body: wire.Body | None = None,
-    ) -> Endpoint:  # fmt: skip
+    ) -> Endpoint:
         rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
         replies = {200: reply, **({404: records.MessageReply} if path.startswith(item) else {})}
         return Endpoint(
-            f"history.{name}", method, path, rules, "detail", answer,
-            schema=resource.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
-            _USER_ID, True),
-        )  # fmt: skip
+            f"history.{name}",
+            method,
+            path,
+            rules,
+            "detail",
+            answer,
+            schema=resource.body_parser(body or wire.UserBody),
+            about=EndpointTexts(about, _TAG, body, replies, _USER_ID, True),
+        )
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
         return row(f"threads.{name}", "POST", f"{item}/{name}", resource.build_change(verb), about)

@@ -30,10 +30,9 @@ from deployments.archive.oauth.credentials import CHALLENGE, is_basic
 from deployments.archive.oauth.metadata import MetadataEndpoint
 from deployments.archive.oauth.pages import OAuthPages
 from deployments.archive.oauth.replies import OAuthError, is_preflight, preflight, render_error, wrong_method
-from deployments.archive.oauth.revocation import RevocationEndpoint
 from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.signin import SignInPage
-from deployments.archive.oauth.token import TokenEndpoint
+from deployments.archive.oauth.token import RevocationEndpoint, TokenEndpoint
 from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 
 Answering = Callable[[Request], Awaitable[Response]]

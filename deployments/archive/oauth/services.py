@@ -1,4 +1,4 @@
-"""What the OAuth endpoints depend on, created once per process."""
+"""What the OAuth endpoints depend on, created once per process, and the rates of their limits."""
 
 from __future__ import annotations
 
@@ -12,19 +12,51 @@ from cluster.secrecy import Vault
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
+from cluster.store.installation.limits import LimitStore
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.client_identity.clients import OAuthClients
 from deployments.archive.oauth.client_identity.document_clients import DocumentClients
-from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
+from deployments.edge.http.body_pace import SMALL_BODY
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.limits.signin_limits import SignInRates, wait_for_shared
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import Browser, SignIn
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthLimits(SignInRates):
+    """The rates of all OAuth limits."""
+
+    registrations: BucketRate = BucketRate(5.0, 60)
+    "Per address and replica. A registration stores nothing, so this limit protects only the processors."
+    changes: BucketRate = BucketRate(0.2, 500)
+    "Changed registrations, for all clients and replicas together: each change is stored, so this limits the storage."
+    token_calls: BucketRate = BucketRate(20.0, 200)
+    "Per address and replica; one address may be the whole fleet of assistants of one provider."
+    pages: BucketRate = BucketRate(10.0, 100)
+    "Per address and replica."
+    body_s: float = SMALL_BODY.within_s
+    "Seconds in which a body of at most 20 kB must arrive."
+
+
+class ChangeLimit:
+    """Changes and removals of registrations, counted for all replicas together."""
+
+    def __init__(self, store: LimitStore, clock: Clock, rate: BucketRate) -> None:
+        self._store = store
+        self._clock = clock
+        self._rate = rate
+
+    async def wait_s(self) -> int:
+        """Count one change; return 0 to admit it, else the seconds to wait."""
+        return await wait_for_shared(self._store, self._clock, "all", "registration-changes", self._rate)
+
 
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60

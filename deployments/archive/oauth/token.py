@@ -1,9 +1,10 @@
-"""The token endpoint: it exchanges a code for a grant, and a refresh token for the next one.
+"""The token endpoint exchanges a code for a grant, and a refresh token for the next one; the other endpoint revokes.
 
     code      read -> compare with all that it is bound to -> redeem (atomic, one request succeeds), else delete it
     refresh   compare with what the grant is bound to -> rotate (atomic); a refused request changes nothing
+    revoke    one token ends the whole grant; an unknown token is no error
 
-Source: RFC 6749 sections 4.1.3 and 6, RFC 7636, RFC 8707, OAuth 2.1 section 4.3.
+Source: RFC 6749 sections 4.1.3 and 6, RFC 7636, RFC 8707, OAuth 2.1 section 4.3, RFC 7009.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from deployments.archive.oauth.redirects import describe_target
 from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
 from deployments.archive.oauth.services import ACCESS_LIFE_S, GRACE_S, OAuthServices
 from deployments.edge.access.signing import sha256
-
-_log = structlog.get_logger()
 
 
 class TokenEndpoint:
@@ -167,3 +166,27 @@ def _check_resource(form: Parameters, resource: str) -> None:
 
 def _invalid_grant(what: str) -> OAuthError:
     return OAuthError("invalid_grant", f"{what} is invalid")
+
+
+class RevocationEndpoint:
+    """Revokes tokens."""
+
+    def __init__(self, services: OAuthServices) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        self._services.count_request(request, "token", self._services.limits.token_calls)
+        form = await read_form(request, self._services.limits.body_s)
+        client = await authenticate_client(request, form, self._services, "revocation")
+        token = form.once("token")
+        if token is None:
+            raise OAuthError("invalid_request", "token is missing")
+        grant_id = self._services.signing.refresh_grant(token) or self._services.bearer.grant_of(token)
+        grant = await self._services.grants.grant(grant_id) if grant_id else None
+        if grant is not None and grant.client_id == client.client_id:
+            await self._services.grants.revoke(grant.grant_id, now_ms=self._services.clock.now_ms())
+        return render_document({}, headers=NO_STORE)
+
+
+_log = structlog.get_logger()

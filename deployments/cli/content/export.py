@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.records.field_types.times import parse_span_ms
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.frame.screen import PARTLY, exit_on_error
-from deployments.operations.frame.time_span import parse_span_ms
 
 if TYPE_CHECKING:
     from jobs.export.file_export import ExportOrder, ExportSummary

@@ -11,8 +11,8 @@ from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.admin.vault import open_vault
-from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
+from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting
 from cluster.process.artifact_access import open_artifact_store

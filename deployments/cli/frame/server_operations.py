@@ -47,10 +47,12 @@ class Signatures:
         return {
             "dry_run": self.dry_run,
             "manifests": {
-                "signed": manifests.signed, "valid": manifests.valid, "damaged": manifests.damaged,
+                "signed": manifests.signed,
+                "valid": manifests.valid,
+                "damaged": manifests.damaged,
             },
             "keys": {"signed": keys.signed, "valid": keys.valid, "refused": keys.refused},
-        }  # fmt: skip
+        }
 
 
 def build_server_operations(settings: Settings) -> Mapping[str, AdminOperation]:

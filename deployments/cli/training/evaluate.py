@@ -131,7 +131,7 @@ def _evaluate_logged(
     from cluster.artifacts.segments import SegmentStore
     from cluster.clock import SystemClock
     from cluster.process.artifact_access import open_artifact_store
-    from deployments.operations.frame.time_span import parse_span_ms
+    from cluster.records.field_types.times import parse_span_ms
     from jobs.refresh.recipe import load_recipe_file
     from jobs.refresh.runs.local_worker import lower_priority
     from jobs.refresh.runs.measurements.logged_evaluation import (

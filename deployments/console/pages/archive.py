@@ -10,9 +10,9 @@ from starlette.responses import Response
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.field_types.times import moment_ms
-from deployments.console.file_replies import file_response
 from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.access.archive_clients import ArchiveClients
 from deployments.operations.access.archive_terms import SetTerms

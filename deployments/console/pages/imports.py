@@ -11,9 +11,8 @@ from starlette.responses import Response
 
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.renderer import format_value
+from deployments.console.renderer import file_response, format_value
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.content.import_mapping import MappingChoices, build_mapping
 

@@ -7,9 +7,9 @@ from typing import Any, get_args
 from starlette.responses import Response
 
 from cluster.records.field_types.times import moment_ms
-from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.experiments import place_intervals
+from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest
 from deployments.operations.insight.outcome_report import UNKNOWABLE, OutcomeGroup, OutcomeReport
 from deployments.operations.insight.outcome_sums import Dimension

@@ -177,7 +177,7 @@ async def move_rule(request: ConsoleRequest) -> Response:
     at = names.index(name)
     to = at - 1 if request.form.get("direction") == "up" else at + 1
     if 0 <= to < len(names):
-        names[at], names[to] = names[to], names[at]
+        names.insert(to, names.pop(at))
         await request.perform("rules.order", app_id=request.app_id, engine_id=engine_id, names=names)
     return request.redirect(_below(LIST, request), request.services.text("rules.moved", name=name))
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest, path_of
 
 USERS = "/apps/{app_id}/readers"

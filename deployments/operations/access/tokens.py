@@ -15,7 +15,7 @@ from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AdminToken, AppRole
 from cluster.secrecy import key_hint, key_sha256, mint_token
 from deployments.operations.access.apps import key_admin
-from deployments.operations.access.people import account_admin
+from deployments.operations.access.people import account_admin, app_role
 from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.result_table import ResultLines, ResultTable
@@ -167,7 +167,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
         Forbidden: the principal may not give this role, these apps or this account away
         Conflict: the account has the most tokens already
     """
-    role = _role(given.role)
+    role = app_role(given.role)
     now_ms = services.now_ms()
     account = await _owner(services, given)
     _refuse_exceeding(services.principal, role, given.apps, "create")
@@ -280,10 +280,3 @@ def _refuse_exceeding(principal: Principal, role: AppRole, apps: tuple[str, ...]
         raise Forbidden(f"a token of the role {principal.ceiling} can't {verb} one of the role {role}")
     if principal.apps and not (apps and set(apps) <= set(principal.apps)):
         raise Forbidden(f"a token for {', '.join(principal.apps)} can {verb} tokens for these apps only")
-
-
-def _role(text: str) -> AppRole:
-    for role in APP_ROLES:
-        if text == role:
-            return role
-    raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")

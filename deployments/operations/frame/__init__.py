@@ -6,6 +6,6 @@ services        what the use cases work on
 administration  authorizes, validates, performs and records an operation
 audit           the use cases of the audit log
 result_cache    results that several callers share for a moment
-app_access      the app of an operation     api_calls   writes through the REST API     time_span   "7d" as milliseconds
+app_access      the app of an operation     api_calls   writes through the REST API
 examples        the example calls and results that the reference shows, from `examples.json`
 """

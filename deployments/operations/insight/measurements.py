@@ -11,11 +11,11 @@ from pydantic import Field
 
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.field_types.times import parse_span_ms
 from cluster.records.run import Run, RunKind
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.models.evaluations import load_report
 from deployments.operations.models.recipes import choose_recipe
 from deployments.operations.models.runs import OfRun, RunView, get_run

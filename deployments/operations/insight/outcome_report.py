@@ -314,7 +314,8 @@ class _GroupBuilder:
     def _compare(self, name: str, first: str | None) -> Figure | None:
         if first is None or first == name:
             return None
-        its, other = self._cells[name], self._cells[first]
+        its = self._cells[name]
+        other = self._cells[first]
         cells = {"lists": its["lists"] + other["lists"], "clicked": its["clicked"], "its": its["lists"]}
         cells |= {"other_clicked": other["clicked"], "other": other["lists"]}
         return estimate_figure(

@@ -11,10 +11,10 @@ from pydantic import Field
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid, NotFound
+from cluster.records.field_types.times import parse_span_ms
 from cluster.records.logged_query import QueryKind
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.feedback_report import (
     FeedbackReport,
     build_feedback_report,

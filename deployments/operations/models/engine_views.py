@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.artifacts.marked_snapshots import find_marked_snapshots
+from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from cluster.records.engine import Engine, EngineStatus, Placement

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore
+from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore, count_erasures_since
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from deployments.operations.frame.operation import OfEngine, operation

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.snapshots import SnapshotStore, count_erasures_since
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.ids import new_request_id

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import structlog
 
-from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.snapshots import SnapshotStore, count_erasures_since
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, NotFound

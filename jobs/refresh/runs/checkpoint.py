@@ -22,7 +22,7 @@ import structlog
 
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.vocabulary import Vocabulary
-from cluster.artifacts.run_folders import RUNS
+from cluster.artifacts.app_storage import RUNS
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from jobs.refresh.data.dataset import Interactions

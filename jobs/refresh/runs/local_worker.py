@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.machine_memory import available_memory
-from cluster.niceness import lower_priority as lower_priority
-from cluster.niceness import use_idle_priority as use_idle_priority
+from cluster.process.priority import lower_priority as lower_priority
+from cluster.process.priority import use_idle_priority as use_idle_priority
 from cluster.process.training_memory import training_memory_mb
 from cluster.records.run import Run
 from cluster.store.stores import Stores
@@ -39,14 +39,6 @@ def free_memory_mb() -> int:
 def scratch_path(data_dir: Path) -> Path:
     """Return the folder in which snapshots are built before publication."""
     return data_dir / "scratch"
-
-
-def current_release() -> str:
-    """Return the release of this process, which snapshots record."""
-    try:
-        return importlib.metadata.version("kiosk")
-    except importlib.metadata.PackageNotFoundError:
-        return "0+checkout"
 
 
 async def run_locally(
@@ -77,7 +69,7 @@ async def run_locally(
         SystemClock(),
         scratch,
         free_memory_mb(),
-        release=current_release(),
+        release=installed_version(),
         code_dir=code_path(scratch.parent),
         tracking_uri=os.environ.get(URI_VARIABLE, ""),
     )

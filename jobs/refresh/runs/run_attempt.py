@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.snapshots import SnapshotStore, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from cluster.records.run import Run

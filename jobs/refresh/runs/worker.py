@@ -106,10 +106,12 @@ class TrainingWorker:
         self._place = place
         self._owner = owner
         self._watch = watch
+        # Set on the event loop, read in the thread of the stage.
         self._lost = threading.Event()
         self._progress: tuple[str, float] = ("", 0.0)
         self._missing = ""
         "Accepted data that the training does not read, as a sentence."
+        # The lease and the stages write the same record: each must start from what the other wrote.
         self._writing = asyncio.Lock()
         self._log = structlog.get_logger()
 
@@ -138,6 +140,7 @@ class TrainingWorker:
         context = TrainingContext(place.artifacts, segments, place.scratch, place.release, salt)
         serving = await self._serving_facts(run)
         attempt = RunAttempt(run, context, self._report_stage, serving, place.memory_mb)
+        # Before the wait for compaction: a long one would let the lease expire.
         beating = asyncio.create_task(self._renew_lease())
         try:
             await self._wait_for_compaction(app_id)
@@ -203,6 +206,7 @@ class TrainingWorker:
             outcome |= await self._retry_store(lambda: self._promote(str(outcome["version"])))
         run = await self._retry_store(lambda: self._finish_run("finished", outcome, attempt))
         try:
+            # Read after the promotion, which changes what serves.
             in_use = {run.version, *await self._serving_versions(run)}
             await asyncio.to_thread(attempt.delete_outdated_versions, in_use)
             await self._delete_leftovers(run)
@@ -250,6 +254,7 @@ class TrainingWorker:
         )
 
     async def _run_stages(self, attempt: RunAttempt) -> dict[str, Any]:
+        # A generator, so that each result goes to the next stage while this loop writes progress and time.
         stages = open_stages(attempt)
         result: Any = None
         while True:
@@ -291,6 +296,7 @@ class TrainingWorker:
         except Unavailable:
             raise
         except HouseError as error:
+            # An attempt may have died between the promotion and the record of the run.
             newest = await place.stores.promotions.history(run.app_id, run.engine_id, 1)
             ours = bool(newest) and (newest[0].version, newest[0].run_id) == (version, run.run_id)
             return {"promoted": ours} if ours else {"promoted": False, "verdict": error.message}
@@ -428,6 +434,7 @@ class TrainingWorker:
             result = stage.act()
             return result, stage.describe(result)
 
+        # A thread: a fit of minutes on the event loop would let the lease expire.
         return await asyncio.to_thread(run)
 
     def _report_stage(self, message: str, fraction: float) -> None:

@@ -14,7 +14,7 @@ from cluster.errors import TooMany
 from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-from deployments.archive.oauth.rate_limits import OAuthLimits
+from deployments.archive.oauth.services import OAuthLimits
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.sign_in.password_checks import MOST_WAITING, PasswordChecks
 from tests.contract.oauth.conftest import Scene

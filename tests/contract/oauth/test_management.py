@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.rate_limits import OAuthLimits
+from deployments.archive.oauth.services import OAuthLimits
 from deployments.edge.limits.token_buckets import BucketRate
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

@@ -20,10 +20,10 @@ from actors.language.embedder import Embedder
 from actors.language.encoder_store import EncoderStore
 from cluster.artifacts.logs.call_log import COLUMNS
 from cluster.errors import HouseError, NotFound, Unavailable
+from cluster.records.field_types.times import parse_span_ms
 from deployments.operations.content.refused_rows import escape_formula
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.archive.archive_report import (
     ArchiveReport,
     ClientUsage,

@@ -7,8 +7,7 @@ import pytest
 from actors.language import encoder_store
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.artifacts import snapshots
-from cluster.artifacts.app_storage import SHARED_FOLDERS
-from cluster.artifacts.run_folders import TRAINING_FOLDERS
+from cluster.artifacts.app_storage import SHARED_FOLDERS, TRAINING_FOLDERS
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key

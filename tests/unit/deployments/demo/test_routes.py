@@ -6,8 +6,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from deployments.demo.pages import PAGES, POLICY, render_demo
-from deployments.demo.routes import ASSETS, DemoServices, build_demo_routes
+from deployments.demo.routes import ASSETS, PAGES, POLICY, DemoServices, build_demo_routes, render_demo
 from deployments.demo.script import STATIC
 from tests.fakes.request_handler import Corner, open_corner
 

@@ -13,8 +13,8 @@ import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.frame.services import AdminConfig
-from deployments.operations.insight.call_snippets import render_snippets
 from deployments.operations.insight.explanations import describe_missing, explain_product
+from deployments.operations.insight.tryout import render_snippets
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, upload
 
