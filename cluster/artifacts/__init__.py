@@ -12,7 +12,7 @@ day_files            rows of an app in files by day; `daily_log` is a log in suc
 query_log            the query log
 served_log           the log of answers; `outcomes` has what followed from them
 call_log             the log of archive calls, and of the visits that followed
-snapshots            the results of training runs, one folder for each version, and those to be replaced after an erasure
+snapshots            the results of training runs, one folder for each version, and those to replace after an erasure
 app_storage          the folders and the size of an app, and the artifacts of its training runs
 erasures             which data of erased users segments and snapshots still contain; `unverified_users`
 """
