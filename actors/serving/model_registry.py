@@ -298,8 +298,10 @@ class ModelRegistry:
     async def _release_versions(self) -> None:
         """Release held versions whose experiments are over."""
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
-        for pinned in [name for name, requested_s in self._pinned.items() if requested_s < oldest_s]:
-            await self._release_version(pinned)
+        for pinned in list(self._pinned):
+            # while another version was released, this one may have been requested, or released to make room
+            if self._pinned.get(pinned, oldest_s) < oldest_s:
+                await self._release_version(pinned)
 
     async def _forget_engine(self, engine_id: str) -> None:
         """Release the snapshot of an engine that was deleted."""

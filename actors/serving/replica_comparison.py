@@ -96,7 +96,9 @@ class ReplicaComparison:
             self._lists = None, "", ""
         elif self._lists[:2] != (recommender, version) or not self._lists[2]:
             lists = await self._run(lambda: digest_lists(recommender, self._app_id, self._clock.now_ms()))
-            self._lists = recommender, version, lists
+            adopted = recommender.get_engine_state(DEFAULT_ENGINE).serving_version
+            # a snapshot that was adopted before the work began ranked the lists
+            self._lists = recommender, version, lists if adopted == version else ""
         return {"records": digest_records(recommender), "lists": self._lists[2], "version": version}
 
     async def compare(self, now_ms: int) -> None:

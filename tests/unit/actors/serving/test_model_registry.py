@@ -529,6 +529,27 @@ async def test_a_version_that_nobody_used_lately_makes_room_for_another_one(
     assert await shop.registry.hold_version("default", "v-0") == "default", "all others are in use"
 
 
+async def test_a_version_that_is_requested_while_another_one_is_released_stays(
+    stores: Stores, same: SameSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = RegistryScene(stores, cast(SnapshotLoader, same))
+    registry, release = shop.registry, shop.registry._release_version
+    names = [await registry.hold_version("default", f"v-{at}") for at in range(MOST_PINNED)]
+    shop.clock.advance(601_000)
+
+    async def release_slowly(pinned: str) -> None:
+        await release(pinned)
+        if pinned == names[0]:
+            assert await registry.hold_version("default", "v-1") == names[1]
+            assert await registry.hold_version("default", "new") != "default"
+            assert await registry.hold_version("default", "newer") != "default", "it takes the place of v-2"
+
+    monkeypatch.setattr(registry, "_release_version", release_slowly)
+    await registry.ensure_loaded("default")
+    await registry.refresh()
+    assert sorted(model.version for model in shop.models.values()) == ["new", "newer", "v-1"]
+
+
 async def test_an_engine_that_changes_often_displaces_nothing_that_serves(
     stores: Stores, same: SameSnapshot
 ) -> None:
