@@ -12,6 +12,7 @@ from deployments.api.http.warmup import LATELY_MS, load_busy_engines, load_writt
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.waiting import until
 
 
 class RecordingEngine:
@@ -120,6 +121,7 @@ async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> N
         products = {"data": [{"product_id": "hoe-11"}]}
         await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
         await corner.apply()
+        await until(lambda: len(engine.names) > 0)
         await asyncio.sleep(0.05)
     assert engine.names == [("shop", "default")]
     watching.cancel()
@@ -134,12 +136,13 @@ async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     products = {"data": [{"product_id": "hoe-11"}]}
     await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
     await corner.apply()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(engine.names) > 1)
     engine.error = RuntimeError("broken")
-    await asyncio.sleep(0.05)
-    tries = len(engine.names)
+    refused = len(engine.names)
+    await until(lambda: len(engine.names) > refused)
     engine.error = None
+    broken = len(engine.names)
+    await until(lambda: len(engine.names) > broken)
     await asyncio.sleep(0.1)
-    assert tries > 1
-    assert len(engine.names) == tries + 1
+    assert len(engine.names) == broken + 1
     watching.cancel()
