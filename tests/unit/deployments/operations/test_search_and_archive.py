@@ -30,6 +30,7 @@ from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS
 from tests.fakes.request_handler import StillClock
+from tests.suites.waiting import until
 
 
 @pytest.fixture
@@ -336,7 +337,7 @@ async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
 
     futures = [asyncio.ensure_future(cache.get(("report", "shop", top), compute)) for top in range(50)]
     other = asyncio.ensure_future(cache.get(("report", "news", 1), compute))
-    await asyncio.sleep(0.01)
+    await until(lambda: running == AT_ONCE and any(future.done() for future in futures))
     assert sum(future.done() for future in futures) == 50 - MOST_OF_APP
     assert not other.done()
     go_on.set()
