@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.waiting import until
 
 WATER = "treaty about the water of the river"
 GERMAN = " Vertrag über das Wasser des Flusses"
@@ -234,11 +234,12 @@ async def test_a_narrow_filter_still_finds_what_is_far_down(queue: Desk) -> None
         for number in range(300)
     ]
     await upload(queue.corner.stores, many, app_id="shop")
-    for _ in range(200):
+
+    async def are_indexed() -> bool:
         reply = await search(queue, {"q": WATER, "answer": False, "fq": "brand:many", "rows": 0})
-        if reply["total"] >= 100:
-            break
-        await asyncio.sleep(0.02)
+        return bool(reply["total"] >= 100)
+
+    await until(are_indexed)
     narrow = await search(queue, {"q": WATER, "answer": False, "fq": "product_id:fluss-vertrag"})
     assert ids(narrow) in ([], ["fluss-vertrag"])
     record = await queue.finished(

@@ -19,6 +19,7 @@ from deployments.demo.script import build_script_routes
 from deployments.edge.http.client_address import ClientAddresses
 from tests.contract.oauth.test_browser import serving
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
+from tests.suites.waiting import until
 
 CONFIG = """
 global
@@ -55,6 +56,11 @@ class _Counted:
         await self.app(scope, receive, send)
 
 
+def _is_listening(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
 @asynccontextmanager
 async def _edge(folder: Path, replica: str) -> AsyncIterator[str]:
     [port] = free_ports(1)
@@ -63,11 +69,7 @@ async def _edge(folder: Path, replica: str) -> AsyncIterator[str]:
     quiet = asyncio.subprocess.DEVNULL
     proxy = await asyncio.create_subprocess_exec(find_haproxy(), "-db", "-f", str(written), stderr=quiet)
     try:
-        for _ in range(100):
-            with socket.socket() as line:
-                if line.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            await asyncio.sleep(0.05)
+        await until(lambda: _is_listening(port))
         yield f"http://127.0.0.1:{port}"
     finally:
         proxy.terminate()

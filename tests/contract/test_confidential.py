@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from cluster.records.access import CONFIDENTIAL_FIELDS, AppSettings
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.waiting import until
 
 PRODUCT = {
     "product_id": "p1", "title": "Steel trowel", "price": 14.5, "margin": 0.42, "brand": "Alder",
@@ -141,10 +141,10 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
             for historical_query in answer.json()["data"]["completions"]["historical_queries"]
         ]
 
-    for _ in range(100):
-        if await complete("ju"):
-            break
-        await asyncio.sleep(0.05)
+    async def is_counted() -> bool:
+        return bool(await complete("ju"))
+
+    await until(is_counted)
     assert await complete("ju") == ["jute string"]
     assert await complete("private") == []
     assert await complete("jerk") == []

@@ -25,6 +25,7 @@ from jobs.articles.passages import build_passages
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 from jobs.ingest.progress import IngestProgress
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
+from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
 APP = "news"
@@ -133,10 +134,10 @@ async def test_questions_are_answered_while_an_archive_pours_in(stores: Stores, 
             await first(host, "ferry in town 7")
             await asyncio.sleep(0.005)
         assert (await pouring).accepted == 120
-        for _ in range(200):
-            if await first(host, "ferry in town 119 number 119") == "en-119":
-                break
-            await asyncio.sleep(0.01)
-        assert await first(host, "ferry in town 119 number 119") == "en-119"
+
+        async def has_last() -> bool:
+            return await first(host, "ferry in town 119 number 119") == "en-119"
+
+        await until(has_last)
     finally:
         await host.close()
