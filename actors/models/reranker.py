@@ -61,13 +61,13 @@ class Reranker:
     candidates: int
     "Number of best products of a list that the trees may move."
 
-    def score(self, past: UserHistory, items: Rows, scores: Scores, part_scores: Floats) -> Scores:
+    def score(self, past: UserHistory, items: Rows, scores: Scores | Floats, part_scores: Floats) -> Scores:
         """Return what the trees add to the scores of the candidates; the least addend is 0.
 
         So no candidate falls behind the products after the candidates.
 
         Shapes:
-            items: int64 [m], -1 for products that the snapshot lacks; scores: float32 [m]; part_scores: float64 [m, p]
+            items: int64 [m], -1 for products that the snapshot lacks; scores: float [m]; part_scores: float64 [m, p]
             returns: float32 [m]
         Cost:
             200 candidates, 60 trees: 0.3 ms

@@ -1,7 +1,7 @@
 """A search: products that match and may be shown, in the order of relevance and personal score.
 
-    allowed ──▶ find ──▶ included, anchored ──▶ facets ──▶ score, order ──▶ one per product ──▶ boosts,
-    diversification ──▶ anchoring ──▶ page ──▶ records
+    allowed ──▶ find ──▶ included, anchored ──▶ facets ──▶ score, learned re-ranker, order ──▶ one per product
+    ──▶ boosts, diversification ──▶ anchoring ──▶ page ──▶ records
 
 Filters decide which products are allowed, words decide which match; personal scores and boosts change the
 order. The personal score is that of recommendations (`score`), so a product has the same
@@ -16,12 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from actors.models.reranker import Reranker
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import select_distinct
-from actors.recommender.ranking.query_context import QueryContext, UserSignals, build_user_signals
+from actors.recommender.ranking.query_context import (
+    NO_SIGNALS,
+    QueryContext,
+    UserSignals,
+    build_user_signals,
+)
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, describe_placements, rerank
+from actors.recommender.rerank.reranker import RERANKER, add_gains_to_hits
+from actors.recommender.state.score_components import ScoreComponent
 from actors.retrieval.messages import (
     BOOSTING,
     MOST_PERSONAL,
@@ -48,8 +56,8 @@ from cluster.query.fields import Projection
 _SOLD_OUT = -4.0
 "Prior score of a product that is out of stock: it can be found, but comes last."
 _SOFTNESS = 4.0
-_PERSONAL_WEIGHT = 1.0
-_PRIOR_WEIGHT = 0.5
+PERSONAL_WEIGHT = 1.0
+PRIOR_WEIGHT = 0.5
 "Weight of scores, in standard deviations of relevance: of the user, or of all users if the user has no history."
 MOST_ANCHORED = 3_000
 "Places of a list that are searched for anchors."
@@ -66,8 +74,13 @@ def search(request: QueryContext) -> RecommendationResult:
     user = build_user_signals(
         request.query, request.recent_events, request.engine_state, request.item_priors, request.now_ms
     )
-    scores = compute_user_scores(user, request.engine_state, request.item_priors)
+    reranker = _get_reranker(request, search_query)
+    # The re-ranker reads each component; without one, only their sum is needed.
+    components: list[ScoreComponent] | None = None if reranker is None else []
+    scores = compute_user_scores(user, request.engine_state, request.item_priors, components)
     ranking = _Ranking.of(request, search_query, hits, user, scores)
+    if reranker is not None and components is not None:
+        ranking = ranking.rerank(reranker, user, components)
     page = _page(request, search_query, ranking)
     facets = count_facets(search_query.facets, unfaceted.rows, chosen, request.catalog, dedupe=query.dedupe)
     apart = None
@@ -92,6 +105,8 @@ def search(request: QueryContext) -> RecommendationResult:
     )
     scores_by_row = ranking.result_scores(page)
     products = build_records(page, hits, scores_by_row, query, search_query, request.catalog)
+    if query.explain:
+        ranking.explain(products, query.start)
     final_scores = {row: final for row, (_, _, final) in scores_by_row.items()}
     return RecommendationResult(
         products=products,
@@ -117,12 +132,18 @@ def get_products(request: QueryContext) -> RecommendationResult:
     return RecommendationResult(products=records, served_by="named")
 
 
+def _get_reranker(request: QueryContext, search_query: SearchQuery) -> Reranker | None:
+    """Return the re-ranker of searches; None without one, and if the client sorts."""
+    model = request.engine_state.serving_model
+    return None if model is None or search_query.order else model.learned.search_reranker
+
+
 @dataclass(frozen=True)
 class _Ranking:
     """Hits with their scores, in order.
 
     Shapes:
-        personal: float64 [k]; order: int64 [m] positions in the hits, best first, m <= k when no more are needed
+        personal_scores, final, order_scores: float64 [k]
     """
 
     request: QueryContext
@@ -130,6 +151,9 @@ class _Ranking:
     hits: SearchHits
     personal_scores: Floats
     final: Floats
+    "Relevance and personal score together; the log has it."
+    order_scores: Floats
+    "The score that orders the hits: `final`, with what a re-ranker adds."
     total: int
 
     @classmethod
@@ -145,7 +169,7 @@ class _Ranking:
         query = request.query
         catalog = request.catalog
         personal = _personal_scores(scores, hits.rows)
-        most = _PERSONAL_WEIGHT if user.profile.has_signal else _PRIOR_WEIGHT
+        most = PERSONAL_WEIGHT if user.profile.has_signal else PRIOR_WEIGHT
         weight = most * search_query.personalization / MOST_PERSONAL
         # at weight 0 all users get one list: equals are ordered by prior scores
         secondary = (
@@ -167,7 +191,20 @@ class _Ranking:
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:
             total = count_different(catalog.groups[hits.rows])
-        return cls(request, search_query, hits, personal, final, total)
+        return cls(request, search_query, hits, personal, final, final, total)
+
+    def rerank(self, reranker: Reranker, user: UserSignals, components: Sequence[ScoreComponent]) -> _Ranking:
+        """Return the ranking with the best hits in the order of a re-ranker."""
+        model = self.request.engine_state.serving_model
+        assert model is not None
+        if not self.search_query.personalization:
+            # The list is then the same for all users, so that the re-ranker must not know this one.
+            user = NO_SIGNALS
+            components = ()
+        order_scores = add_gains_to_hits(
+            model, reranker, self.request.item_priors, user, self.hits.rows, self.final, components
+        )
+        return replace(self, order_scores=order_scores)
 
     def rows(self, places: int) -> list[int]:
         """List enough of the best rows for so many places; with `dedupe` one for each product."""
@@ -175,7 +212,7 @@ class _Ranking:
         catalog = self.request.catalog
 
         def best(count: int) -> Rows:
-            best_hits: Rows = self.hits.rows[best_rows(self.final, count)]
+            best_hits: Rows = self.hits.rows[best_rows(self.order_scores, count)]
             return best_hits
 
         return select_distinct(best, query, catalog, min(places, self.total))
@@ -187,6 +224,26 @@ class _Ranking:
         at = order[np.searchsorted(self.hits.rows, rows, sorter=order)] if len(rows) else rows
         scores = (self.hits.relevance[at], self.personal_scores[at], self.final[at])
         return dict(zip(rows.tolist(), zip(*(part.tolist() for part in scores), strict=True), strict=True))
+
+    def explain(self, products: Sequence[dict[str, Any]], start: int) -> None:
+        """Set `_explain` in every record of a page: the parts of its score, its rank and its place.
+
+        The rank is the place before boosts, diversification and anchors. A list that the client sorts has no parts.
+        """
+        ranks = {row: rank for rank, row in enumerate(self.rows(self.total))}
+        positions = {row: position for position, row in enumerate(self.hits.rows.tolist())}
+        rows = self.request.catalog.rows_of([product["product_id"] for product in products])
+        for place, (product, row) in enumerate(zip(products, rows, strict=True), start):
+            parts: dict[str, float] = {}
+            if not self.search_query.order:
+                position = positions[row]
+                relevance = float(self.hits.relevance[position])
+                final = float(self.final[position])
+                gain = float(self.order_scores[position]) - final
+                parts = {"search:relevance": relevance, "search:personal": final - relevance, RERANKER: gain}
+                parts = {name: value for name, value in parts.items() if value}
+            explained = {"score": sum(parts.values()), "score_parts": parts}
+            product["_explain"] = {**explained, "rank": ranks.get(row), "place": place}
 
 
 def _add_requested_rows(

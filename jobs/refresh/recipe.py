@@ -221,6 +221,8 @@ class Recipe(BaseModel):
     "Learner of content weights, for items without events."
     reranker: RerankerRecipe | None = None
     "Learner of the re-ranker, from the log of answers; without it, or without a certain gain, the blend alone ranks."
+    search_reranker: RerankerRecipe | None = None
+    "Learner of the re-ranker of searches, likewise; without it, words and the blend alone rank."
     completions: CompletionsRecipe | None = CompletionsRecipe()
     "Autocomplete index of the titles; without it, each recommender builds the index."
     search: SearchRecipe | None = SearchRecipe()
@@ -249,9 +251,15 @@ class Recipe(BaseModel):
     def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = dump(self)
         # A snapshot without a re-ranker has the version that earlier releases gave it.
-        if fields.get("reranker", 0) is None:
-            del fields["reranker"]
+        for name in ("reranker", "search_reranker"):
+            if fields.get(name, 0) is None:
+                del fields[name]
         return fields
+
+    def list_rerankers(self) -> list[tuple[str, RerankerRecipe]]:
+        """Return the re-rankers with the names of their sections."""
+        sections = (("reranker", self.reranker), ("search_reranker", self.search_reranker))
+        return [(name, part) for name, part in sections if part is not None]
 
     def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
         """Return this recipe with changed fields, named by dotted paths such as `parts.rules.window`.
@@ -372,6 +380,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "cohorts": CohortRecipe,
     "content": ContentRecipe,
     "reranker": RerankerRecipe,
+    "search_reranker": RerankerRecipe,
     "completions": CompletionsRecipe,
     "search": SearchRecipe,
 }

@@ -1,4 +1,4 @@
-"""What the learned re-ranker costs a request: the trees, the whole stage, and a list with and without it.
+"""What learned re-rankers cost a request: the trees, the whole stage, a list and a search with and without them.
 
 `python -m tests.benchmarks.reranker [items]`: a generated market in one process, four parts, 100 trees of
 15 leaves, 200 candidates; medians of alternating rounds, in processor time. Needs LightGBM.
@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from actors.language.embedder import HashingEmbedder
-from actors.models.loading.registry import RERANKER
+from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import OTHER_COLUMNS, ProductFacts, Reranker
@@ -26,10 +26,11 @@ from actors.models.tree_ensemble import TreeEnsemble
 from actors.recommender import pipeline
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.rerank.reranker import order_candidates
 from actors.recommender.state.serving_model import ServingModel
+from actors.search import search_pipeline
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
+from deployments.api.wire.search import SearchBody, to_search_query
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
@@ -70,7 +71,8 @@ class Market:
             for number in range(1, 51)
         ]
         self.plain = self._open(engine, folder / "plain", {}, items)
-        self.ranked = self._open(engine, folder / "ranked", {RERANKER: self.reranker.save()}, items)
+        extras = dict.fromkeys((RERANKER, SEARCH_RERANKER), self.reranker.save())
+        self.ranked = self._open(engine, folder / "ranked", extras, items)
 
     def _open(self, engine: TrainedEngine, folder: Path, extras: Any, items: int) -> Recommender:
         manifest = build_snapshot(engine, folder, written_at_ms=1, extras=extras)
@@ -86,20 +88,27 @@ class Market:
         query = UserQuery("user_to_products", "shop", "default", user_id="somebody", rows=10)
         dispatch.answer(shop, query, self.recents, (), END_MS)
 
+    def search(self, shop: Recommender) -> None:
+        """Answer one search that has all products."""
+        body = SearchBody(q="thing", rows=10, user_id="somebody")
+        query = to_search_query(body, app_id="shop", user_id="somebody", now_ms=END_MS)
+        dispatch.answer(shop, query, self.recents, (), END_MS)
 
-def measure_stage(market: Market) -> list[float]:
-    """Return the times of the stage alone, in ms, as requests run it."""
+
+def measure_stage(act: Callable[[Recommender], None], market: Market, module: Any, name: str) -> list[float]:
+    """Return the times of a stage alone, in ms, as requests run it."""
+    stage = getattr(module, name)
     times: list[float] = []
 
     def measured(*arguments: Any) -> Any:
         begin = time.thread_time()
-        ordered = order_candidates(*arguments)
+        ordered = stage(*arguments)
         times.append((time.thread_time() - begin) * 1e3)
         return ordered
 
-    with patch.object(pipeline, "order_candidates", measured):
+    with patch.object(module, name, measured):
         for _ in range(ROUNDS * CALLS):
-            market.answer(market.ranked)
+            act(market.ranked)
     return times
 
 
@@ -121,12 +130,21 @@ def main() -> None:
             "trees": [],
             "list, blend alone": [],
             "list, with the re-ranker": [],
+            "search, without": [],
+            "search, with the re-ranker": [],
         }
         for _ in range(ROUNDS):
             measured["trees"].append(time_calls(lambda: market.reranker.trees.predict(rows)))
             measured["list, blend alone"].append(time_calls(lambda: market.answer(market.plain)))
             measured["list, with the re-ranker"].append(time_calls(lambda: market.answer(market.ranked)))
-        measured["stage: features, trees, order"] = measure_stage(market)
+            measured["search, without"].append(time_calls(lambda: market.search(market.plain)))
+            measured["search, with the re-ranker"].append(time_calls(lambda: market.search(market.ranked)))
+        measured["stage: features, trees, order"] = measure_stage(
+            market.answer, market, pipeline, "order_candidates"
+        )
+        measured["stage of searches"] = measure_stage(
+            market.search, market, search_pipeline, "add_gains_to_hits"
+        )
     print(f"{items:,} products, {CANDIDATES} candidates, {len(market.reranker.trees.arrays)} trees")
     for name, times in measured.items():
         print(f"  {name:32} {statistics.median(times):6.3f} ms")

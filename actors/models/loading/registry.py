@@ -37,7 +37,10 @@ CONTENT = "extra-content"
 "Name of the extra that scores products without events by their features."
 
 RERANKER = "extra-reranker"
-"Name of the extra with the learned re-ranker."
+"Name of the extra with the learned re-ranker of lists."
+
+SEARCH_RERANKER = "extra-search-reranker"
+"Name of the extra with the learned re-ranker of searches."
 
 LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
     {
@@ -82,6 +85,7 @@ class LoadedSnapshot:
     cohorts: CohortModel | None = None
     content: ContentWeights | None = None
     reranker: Reranker | None = None
+    search_reranker: Reranker | None = None
 
 
 def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
@@ -108,10 +112,13 @@ def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
         baskets = NeighbourModel.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
         cohorts = CohortModel.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
         content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
-        reranker = Reranker.load(snapshot.parts[RERANKER]) if RERANKER in snapshot.parts else None
+        reranker, search_reranker = (
+            Reranker.load(snapshot.parts[name]) if name in snapshot.parts else None
+            for name in (RERANKER, SEARCH_RERANKER)
+        )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content, reranker)
+    return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content, reranker, search_reranker)
 
 
 def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None = None) -> Model:

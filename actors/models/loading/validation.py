@@ -56,8 +56,9 @@ def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
         _validate_cohorts(learned.cohorts, count)
     if learned.content is not None:
         _validate_content(learned.content, count)
-    if learned.reranker is not None:
-        _validate_reranker(learned.reranker, count)
+    for reranker in (learned.reranker, learned.search_reranker):
+        if reranker is not None:
+            _validate_reranker(reranker, count)
     return learned
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.session_context import apply_session_context
 from actors.recommender.ranking.user_profile import (
+    EMPTY_PROFILE,
     MOST_ROWS,
     UserProfile,
     build_user_profile,
@@ -140,6 +141,10 @@ class UserSignals:
     def has_history(self) -> bool:
         """Return whether the interactions contain a signal about the user's interests."""
         return self.history_profile.has_signal
+
+
+NO_SIGNALS = UserSignals(InteractionRows(), EMPTY_PROFILE, EMPTY_PROFILE, None)
+"The signals of a user of whom nothing is known."
 
 
 def build_user_signals(

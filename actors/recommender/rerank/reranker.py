@@ -1,4 +1,7 @@
-"""The learned order of the best candidates: their scores, and what the re-ranker of the snapshot adds to them."""
+"""The learned order of the best candidates: their scores, and what a re-ranker of the snapshot adds to them.
+
+Lists and searches have a re-ranker each, because words rank searches and their scores have another scale.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from actors.recommender.state.score_components import (
     SparseScores,
 )
 from actors.recommender.state.serving_model import ServingModel
+from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Rows, Scores
 
 RERANKER = "learned:reranker"
@@ -66,13 +70,60 @@ def order_candidates(
     head = candidates[: reranker.candidates]
     rows = np.array(head, np.int64)
     scores = ranking.get_scores(rows)
-    parts = _read_part_scores(reranker, model, priors, user, rows, components)
-    past = model.build_history(user.profile.interactions, priors.global_signals.at_ms)
-    items = model.get_items(len(priors))[rows].astype(np.int64)
-    gains = reranker.score(past, items, scores, parts)
+    gains = _compute_gains(reranker, model, priors, user, rows, scores, components)
     order = np.argsort(-(scores + gains), kind="stable").tolist()
     ordered = [head[place] for place in order]
     return LearnedOrder(ordered + candidates[len(head) :], dict(zip(head, gains.tolist(), strict=True)))
+
+
+def add_gains_to_hits(
+    model: ServingModel,
+    reranker: Reranker,
+    priors: ItemPriors,
+    user: UserSignals,
+    rows: Rows,
+    scores: Floats,
+    components: Sequence[ScoreComponent],
+) -> Floats:
+    """Return the scores of hits with the gains of the best ones.
+
+    Hits that are newer than the priors, or out of stock, gain nothing.
+
+    Shapes:
+        rows: int64 [k]; scores: float64 [k]; returns: float64 [k]
+    Cost:
+        200 candidates, 100 trees, 4 parts: 0.4 ms
+
+    Source:
+        docs/concepts/scoring.md, section Learned re-ranker
+    """
+    best = best_rows(scores, reranker.candidates)
+    best = best[rows[best] < len(priors)]
+    best = best[priors.offered[rows[best]]]
+    raised = scores.copy()
+    if len(best):
+        raised[best] += _compute_gains(reranker, model, priors, user, rows[best], scores[best], components)
+    return raised
+
+
+def _compute_gains(
+    reranker: Reranker,
+    model: ServingModel,
+    priors: ItemPriors,
+    user: UserSignals,
+    rows: Rows,
+    scores: Scores | Floats,
+    components: Sequence[ScoreComponent],
+) -> Scores:
+    """Return what the trees add to the scores of rows, none of them newer than the priors.
+
+    Shapes:
+        rows: int64 [m]; scores: float [m]; returns: float32 [m]
+    """
+    parts = _read_part_scores(reranker, model, priors, user, rows, components)
+    past = model.build_history(user.profile.interactions, priors.global_signals.at_ms)
+    items = model.get_items(len(priors))[rows].astype(np.int64)
+    return reranker.score(past, items, scores, parts)
 
 
 def _read_part_scores(

@@ -362,7 +362,7 @@ def _build_scorers(blend: Blend) -> list[ModelScorer]:
 
 def _find_history_depth(learned: LoadedSnapshot) -> int:
     """Return how many newest distinct items count in a part; a custom one may use as many as a recent list has."""
-    depths = [0 if learned.reranker is None else NEWEST_EVENTS]
+    depths = [0 if learned.reranker is learned.search_reranker is None else NEWEST_EVENTS]
     for model in (*(part.model for part in learned.blend.parts), learned.content):
         fading = getattr(model, "fading", None)
         if isinstance(fading, TimeDecay):

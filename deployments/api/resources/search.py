@@ -14,11 +14,13 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
+from cluster.errors import Forbidden
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.resources.recommendation import NOT_FOR_BROWSERS
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
@@ -51,6 +53,8 @@ class SearchResource:
             body = SearchBody.model_validate(request.payload)
         except ValidationError as error:
             raise unprocessable_from(error, model=SearchBody) from error
+        if body.explain and not request.credential.is_secret:
+            raise Forbidden(NOT_FOR_BROWSERS)
         token = request.token
         query = to_search_query(
             body,

@@ -106,6 +106,10 @@ class SearchBody(UserQueryBody):
     enable_matched_fields: Flag = False
     enable_boosting_campaigns: Flag = True
     query_product_existence: Existence | None = None
+    explain: Flag = Field(
+        False,
+        description="An addition of this service, for the secret key only: true adds `_explain` to every product.",
+    )
     personalization_weight: Annotated[
         int, BeforeValidator(number_not_bool), Field(ge=0, le=MOST_PERSONAL)
     ] = MOST_PERSONAL
@@ -133,6 +137,12 @@ class SearchProductPart(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     product_id: str
+    explain: dict[str, Any] | None = Field(
+        None,
+        alias="_explain",
+        description="An addition of this service, with `explain`: `score`, `score_parts` (they sum to the score), "
+        "`rank` and `place`, from 0.",
+    )
 
 
 class SpellcheckReply(BaseModel):
@@ -207,6 +217,7 @@ def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int)
         spacing=spacings_from_body(body.diversification),
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
+        explain=body.explain,
         search=_search_of(body),
     )
 

@@ -4,7 +4,8 @@
                  train the blend       │  score the lists with it    │  compare both orders
 
 The blend that scores the lists knows no event of their days, so a click can't leak into the scores. Histories end at
-the moment of the list. The trees that serve learn from all days.
+the moment of the list. The trees that serve learn from all days. Searches have the score of the log, from before the
+click: it holds what the words contribute, which nothing else knows.
 """
 
 from __future__ import annotations
@@ -92,11 +93,13 @@ class RerankedEngine:
 
 
 def learn_reranker(
-    recipe: Recipe, data: Interactions, lists: ServedLists, on_step: StepCallback = ignore_step
+    recipe: Recipe,
+    part: RerankerRecipe,
+    data: Interactions,
+    lists: ServedLists,
+    on_step: StepCallback = ignore_step,
 ) -> LearnedReranker:
     """Learn a re-ranker for a settled recipe; too little data, or no certain gain, leaves it out with the reason."""
-    part = recipe.reranker
-    assert part is not None
     begin_s = (
         max(lists.at_s[0], np.quantile(data.at_s, _EVENTS_BEFORE)) if len(lists) and len(data) else np.inf
     )
@@ -114,7 +117,8 @@ def learn_reranker(
         engine = train_engine(recipe, data.pick(data.at_s < begin_s))
         on_step("learn from lists")
         rows, people = _collect_rows(engine, data, lists, begin_s)
-        return _learn(part, engine, data, rows, people, times, middle_s, counts)
+        is_search = len(lists.scores) > 0
+        return _learn(part, engine, data, rows, people, times, middle_s, counts, is_search=is_search)
     except HouseError as error:
         return _leave_out(f"it can't be learned: {error.message}", counts)
 
@@ -128,6 +132,8 @@ def _learn(
     times: Floats,
     middle_s: float,
     counts: dict[str, Any],
+    *,
+    is_search: bool,
 ) -> LearnedReranker:
     """Learn from the first days, compare on the held-out days, and learn from all days if that is better."""
     seed = engine.recipe.seed
@@ -144,7 +150,8 @@ def _learn(
         **counts,
         "later_days": asdict(compared),
         "looks": [round(look, 3) for look in looks.tolist()],
-        "interactions": _compare_interactions(engine, before, data, middle_s),
+        # What people took says nothing of searches: it has no words.
+        "interactions": None if is_search else _compare_interactions(engine, before, data, middle_s),
     }
     decision = check_reranker(facts)
     if not decision.allowed:
@@ -189,7 +196,10 @@ def _compare_interactions(
 def _collect_rows(
     engine: TrainedEngine, data: Interactions, lists: ServedLists, begin_s: float
 ) -> tuple[RankingRows, Rows]:
-    """Return the rows of the lists since a time, numbered from 0, and the person of each list."""
+    """Return the rows of the lists since a time, numbered from 0, and the person of each list.
+
+    Each list of an unknown person has a person of its own.
+    """
     products = _describe_products(data.pick(data.at_s < begin_s))
     which = np.flatnonzero(lists.at_s >= begin_s)
     lengths = np.diff(lists.starts)[which]
@@ -204,6 +214,8 @@ def _collect_rows(
         parts, total = score_parts(
             engine.blend, histories, np.repeat(np.arange(len(block)), lengths_block), items
         )
+        if len(lists.scores):
+            total = lists.scores[expand_runs(lists.starts[block], lengths_block)]
         bounds = np.append(0, np.cumsum(lengths_block))
         for row, past in enumerate(_list_histories(histories)):
             place = slice(bounds[row], bounds[row + 1])
@@ -216,7 +228,8 @@ def _collect_rows(
         lists.places[entries],
         lists.clicks[entries],
     )
-    return table, lists.users[which]
+    users = lists.users[which]
+    return table, np.where(users < 0, -1 - which, users)
 
 
 def score_parts(blend: Blend, histories: UserHistories, owners: Rows, items: Rows) -> tuple[Floats, Floats]:
@@ -247,13 +260,15 @@ def cut_histories(data: Interactions, users: Rows, at_s: Floats) -> UserHistorie
     """Return the events of users before a time of each.
 
     Shapes:
-        users: int64 [q]; at_s: float64 [q]
+        users: int64 [q], -1 for unknown ones, who have no events; at_s: float64 [q]
     """
     bounds = data.starts()
-    first = bounds[users]
+    known = users >= 0
+    first = bounds[np.maximum(users, 0)]
+    ends = np.where(known, bounds[users + 1], first)
     counts = [
         np.searchsorted(data.at_s[start:end], moment)
-        for start, end, moment in zip(first, bounds[users + 1], at_s, strict=True)
+        for start, end, moment in zip(first, ends, at_s, strict=True)
     ]
     lengths = np.array(counts, np.int64)
     rows = expand_runs(first, lengths)

@@ -46,16 +46,16 @@ def check_gate(report_: Mapping[str, Any]) -> GateDecision:
 
 
 def check_reranker(facts: Mapping[str, Any]) -> GateDecision:
-    """Decide whether a re-ranker may add to the blend.
+    """Decide whether a re-ranker may add to the scores.
 
-    Its clicks on held-out days must be certainly better placed than those of the blend, and the interactions after them
-    not certainly worse predicted.
+    Its clicks on held-out days must be certainly better placed than without it, and the interactions after them not
+    certainly worse predicted.
     """
     later = facts["later_days"]
     interactions = facts.get("interactions")
     change = later["after"] - later["before"]
     figures = (
-        f"clicks of held-out days {later['after']:.4f} against {later['before']:.4f} of the blend alone "
+        f"clicks of held-out days {later['after']:.4f} against {later['before']:.4f} without it "
         f"({change:+.4f}, 95 % interval {later['low']:+.4f} to {later['high']:+.4f}, "
         f"{later['lists']:,} lists of {later['people']:,} people)"
     )

@@ -46,7 +46,10 @@ _PACKAGES: Final = {
         "learner transformer needs JAX",
         "'kiosk[sequence]', with a GPU also jax[cuda12]; or choose recipe default",
     ),
-    "lightgbm": ("the section [reranker] needs LightGBM", "'kiosk[ranking]'; or leave the section out"),
+    "lightgbm": (
+        "the sections [reranker] and [search_reranker] need LightGBM",
+        "'kiosk[ranking]'; or leave the sections out",
+    ),
 }
 "Optional module -> what needs it, and how to install it or do without."
 

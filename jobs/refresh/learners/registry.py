@@ -19,7 +19,6 @@ from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, Seque
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe, check_package
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
-from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe
 
@@ -58,15 +57,15 @@ def build_learner(part: PartRecipe) -> Learner:
     raise Invalid(f"there is no learner for {type(part).__name__}")
 
 
-def check_packages(parts: Iterable[PartRecipe], reranker: RerankerRecipe | None = None) -> None:
-    """Check that the optional packages of components and of the re-ranker are installed.
+def check_packages(parts: Iterable[PartRecipe], *, reranks: bool = False) -> None:
+    """Check that the optional packages of components and of re-rankers are installed.
 
     Errors:
         Invalid: a package is missing; the message says how to install it
     """
     if any(isinstance(part, TransformerRecipe) for part in parts):
         check_package("jax")
-    if reranker is not None:
+    if reranks:
         check_package("lightgbm")
 
 

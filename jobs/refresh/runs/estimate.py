@@ -53,7 +53,8 @@ _SAMPLED_PRODUCTS = 20_000
 _TOLERANCE = 1.3
 "Bound of measured over estimated seconds on public sets, but for the smallest trainings."
 CONTENT_COST = "[content]"
-RERANKER_COST = "[reranker]"
+_RERANKER_COSTS = {"reranker": "[reranker]", "search_reranker": "[search_reranker]"}
+RERANKER_COST = _RERANKER_COSTS["reranker"]
 
 _RULES_BLOCK_BYTES = 400 << 20
 "Memory of one block of pairs; the learner of sequential rules holds one block at a time."
@@ -94,9 +95,11 @@ def estimate_costs(
     costs = [_part_cost(name, part, recipe, size, load, speed) for name, part in recipe.parts.items()]
     if recipe.content is not None and size.described:
         costs.append(_content_cost(recipe, recipe.content, size, load, speed))
-    if recipe.reranker is not None:
-        costs.append(_reranker_cost(recipe.reranker, costs, size))
-    return costs
+    rerankers = [
+        _reranker_cost(_RERANKER_COSTS[section], part, costs, size)
+        for section, part in recipe.list_rerankers()
+    ]
+    return [*costs, *rerankers]
 
 
 def _part_cost(
@@ -151,8 +154,10 @@ _KEPT = 0.5
 "Expected share of the components with a weight, of those without an initial one."
 
 
-def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: DataSize) -> TrainingCost:
-    """Return the cost of the re-ranker: all components once more, the lists scored with them, and the trees twice."""
+def _reranker_cost(
+    name: str, part: RerankerRecipe, costs: Sequence[TrainingCost], size: DataSize
+) -> TrainingCost:
+    """Return the cost of a re-ranker: all components once more, the lists scored with them, and the trees twice."""
     ranked = [cost for cost in costs if cost.is_ranked]
     before = sum(cost.once for cost in ranked)
     rows = part.lists * reranker.LISTED
@@ -160,7 +165,7 @@ def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: Da
     seconds = before + scoring + reranker.estimate_seconds(rows, part)
     memory = reranker.estimate_memory_bytes(rows, len(ranked))
     extra = sum(cost.once_extra for cost in ranked)
-    return TrainingCost(RERANKER_COST, memory, seconds, 1, extra=extra, is_ranked=False)
+    return TrainingCost(name, memory, seconds, 1, extra=extra, is_ranked=False)
 
 
 def _content_cost(
@@ -210,8 +215,8 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
 
 
 def _advice(name: str, part: PartRecipe | None) -> str:
-    if name == RERANKER_COST:
-        return "lower `lists` of [reranker], or leave [reranker] out"
+    if name in _RERANKER_COSTS.values():
+        return f"lower `lists` of {name}, or leave {name} out"
     if part is None:
         return "lower `features` or `keep` of [content], or leave [content] out"
     if isinstance(part, EaseRecipe):

@@ -87,7 +87,8 @@ def plan_without_interactions(recipe: Recipe) -> TuningPlan:
     blend = recipe.blend.model_copy(
         update={"weights": {}, "weights_unseen": None, "weights_new": {}, "start": {}}
     )
-    left_out = {"baskets": None, "cohorts": None, "content": None, "reranker": None}
+    left_out = {"baskets": None, "cohorts": None, "content": None}
+    left_out.update({"reranker": None, "search_reranker": None})
     settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
     return TuningPlan(settled, NO_INTERACTIONS, 0, 0.0)
 
@@ -224,10 +225,14 @@ def evaluate_plan(
     }
 
 
-def add_reranker(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report with the outcome of the re-ranker, and a sentence of it among what was chosen."""
-    chosen = "; ".join(filter(None, (report.get("chosen", ""), f"re-ranker {facts['sentence']}")))
-    return {**report, "chosen": chosen, "reranker": dict(facts)}
+_RERANKER_LABELS = {"reranker": "re-ranker", "search_reranker": "re-ranker of searches"}
+
+
+def add_reranker(report: Mapping[str, Any], section: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report with the outcome of a re-ranker, and a sentence of it among what was chosen."""
+    sentence = f"{_RERANKER_LABELS[section]} {facts['sentence']}"
+    chosen = "; ".join(filter(None, (report.get("chosen", ""), sentence)))
+    return {**report, "chosen": chosen, section: dict(facts)}
 
 
 def _evaluate_scorer(

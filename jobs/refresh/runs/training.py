@@ -10,10 +10,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from actors.models.loading.allowed_learners import ALLOWED
-from actors.models.loading.registry import RERANKER
+from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import MANIFEST, Snapshot
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.artifacts.logs.outcomes import OutcomeStore
@@ -29,10 +30,11 @@ from jobs.refresh.build.build import (
 )
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
 from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
-from jobs.refresh.data.served_lists import ListLog
+from jobs.refresh.data.served_lists import LISTS, SEARCHES, ListLog
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.learners.registry import check_packages
+from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.estimate import check_memory
 from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
@@ -54,6 +56,11 @@ from jobs.refresh.tuning.plan import TuningPlan
 
 KEPT_VERSIONS = 10
 "Number of newest versions of an engine that are kept, in addition to recently promoted ones."
+
+RERANKERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"reranker": (LISTS, RERANKER), "search_reranker": (SEARCHES, SEARCH_RERANKER)}
+)
+"Section of a recipe -> the endpoint from whose lists its re-ranker learns, and the name of its extra."
 
 
 class Publication(NamedTuple):
@@ -101,7 +108,7 @@ def read_recipe(run: Run) -> Recipe:
     """
     ALLOWED.check_recipe(run.recipe)  # before the data is read, because the record comes from Redis
     recipe = parse_recipe(run.recipe)
-    check_packages(recipe.parts.values(), recipe.reranker)
+    check_packages(recipe.parts.values(), reranks=bool(recipe.list_rerankers()))
     return recipe
 
 
@@ -161,23 +168,26 @@ def load_report(
     on_step = attempt.count_steps(len(plan.recipe.parts) + 5)
     on_step("split")
     report = evaluate_plan(plan, split().test, serving=attempt.serving, on_step=on_step)
-    if recipe.reranker is not None:
-        learned = learn_and_store_reranker(attempt, apply_confirmation(plan, report).recipe, source)
-        report = add_reranker(report, learned.facts)
+    settled = apply_confirmation(plan, report).recipe
+    for section, part in recipe.list_rerankers():
+        learned = learn_and_store_reranker(attempt, settled, source, section, part)
+        report = add_reranker(report, section, learned.facts)
     attempt.checkpoints.put("report", report)
     return report
 
 
-def learn_and_store_reranker(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> LearnedReranker:
-    """Learn the re-ranker and store it for the snapshot, so that all attempts write the same one."""
-    part = recipe.reranker
-    assert part is not None
+def learn_and_store_reranker(
+    attempt: RunAttempt, recipe: Recipe, source: TrainingSource, section: str, part: RerankerRecipe
+) -> LearnedReranker:
+    """Learn a re-ranker and store it for the snapshot, so that all attempts write the same one."""
+    endpoint, extra = RERANKERS[section]
     attempt.report("read the log of answers", 0.9)
     artifacts = attempt.context.artifacts
     log = ListLog(ServedLogStore(artifacts), OutcomeStore(artifacts), attempt.context.salt)
-    lists = log.read(attempt.run.app_id, attempt.run.engine_id, part.days, part.lists, source.data)
-    learned = learn_reranker(recipe, source.data, lists, lambda what: attempt.report(what, 0.95))
-    attempt.checkpoints.put_state(RERANKER, learned.save())
+    run = attempt.run
+    lists = log.read(run.app_id, run.engine_id, endpoint, part.days, part.lists, source.data)
+    learned = learn_reranker(recipe, part, source.data, lists, lambda what: attempt.report(what, 0.95))
+    attempt.checkpoints.put_state(extra, learned.save())
     return learned
 
 
@@ -268,12 +278,14 @@ def _build_extras(
         extras.update(
             build_content_weights(recipe.content, texts, source.data, learners, engine.blend, recipe.seed)
         )
-    if report.get("reranker", {}).get("kept"):
-        state = attempt.checkpoints.get_state(RERANKER)
-        if state is None:  # the checkpoint is damaged: learn again
-            state = learn_and_store_reranker(attempt, recipe, source).save()
-        if state.arrays:
-            extras[RERANKER] = state
+    for section, part in recipe.list_rerankers():
+        if report.get(section, {}).get("kept"):
+            _, extra = RERANKERS[section]
+            state = attempt.checkpoints.get_state(extra)
+            if state is None:  # the checkpoint is damaged: learn again
+                state = learn_and_store_reranker(attempt, recipe, source, section, part).save()
+            if state.arrays:
+                extras[extra] = state
     return extras
 
 

@@ -135,7 +135,8 @@ class TrainingWorker:
         self._run = run
         segments = SegmentStore(place.artifacts, place.clock)
         # Only where the log of answers is read: the first call creates the salt of an app.
-        reads_log = "logged" in run.options or run.recipe.get("reranker") is not None
+        reranks = any(run.recipe.get(name) is not None for name in ("reranker", "search_reranker"))
+        reads_log = "logged" in run.options or reranks
         salt = await place.stores.served.salt(app_id) if reads_log else b""
         context = TrainingContext(place.artifacts, segments, place.scratch, place.release, salt)
         serving = await self._serving_facts(run)

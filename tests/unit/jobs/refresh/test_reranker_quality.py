@@ -1,6 +1,7 @@
-"""On public sets with a simulated log, the re-ranker is certainly better where clicks follow likings, else left out.
+"""On public sets with a simulated log, re-rankers are certainly better where clicks follow likings, else left out.
 
 People look at places with a falling chance and click what they really took later, as in `tests.fakes.simulated_lists`.
+Searches are for a word of what they took, as in `tests.fakes.simulated_searches`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets
-from tests.fakes.simulated_lists import LISTED, Likings, serve_lists
+from tests.fakes.simulated_lists import Likings, serve_lists
+from tests.fakes.simulated_searches import serve_searches
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -41,29 +43,52 @@ RECIPE: dict[str, Any] = {
     },
     "validation": {"seen": "allowed"},
     "reranker": {},
+    "search_reranker": {},
 }
 SETS: dict[str, tuple[Callable[[], Interactions], float]] = {
     "online-retail-y1": (sets.online_retail, 3_600.0),
     "yoochoose-100k": (lambda: sets.yoochoose()[0], 0.0),  # a list beside each click of a session
 }
+SEARCH_SETS: dict[str, tuple[Callable[[], Interactions], Callable[[], dict[str, str]], float]] = {
+    "online-retail-y1": (sets.online_retail, sets.titles, 3_600.0),
+    "ml-latest-small": (sets.movielens_small, sets.films, 0.0),
+}
 
 
 def draw_evenly(products: Rows, _: float) -> Floats:
     """Like each product alike: places alone decide."""
-    return np.full(LISTED, 0.15)
+    return np.full(len(products), 0.15)
 
 
 def learn(folder: str, likings: Likings | None) -> LearnedReranker:
     """Serve lists in the second half of the time, and learn from them."""
     pytest.importorskip("lightgbm")
-    if not sets.has(folder):
-        pytest.skip(f"public data set {folder} is not in {sets.data_folder()} (set KIOSK_TEST_DATA)")
+    require(folder)
     read, pause_s = SETS[folder]
     data, recipe = read(), parse_recipe(RECIPE)
     since_s = float(np.quantile(data.at_s, 0.5))
     engine = train_engine(recipe, data.pick(data.at_s < since_s))
     lists = serve_lists(engine, data, since_s, pause_s=pause_s, likings=likings)
-    return learn_reranker(recipe, data, lists)
+    assert recipe.reranker is not None
+    return learn_reranker(recipe, recipe.reranker, data, lists)
+
+
+def require(folder: str) -> None:
+    if not sets.has(folder):
+        pytest.skip(f"public data set {folder} is not in {sets.data_folder()} (set KIOSK_TEST_DATA)")
+
+
+def learn_searches(folder: str, likings: Likings | None) -> LearnedReranker:
+    """Serve searches in the second half of the time, and learn from them."""
+    pytest.importorskip("lightgbm")
+    require(folder)
+    read, titles, pause_s = SEARCH_SETS[folder]
+    data, recipe = read(), parse_recipe(RECIPE)
+    since_s = float(np.quantile(data.at_s, 0.5))
+    engine = train_engine(recipe, data.pick(data.at_s < since_s))
+    lists = serve_searches(engine, data, titles(), since_s, pause_s=pause_s, likings=likings, most=6_000)
+    assert recipe.search_reranker is not None
+    return learn_reranker(recipe, recipe.search_reranker, data, lists)
 
 
 @pytest.mark.parametrize("folder", SETS)
@@ -80,5 +105,22 @@ def test_it_is_better_on_later_days(folder: str, record_property: Callable[[str,
 @pytest.mark.parametrize("folder", SETS)
 def test_places_alone_teach_nothing(folder: str) -> None:
     learned = learn(folder, draw_evenly)
+    assert learned.reranker is None
+    assert learned.facts["later_days"]["low"] <= 0 <= learned.facts["later_days"]["high"]
+
+
+@pytest.mark.parametrize("folder", SEARCH_SETS)
+def test_searches_are_better_on_later_days(
+    folder: str, record_property: Callable[[str, object], None]
+) -> None:
+    learned = learn_searches(folder, None)
+    record_property("later_days", learned.facts["later_days"])
+    assert learned.reranker is not None
+    assert learned.facts["later_days"]["low"] > 0
+
+
+@pytest.mark.parametrize("folder", SEARCH_SETS)
+def test_places_of_searches_alone_teach_nothing(folder: str) -> None:
+    learned = learn_searches(folder, draw_evenly)
     assert learned.reranker is None
     assert learned.facts["later_days"]["low"] <= 0 <= learned.facts["later_days"]["high"]

@@ -19,9 +19,11 @@ from jobs.refresh.build.rerank import (
     score_parts,
 )
 from jobs.refresh.data.dataset import Interactions, interactions_from_segments
+from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from tests.fakes import generated_market
 from tests.fakes.simulated_lists import LISTED, Likings, serve_lists
+from tests.fakes.simulated_searches import serve_searches
 
 FIELDS: dict[str, Any] = {
     "parts": {
@@ -31,9 +33,10 @@ FIELDS: dict[str, Any] = {
     },
     "blend": {"weights": {"item_knn": 1.0, "rules": 0.5, "trend": 0.2}, "weights_new": {"trend": 1.0}},
     "validation": {"seen": "allowed"},
-    "reranker": {"least_lists": 100, "least_rows": 20, "trees": 60},
 }
+PART = RerankerRecipe(least_lists=100, least_rows=20, trees=60)
 SINCE_DAYS = 20
+WORDS = ("lamp", "chair", "kettle", "trowel")
 
 
 class Market:
@@ -54,7 +57,7 @@ class Market:
 
     def learn(self, likings: Likings, seed: int = 3) -> LearnedReranker:
         lists = serve_lists(self.engine, self.data, self.since_s, likings=likings, seed=seed, most=3_000)
-        return learn_reranker(self.recipe, self.data, lists)
+        return learn_reranker(self.recipe, PART, self.data, lists)
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +122,31 @@ def test_no_event_of_the_days_of_the_lists_trains_their_blend(
 
     monkeypatch.setattr(rerank, "train_engine", train)
     lists = serve_lists(market.engine, market.data, market.since_s, likings=market.prefer_rare)
-    learn_reranker(market.recipe, market.data, lists)
+    learn_reranker(market.recipe, PART, market.data, lists)
     assert newest
     assert newest[0] < lists.at_s.min()
 
 
+def test_searches_teach_through_their_logged_scores(market: Market) -> None:
+    names = market.data.items.names.to_pylist()
+    titles = {product: f"{WORDS[item % len(WORDS)]} number {item}" for item, product in enumerate(names)}
+    for likings, is_kept in ((market.prefer_rare, True), (draw_evenly, False)):
+        lists = serve_searches(
+            market.engine, market.data, titles, market.since_s, likings=likings, most=3_000
+        )
+        assert (lists.users < 0).any()
+        learned = learn_reranker(market.recipe, PART, market.data, lists)
+        assert (learned.reranker is not None) is is_kept, learned.facts
+        assert learned.facts["interactions"] is None
+
+
 def test_a_history_ends_at_its_list(market: Market) -> None:
     data = market.data
-    users, at_s = np.array([3, 3, 5]), np.array([data.at_s.min(), data.now_s + 1, market.since_s])
+    users = np.array([3, 3, 5, -1])
+    at_s = np.array([data.at_s.min(), data.now_s + 1, market.since_s, data.now_s + 1])
     histories = cut_histories(data, users, at_s)
     assert histories.lengths[0] == 0
+    assert histories.lengths[3] == 0
     assert histories.lengths[1] == np.count_nonzero(data.reader == 3)
     assert (histories.at_s < at_s[histories.owners()]).all()
 
@@ -149,6 +167,6 @@ def test_parts_sum_to_the_blend(market: Market) -> None:
 @pytest.mark.parametrize("most", [10, 60])
 def test_few_lists_leave_it_out(market: Market, most: int) -> None:
     lists = serve_lists(market.engine, market.data, market.since_s, likings=market.prefer_rare, most=most)
-    learned = learn_reranker(market.recipe, market.data, lists)
+    learned = learn_reranker(market.recipe, PART, market.data, lists)
     assert learned.reranker is None
     assert "usable lists with a click, and 100 are necessary" in learned.facts["sentence"]

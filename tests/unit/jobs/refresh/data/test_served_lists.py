@@ -58,12 +58,45 @@ def outcome(number: int, place: int, kind: str = "click", engine: str = "default
     return empty_row(OUTCOME_COLUMNS) | facts
 
 
-def collect(answers: list[dict[str, Any]], outcomes: list[dict[str, Any]], most: int = 100) -> ServedLists:
+def collect(
+    answers: list[dict[str, Any]],
+    outcomes: list[dict[str, Any]],
+    most: int = 100,
+    endpoint: str = "user_to_products",
+) -> ServedLists:
     frames = [
         pl.DataFrame(pa.Table.from_pylist(rows, schema=schema))
         for rows, schema in ((answers, COLUMNS), (outcomes, OUTCOME_COLUMNS))
     ]
-    return collect_served_lists(frames[0], select_clicks(frames[1], "default"), "default", shop(), SALT, most)
+    clicks = select_clicks(frames[1], "default")
+    return collect_served_lists(frames[0], clicks, "default", endpoint, shop(), SALT, most)
+
+
+def search_answer(number: int, **facts: Any) -> dict[str, Any]:
+    """Return a search that shows a, b and c to Ann."""
+    return answer(number, endpoint="search", scores=[2.5, 2.0, 0.5], **facts)
+
+
+def test_searches_keep_their_scores_and_users_who_are_unknown() -> None:
+    answers = [search_answer(1), search_answer(2, user=""), answer(3)]
+    answers.append(search_answer(4, user=pseudonym(b"other", "u:ann"), origins=[0, RULE, 0]))
+    lists = collect(answers, [outcome(number, 1) for number in range(1, 5)], endpoint="search")
+    assert lists.users.tolist() == [0, -1, -1]
+    assert lists.items.tolist() == [0, 1, 2, 0, 1, 2, 0, 2]
+    assert lists.scores.tolist() == [2.5, 2.0, 0.5, 2.5, 2.0, 0.5, 2.5, 0.5]
+    assert lists.places.tolist() == [0, 1, 2, 0, 1, 2, 0, 2]
+
+
+def test_searches_that_no_score_ordered_are_left_out() -> None:
+    answers = [
+        search_answer(1) | {"scores": [0.0, -1.0, -2.0]},  # sorted by the client
+        search_answer(2, sides=[1, 2, 0]),
+        search_answer(3) | {"scores": []},
+        search_answer(4),
+    ]
+    lists = collect(answers, [outcome(number, 1) for number in range(1, 5)], endpoint="search")
+    assert lists.at_s.tolist() == [(START_MS + 4) / 1000]
+    assert lists.left_out["sorted or interleaved"] == 3
 
 
 def test_places_items_and_clicks_are_those_of_the_log() -> None:

@@ -1,4 +1,4 @@
-"""A run with a re-ranker reads the log of answers, reports what came of it, and never fails for want of a log."""
+"""A run with re-rankers reads the log of answers, reports what came of it, and never fails for want of a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.models.loading.registry import RERANKER
+from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
@@ -54,7 +54,7 @@ def bench_in(folder: Path, events: int = 20_000) -> TrainingContext:
     return TrainingContext(artifacts, segments, folder / "scratch", "release", SALT)
 
 
-def write_log(artifacts: ArtifactStore, lists: int) -> None:
+def write_log(artifacts: ArtifactStore, lists: int, endpoint: str = "user_to_products") -> None:
     """Write served lists of which products with few events are liked, and their clicks."""
     data = interactions_from_segments(generated_market.table(20_000, 800, 80))
     since_s = data.now_s - 20 * DAY_S
@@ -66,10 +66,14 @@ def write_log(artifacts: ArtifactStore, lists: int) -> None:
     answers, outcomes = [], []
     for row in range(len(made)):
         entries = slice(made.starts[row], made.starts[row + 1])
-        user, at = pseudonym(SALT, users[made.users[row]]), int(made.at_s[row] * 1000)
+        # Every third search is one of an unknown person.
+        is_known = endpoint != "search" or row % 3
+        user = pseudonym(SALT, users[made.users[row]]) if is_known else ""
+        at = int(made.at_s[row] * 1000)
         products = tuple(items[item] for item in made.items[entries].tolist())
         facts: dict[str, Any] = {"user": user, "products": products, "origins": (0,) * len(products)}
-        answers.append(ServedAnswer(f"s{row}", at, "user_to_products", "default", **facts))
+        facts["scores"] = tuple(3.5 - 0.1 * place for place in range(len(products)))
+        answers.append(ServedAnswer(f"s{row}", at, endpoint, "default", **facts))
         for place in np.flatnonzero(made.clicks[entries]).tolist():
             outcomes.append(
                 {
@@ -105,6 +109,22 @@ def test_a_log_with_likings_puts_the_re_ranker_into_the_snapshot(tmp_path: Path)
     attempt.clean_up()
     again = TrainingContext(bench.artifacts, bench.segments, tmp_path / "other", "release", SALT)
     assert train(again)[1]["version"] == outcome["version"]
+
+
+def test_a_log_of_searches_puts_their_re_ranker_into_the_snapshot(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    bench = bench_in(tmp_path)
+    write_log(bench.artifacts, 3_000, "search")
+    recipe = {**RECIPE, "search_reranker": RECIPE["reranker"]}
+    attempt, outcome = train(bench, recipe)
+    assert "re-ranker left out: the log has 0 usable lists" in outcome["chosen"]
+    assert "re-ranker of searches certainly better: clicks of held-out days" in outcome["chosen"]
+    folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
+    learned = validate_snapshot(Snapshot.open(folder), outcome["version"])
+    assert learned.reranker is None
+    assert learned.search_reranker is not None
+    assert CheckpointStore(bench.artifacts, APP, "first").get_state(SEARCH_RERANKER) is not None
+    attempt.clean_up()
 
 
 def test_the_attempt_after_a_kill_reads_what_was_learned(
@@ -164,9 +184,12 @@ def test_the_estimate_names_the_cost() -> None:
     estimate = estimate_sizes(with_it, size)
     assert estimate.seconds > estimate_sizes(without, size).seconds
     assert [extra["part"] for extra in estimate.to_dict()["extras"]] == [RERANKER_COST]
+    both = estimate_costs(with_it.with_changes({"search_reranker": {}}), size)
+    assert [cost.part for cost in both if not cost.is_ranked] == [RERANKER_COST, "[search_reranker]"]
 
 
 def test_a_recipe_without_a_re_ranker_keeps_its_form() -> None:
     fields = {name: value for name, value in RECIPE.items() if name != "reranker"}
-    assert "reranker" not in parse_recipe(fields).model_dump(mode="json")
+    dumped = parse_recipe(fields).model_dump(mode="json")
+    assert not {"reranker", "search_reranker"} & set(dumped)
     assert parse_recipe(fields).with_changes({"reranker": {}}).reranker is not None

@@ -1,0 +1,55 @@
+"""The ring of products with a snapshot whose re-ranker raises products with many events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from actors.language.embedder import HashingEmbedder
+from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.validation import validate_snapshot
+from actors.models.reranker import ProductFacts, Reranker
+from actors.models.tree_ensemble import TreeArrays, TreeEnsemble
+from actors.recommender.recommender import Recommender
+from actors.recommender.state.serving_model import ServingModel
+from actors.vectors.snapshot_arrays import ModelState
+from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.fit import TrainedEngine
+from tests.fakes.corner_shop import NOW_MS, product_change
+from tests.fakes.trained_snapshot import ring_data, ring_products
+
+RAISED = 3.0
+CANDIDATES = 10
+
+
+def raise_frequent(engine: TrainedEngine, candidates: int = CANDIDATES) -> Reranker:
+    """Return a tree that raises products with more events than the median."""
+    data = ring_data()
+    products = ProductFacts.count(data.item, data.at_s, data.n_items)
+    parts = tuple(part.name for part in engine.blend.parts)
+    arrays = TreeArrays(
+        starts=np.array([0, 1]),
+        leaf_starts=np.array([0, 2]),
+        features=np.array([len(parts) + 1]),
+        thresholds=np.array([float(np.median(products.events))]),
+        missing_left=np.array([True]),
+        left_leaves=np.array([1], np.uint16),
+        leaves=np.array([-1.0, RAISED - 1.0]),
+    )
+    return Reranker(TreeEnsemble(arrays), parts, products, candidates)
+
+
+def load(folder: Path, engine: TrainedEngine, extras: dict[str, ModelState]) -> LoadedSnapshot:
+    """Write a snapshot with extras and load it."""
+    manifest = build_snapshot(engine, folder, written_at_ms=1, extras=extras)
+    return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
+
+
+def shop_with(learned: LoadedSnapshot) -> Recommender:
+    """Open the ring with a snapshot."""
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids))
+    return shop
