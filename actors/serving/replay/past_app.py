@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.replay.answer_replay import PastApp
@@ -28,6 +30,7 @@ from cluster.query.language.boost_rules import CompiledRule
 from cluster.records.boost_rule import BoostRule, RuleVersion
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
+from cluster.records.run import DAY_MS
 from cluster.store.stores import Stores
 
 MOST_RULE_VERSIONS: Final = 2_000
@@ -143,31 +146,56 @@ def load_past_app(
         settings.rules.list_moments,
         lambda engine_id, version: loader.load(app_id, engine_id, version),
         settings.find_serving,
-        _EarlierPages(artifacts, app_id).list,
+        EarlierPages(artifacts, app_id, pseudonyms).list,
         lambda row, products: list(losses.list(row, products)),
     )
 
 
-class _EarlierPages:
-    """Products of earlier pages, from the log of answers."""
+@dataclass(frozen=True, slots=True)
+class _LoggedPage:
+    """A page of a list with a `pagination_id`."""
 
-    def __init__(self, artifacts: ArtifactStore, app_id: str) -> None:
+    at_ms: int
+    service_id: str
+    products: Sequence[str]
+
+
+class EarlierPages:
+    """Products of earlier pages of some users, from the log of answers: each day of it is read once."""
+
+    def __init__(self, artifacts: ArtifactStore, app_id: str, pseudonyms: Sequence[str]) -> None:
         self._log = ServedLogStore(artifacts)
         self._app_id = app_id
+        self._users = pa.array(sorted({*pseudonyms, ""}))
+        self._days: dict[int, Mapping[tuple[str, str], Sequence[_LoggedPage]]] = {}
 
     def list(self, row: Mapping[str, Any], pagination_id: str) -> list[str]:
         """Return what earlier pages of the same user and `pagination_id` showed, in order."""
         at_ms = int(row["at"])
-        earlier = self._log.read(
-            self._app_id, at_ms - _PAGES_MS, at_ms, ("service_id", "user", "request", "products")
-        )
+        since_ms = at_ms - _PAGES_MS
         shown: list[str] = []
-        for page in earlier.to_pylist():
-            is_same = page["user"] == row["user"] and page["service_id"] != row["service_id"]
-            if is_same and pagination_id in page["request"]:
-                is_page = orjson.loads(page["request"]).get("pagination_id") == pagination_id
-                shown += page["products"] if is_page else []
+        for day in dict.fromkeys((since_ms // DAY_MS, at_ms // DAY_MS)):
+            if day not in self._days:
+                self._days[day] = self._read_day(day)
+            for page in self._days[day].get((row["user"], pagination_id), ()):
+                if since_ms <= page.at_ms <= at_ms and page.service_id != row["service_id"]:
+                    shown += page.products
         return shown
+
+    def _read_day(self, day: int) -> Mapping[tuple[str, str], Sequence[_LoggedPage]]:
+        """Return the pages of a day by user and `pagination_id`, oldest first."""
+        columns = ("service_id", "user", "request", "products")
+        answers = self._log.read(self._app_id, day * DAY_MS, (day + 1) * DAY_MS - 1, columns)
+        is_page = pc.and_(
+            pc.is_in(answers["user"], value_set=self._users),
+            pc.match_substring(answers["request"], '"pagination_id"'),
+        )
+        pages: dict[tuple[str, str], list[_LoggedPage]] = {}
+        for page in answers.filter(is_page).to_pylist():
+            pagination_id = orjson.loads(page["request"]).get("pagination_id")
+            logged = _LoggedPage(page["at"], page["service_id"], page["products"])
+            pages.setdefault((page["user"], str(pagination_id)), []).append(logged)
+        return pages
 
 
 class _Losses:
