@@ -150,3 +150,15 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
     assert await complete("jerk") == []
     assert await complete("please") == []
     assert await complete("private", server=True) == ["private disease of victim jane"]
+
+
+async def test_only_the_secret_key_explains_searches(corner: Corner) -> None:
+    body = {"q": "trowel", "explain": True}
+    refused = await ask(corner, "search/search", body)
+    assert refused.status == 403
+    assert refused.json()["message"] == "Publishable key is not allowed to explain; use the secret key"
+    explained = (await ask(corner, "search/search", body, server=True)).json()["data"]["products"][0][
+        "_explain"
+    ]
+    assert explained["score"] == pytest.approx(sum(explained["score_parts"].values()))
+    assert (explained["rank"], explained["place"]) == (0, 0)
