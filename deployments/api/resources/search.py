@@ -48,7 +48,12 @@ class SearchResource:
         self._served_log = served_log
 
     def read(self, request: ApiRequest) -> UserQuery:
-        """Validate the body of a search."""
+        """Validate the body of a search.
+
+        Errors:
+            Unprocessable: the body is invalid
+            Forbidden: a publishable key asks to explain
+        """
         try:
             body = SearchBody.model_validate(request.payload)
         except ValidationError as error:

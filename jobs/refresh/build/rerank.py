@@ -263,9 +263,8 @@ def cut_histories(data: Interactions, users: Rows, at_s: Floats) -> UserHistorie
         users: int64 [q], -1 for unknown ones, who have no events; at_s: float64 [q]
     """
     bounds = data.starts()
-    known = users >= 0
     first = bounds[np.maximum(users, 0)]
-    ends = np.where(known, bounds[users + 1], first)
+    ends = np.where(users >= 0, bounds[users + 1], first)
     counts = [
         np.searchsorted(data.at_s[start:end], moment)
         for start, end, moment in zip(first, ends, at_s, strict=True)

@@ -67,8 +67,8 @@ def write_log(artifacts: ArtifactStore, lists: int, endpoint: str = "user_to_pro
     for row in range(len(made)):
         entries = slice(made.starts[row], made.starts[row + 1])
         # Every third search is one of an unknown person.
-        is_known = endpoint != "search" or row % 3
-        user = pseudonym(SALT, users[made.users[row]]) if is_known else ""
+        has_user = endpoint != "search" or row % 3
+        user = pseudonym(SALT, users[made.users[row]]) if has_user else ""
         at = int(made.at_s[row] * 1000)
         products = tuple(items[item] for item in made.items[entries].tolist())
         facts: dict[str, Any] = {"user": user, "products": products, "origins": (0,) * len(products)}
