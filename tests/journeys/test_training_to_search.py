@@ -38,7 +38,7 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
         assert await serves(replica, version)
         (mapped,) = [
             active_segment
-            for active_segment in (await texts_of(replica))._index._segments.active_segments()
+            for active_segment in (await texts_of(replica))._index.parts[0].segments.active_segments()
             if active_segment.row_mapping is not None
         ]
         assert is_mapped(mapped.segment.rows), "the postings"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +78,19 @@ class ActiveSegment:
     segment: IndexSegment
     is_whole: bool
     "No product of it is stale."
+    owner: npt.NDArray[np.int32]
+    "By row: the number of the segment that has its newest record."
     row_mapping: RowMapping | None = None
+
+    def owned(self, rows: Rows) -> Mask:
+        """Mark rows whose newest record is in this segment.
+
+        Shapes:
+            rows: int64 [m], negative for none; returns: bool [m]
+        """
+        owned: Mask = np.equal(self.owner.take(rows, mode="clip"), self.number)
+        owned &= (rows >= 0) & (rows < len(self.owner))
+        return owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +130,6 @@ class IndexSegments:
     def nbytes(self) -> int:
         """Bytes of all postings."""
         return sum(segment.nbytes for segment in self._segments.values()) + self._owner.nbytes
-
-    @property
-    def alive(self) -> Mask:
-        """Mark rows that have a product.
-
-        Shapes:
-            returns bool [n], a new array
-        """
-        alive: Mask = np.not_equal(self._owner[: self._rows], _GONE)
-        return alive
 
     def has(self, row: int) -> bool:
         """Return whether a row has a product."""
@@ -188,20 +190,12 @@ class IndexSegments:
     def active_segments(self) -> Iterator[ActiveSegment]:
         """Yield every segment with the rows it owns."""
         for number, segment in self._segments.items():
-            yield ActiveSegment(number, segment, not self._stale_counts[number], self._mappings.get(number))
+            is_whole = not self._stale_counts[number]
+            yield ActiveSegment(number, segment, is_whole, self._owner, self._mappings.get(number))
         if self._fresh:
             if self._fresh_segment is None:
                 self._fresh_segment = build_segment(list(self._fresh.values()))
-            yield ActiveSegment(FRESH, self._fresh_segment, True)
-
-    def owned_by(self, number: int, rows: npt.NDArray[Any]) -> Mask:
-        """Mark rows whose newest record is in a segment.
-
-        Shapes:
-            rows: int [m]; returns: bool [m]
-        """
-        owned: Mask = np.equal(self._owner[rows], number)
-        return owned
+            yield ActiveSegment(FRESH, self._fresh_segment, True, self._owner)
 
     @property
     def needs_merge(self) -> bool:

@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.postings import Postings, find_pairs, group_by_term, locate
+from actors.retrieval.lexical.postings import Postings, find_pairs, group_by_term, locate, starts_of_kept
 from actors.retrieval.lexical.product_fields import WEIGHTS
-from actors.vectors.types import Codes
+from actors.vectors.types import Codes, Mask
 
 PAIR: Final = len(WEIGHTS)
 "Number of the field that contains neighbours in a title."
@@ -156,6 +156,27 @@ def _merge_terms(
     order = np.lexsort((all_rows, all_codes))
     terms, lengths = np.unique(all_codes, return_counts=True)
     return terms, lengths, all_rows[order], np.concatenate(counts)[order], np.concatenate(bits)[order]
+
+
+def select_products(segment: IndexSegment, kept: Mask) -> IndexSegment:
+    """Copy the postings of some products of a segment; terms that only others have are not in the copy.
+
+    Shapes:
+        kept: bool [h], by product of the segment
+    Cost:
+        6 million postings: 60 ms
+    """
+    is_kept = kept[segment.rows]
+    starts = starts_of_kept(segment.starts, is_kept)
+    has_postings = np.diff(starts) > 0
+    return IndexSegment(
+        segment.terms[has_postings],
+        np.append(starts[:-1][has_postings], starts[-1:]),
+        segment.rows[is_kept],
+        segment.counts[is_kept],
+        segment.fields[is_kept],
+        segment.owned[kept[segment.owned]],
+    )
 
 
 def empty_segment() -> IndexSegment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +15,15 @@ import numpy.typing as npt
 from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
-from actors.retrieval.lexical.product_access import ProductAccess, ReadableProducts
+from actors.retrieval.lexical.product_access import IndexPart, ProductAccess
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_languages import ProductLanguages
+from actors.retrieval.lexical.product_postings import select_products
 from actors.retrieval.lexical.product_terms import analyze_product, bigram_code, fingerprint
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
-from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, JoinedVocabulary, ProductVocabulary
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, JoinedVocabulary
 from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher, order_best_first
 from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
@@ -37,17 +38,20 @@ _WHOLE_TITLE: Final = 0.5
 _OTHER_LANGUAGE: Final = 0.5
 "Factor of the score of a product without texts in the language of the query."
 _ABOVE_ALL: Final = 1e-9
-_MOST_READABLE: Final = 16
-"Sets of tiers whose statistics are in memory."
+_MOST_NORMS: Final = 16
+"Sets of parts of the index whose norms are in memory."
+
+PartCodes = tuple[int, ...]
+"Codes of the accesses whose products a query searches."
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltIndex:
-    """What another thread rebuilt: merged segments, the spelling dictionary, or both."""
+    """What another thread rebuilt: merged segments, spelling dictionaries, or both."""
 
-    merged: MergedSegment | None
+    merged: Mapping[int, MergedSegment]
     spelling: Mapping[int, DictionaryBuild]
-    "By code of the access of the products."
+    "Both by code of the access of the products."
 
 
 class SearchIndex:
@@ -55,27 +59,31 @@ class SearchIndex:
 
     def __init__(self, seal: int = 128) -> None:
         self._analyzers = Analyzers()
-        self._segments = IndexSegments(seal)
+        self._seal = seal
         self._access = ProductAccess()
-        self._vocabularies = defaultdict(ProductVocabulary, {0: ProductVocabulary()})
+        self._parts = {0: IndexPart(IndexSegments(seal))}
         "By code of the access of the products; 0 for open ones."
-        self._readable: dict[frozenset[int], ReadableProducts] = {}
-        "By codes of accesses, until a product changes."
         self._lengths = np.zeros(0, np.float64)
         self._titles = np.zeros(0, np.uint64)
         self._languages = ProductLanguages()
-        self._length = 0.0
-        self._norms: npt.NDArray[np.float64] | None = None
+        self._norms: dict[PartCodes, npt.NDArray[np.float64]] = {}
+        "Until a product changes."
 
     def __len__(self) -> int:
         """Count products."""
-        return self._segments.products
+        return sum(part.segments.products for part in self._parts.values())
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays and of the vocabulary, about 200 a word."""
         rows = self._lengths.nbytes + self._titles.nbytes + self._languages.nbytes
-        return self._segments.nbytes + 2 * rows + 200 * sum(map(len, self._vocabularies.values()))
+        parts = sum(part.segments.nbytes + 200 * len(part.vocabulary) for part in self._parts.values())
+        return parts + 2 * rows
+
+    @property
+    def parts(self) -> Mapping[int, IndexPart]:
+        """The parts of the index by code of the access of their products."""
+        return self._parts
 
     def put(self, row: int, product: Mapping[str, Any]) -> None:
         """Set a product, old or new; the next query finds it.
@@ -89,18 +97,18 @@ class SearchIndex:
         self._titles = ensure_capacity(self._titles, row + 1)
         self._lengths[row] = analyzed.length
         self._titles[row] = analyzed.title
-        self._languages.put(row, analyzed.languages)
-        self._length += analyzed.length
         code = self._access.put(row, access_of(product))
-        self._vocabularies[code].add(analyzed.words)
-        self._segments.put(analyzed.term_vector)
-        self._forget_statistics()
+        self._languages.put(row, analyzed.languages, code)
+        part = self._part(code)
+        part.length += analyzed.length
+        part.vocabulary.add(analyzed.words)
+        part.segments.put(analyzed.term_vector)
+        self._norms.clear()
 
     def remove(self, row: int) -> None:
         """Remove a product; the next query does not find it."""
         self._delete(row)
-        self._segments.remove(row)
-        self._forget_statistics()
+        self._norms.clear()
 
     def bind_rows(self, saved: SavedIndex, rows: Rows) -> None:
         """Serve some rows from the index of a snapshot.
@@ -115,42 +123,62 @@ class SearchIndex:
         count = int(taken.max(initial=-1)) + 1
         self._lengths = ensure_capacity(self._lengths, count)
         self._titles = ensure_capacity(self._titles, count)
-        self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
+        before = self._access.codes_of(taken)
+        for code in np.unique(before).tolist():
+            self._part(code).length -= float(self._lengths[taken[before == code]].sum())
+        is_first = not any(len(part.vocabulary) for part in self._parts.values())
+        saved_codes = self._access.bind_rows(saved, codes, taken)
+        after = self._access.codes_of(taken)
         self._lengths[taken] = saved.lengths[codes]
         self._titles[taken] = saved.titles[codes]
-        self._languages.bind_rows(saved, codes, taken)
-        access_codes = self._access.bind_rows(saved, codes, taken)
-        if not any(map(len, self._vocabularies.values())):
-            for code, words in zip(access_codes, (saved.vocabulary(), *saved.locked_words), strict=True):
-                self._vocabularies[code].load_counts(words)
-        self._segments.bind_rows(saved.segment, rows)
-        self._forget_statistics()
+        self._languages.bind_rows(saved, codes, taken, before, after)
+        for row, code in zip(taken[before != after].tolist(), before[before != after].tolist(), strict=True):
+            self._part(code).segments.remove(row)
+        words = (saved.vocabulary(), *saved.locked_words) if is_first else ()
+        for code, counts in zip(saved_codes, words, strict=False):
+            self._part(code).vocabulary.load_counts(counts)
+        for code in dict.fromkeys(saved_codes):
+            self._bind_part(code, saved, np.array(saved_codes, np.uint8)[saved.access_codes] == code, rows)
+        self._norms.clear()
+
+    def _bind_part(self, code: int, saved: SavedIndex, has_access: Mask, rows: Rows) -> None:
+        """Serve the products of one access from a snapshot; where it has others, its postings are copied."""
+        part = self._part(code)
+        part_rows = np.where(has_access, rows, -1)
+        part.length += float(saved.lengths[part_rows >= 0].sum())
+        segment = saved.segment if has_access.all() else select_products(saved.segment, has_access)
+        part.segments.bind_rows(segment, part_rows)
 
     @property
     def needs_rebuild(self) -> bool:
         """Return whether segments should be merged or words be indexed again."""
-        return self._segments.needs_merge or any(
-            vocabulary.needs_rebuild for vocabulary in self._vocabularies.values()
+        return any(
+            part.segments.needs_merge or part.vocabulary.needs_rebuild for part in self._parts.values()
         )
 
     def plan_rebuild(self, *, every: bool = False) -> Callable[[], RebuiltIndex]:
         """Return a function that merges segments and indexes words in another thread; later changes are kept."""
-        parts = self._segments.plan_merge(every=every) if every or self._segments.needs_merge else None
+        merges = {
+            code: part.segments.plan_merge(every=every)
+            for code, part in self._parts.items()
+            if every or part.segments.needs_merge
+        }
         words = {
-            code: vocabulary.plan_rebuild()
-            for code, vocabulary in self._vocabularies.items()
-            if every or vocabulary.needs_rebuild
+            code: part.vocabulary.plan_rebuild()
+            for code, part in self._parts.items()
+            if every or part.vocabulary.needs_rebuild
         }
         return lambda: RebuiltIndex(
-            parts() if parts else None, {code: build() for code, build in words.items()}
+            {code: merge() for code, merge in merges.items()},
+            {code: build() for code, build in words.items()},
         )
 
     def adopt(self, rebuilt: RebuiltIndex) -> None:
         """Serve what `plan_rebuild` rebuilt."""
-        if rebuilt.merged is not None:
-            self._segments.adopt(rebuilt.merged)
+        for code, merged in rebuilt.merged.items():
+            self._parts[code].segments.adopt(merged)
         for code, spelling in rebuilt.spelling.items():
-            self._vocabularies[code].adopt(spelling)
+            self._parts[code].vocabulary.adopt(spelling)
 
     def find(self, query: TextQuery, allowed: Mask | None = None) -> TextHits:
         """Find products by words, best first.
@@ -160,18 +188,17 @@ class SearchIndex:
         Cost:
             100,000 products: see tests/benchmarks/search.py
         """
-        readable = self._readable_products(query.tiers)
-        languages = self._query_languages(query.language, readable)
+        codes = self._searched_parts(query.tiers)
+        languages = self._query_languages(query.language, codes)
         words = analyze_query(query.text, self._analyzers, languages)
-        if not words or not (len(self) if readable is None else readable.products):
+        if not words or not codes:
             return TextHits.empty(query.text)
-        if readable is not None:
-            allowed = readable.mask if allowed is None else _mark_both(readable.mask, allowed)
-        matcher = self._matcher(readable)
+        matcher = self._matcher(codes)
         matcher.look_up([group for word in words for group in word.groups])
         factors = _factors(query.fields)
         anything = partial(matcher.find, all_required=True, allowed=allowed, factors=factors)
-        vocabulary = self._vocabulary(readable)
+        vocabularies = [self._parts[code].vocabulary for code in codes]
+        vocabulary = vocabularies[0] if len(codes) == 1 else JoinedVocabulary(vocabularies)
         speller = SpellCorrector(vocabulary, self._analyzers, languages, matcher, anything)
         corrected = speller.correct(query.text, words)
         used = query.text
@@ -179,7 +206,7 @@ class SearchIndex:
             used = corrected.text
             words = analyze_query(corrected.text, self._analyzers, languages)
         query_groups = _term_groups(words, corrected.completions)
-        hits = self._score_hits(query, matcher, query_groups, allowed, factors, readable)
+        hits = self._score_hits(query, matcher, query_groups, allowed, factors, codes)
         return self._build_hits(query, matcher, words, query_groups, hits, corrected, used)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
@@ -188,17 +215,14 @@ class SearchIndex:
         Shapes:
             returns: int64 [m], ascending
         """
-        words = analyze_query(text, self._analyzers, self._query_languages(language))
-        if not words or not len(self):
+        codes = self._searched_parts(None)
+        words = analyze_query(text, self._analyzers, self._query_languages(language, codes))
+        if not words or not codes:
             return np.zeros(0, np.int64)
         query_groups = _term_groups(words, {})
         if together:
             query_groups += [TermGroup(pair.terms) for pair in _pairs(words)]
-        return (
-            TermMatcher(self._segments, self._length_norms())
-            .find(query_groups, all_required=True, allowed=None)
-            .rows
-        )
+        return self._matcher(codes).find(query_groups, all_required=True, allowed=None).rows
 
     def _score_hits(
         self,
@@ -207,7 +231,7 @@ class SearchIndex:
         query_groups: list[TermGroup],
         allowed: Mask | None,
         factors: npt.NDArray[np.float64] | None,
-        readable: ReadableProducts | None,
+        codes: PartCodes,
     ) -> TermHits:
         if query.only_language and query.language:
             allowed = self._rows_in_language(query.language, allowed)
@@ -225,7 +249,7 @@ class SearchIndex:
         if with_titles:
             is_title = self._titles[hits.rows] == np.uint64(title)
             scores[is_title] += _WHOLE_TITLE * float(scores.max())
-        if query.language and not query.only_language and self._has_language(query.language, readable):
+        if query.language and not query.only_language and self._languages.has_products(query.language, codes):
             scores[~self._languages.select(query.language, hits.rows)] *= _OTHER_LANGUAGE
         return hits
 
@@ -255,67 +279,49 @@ class SearchIndex:
             missing=partial(_missing, matcher, words, used),
         )
 
-    def _query_languages(self, language: str, readable: ReadableProducts | None = None) -> list[str]:
+    def _query_languages(self, language: str, codes: PartCodes) -> list[str]:
         requested = [language[:2].lower()] if language else []
-        frequent = self._languages.list_frequent(_LANGUAGES) if readable is None else readable.languages
+        frequent = self._languages.list_frequent(_LANGUAGES, codes)
         return list(dict.fromkeys([*requested, *frequent]))[: _LANGUAGES + 1]
 
-    def _has_language(self, language: str, readable: ReadableProducts | None) -> bool:
-        if readable is None:
-            return self._languages.has_products(language)
-        return self._languages.is_among(language, readable.language_bits)
+    def _searched_parts(self, tiers: frozenset[str] | None) -> PartCodes:
+        """Return the parts with products that a user with these tiers may read; None: all parts with products."""
+        return tuple(
+            code
+            for code, part in self._parts.items()
+            if part.segments.products and (tiers is None or self._access.is_readable(code, tiers))
+        )
 
-    def _readable_products(self, tiers: frozenset[str] | None) -> ReadableProducts | None:
-        """Return what a user with these tiers may read; None: all products count, or none is locked."""
-        if tiers is None or not self._access.has_locked:
-            return None
-        codes = self._access.readable_codes(tiers)
-        readable = self._readable.get(codes)
-        if readable is None:
-            mask = self._segments.alive
-            mask &= self._access.mask(codes, len(mask))
-            lengths = self._lengths[: len(mask)]
-            products = int(np.count_nonzero(mask))
-            norms = compute_length_norms(lengths, float(lengths[mask].sum()) / max(products, 1))
-            languages, bits = self._languages.summarize(mask, _LANGUAGES)
-            readable = ReadableProducts(mask, products, norms, codes, tuple(languages), bits)
-            if len(self._readable) >= _MOST_READABLE:
-                self._readable.clear()
-            self._readable[codes] = readable
-        return readable
+    def _matcher(self, codes: PartCodes) -> TermMatcher:
+        parts = [self._parts[code] for code in codes]
+        norms = self._norms.get(codes)
+        if norms is None:
+            products = sum(part.segments.products for part in parts)
+            norms = compute_length_norms(self._lengths, sum(part.length for part in parts) / max(products, 1))
+            if len(self._norms) >= _MOST_NORMS:
+                self._norms.clear()
+            self._norms[codes] = norms
+        return TermMatcher([part.segments for part in parts], norms)
 
-    def _matcher(self, readable: ReadableProducts | None) -> TermMatcher:
-        if readable is None:
-            return TermMatcher(self._segments, self._length_norms())
-        return TermMatcher(self._segments, readable.norms, readable)
-
-    def _vocabulary(self, readable: ReadableProducts | None) -> ProductVocabulary | JoinedVocabulary:
-        parts = [
-            vocabulary
-            for code, vocabulary in self._vocabularies.items()
-            if readable is None or code in readable.codes
-        ]
-        return parts[0] if len(parts) == 1 else JoinedVocabulary(parts)
-
-    def _forget_statistics(self) -> None:
-        self._norms = None
-        self._readable.clear()
+    def _part(self, code: int) -> IndexPart:
+        if code not in self._parts:
+            self._parts[code] = IndexPart(IndexSegments(self._seal))
+        return self._parts[code]
 
     def _delete(self, row: int) -> None:
-        if self._segments.has(row):
-            self._length -= float(self._lengths[row])
+        code = self._access.code_of(row)
+        part = self._part(code)
+        if part.segments.has(row):
+            part.length -= float(self._lengths[row])
+            part.segments.remove(row)
             self._lengths[row] = 0
-            self._languages.remove(row)
+            self._languages.remove(row, code)
             self._access.remove(row)
 
-    def _length_norms(self) -> npt.NDArray[np.float64]:
-        """Return by row how much the length of a product lowers the score of a word."""
-        if self._norms is None:
-            self._norms = compute_length_norms(self._lengths, self._length / max(len(self), 1))
-        return self._norms
-
     def _rows_in_language(self, language: str, allowed: Mask | None) -> Mask:
-        mask = self._languages.select(language, np.arange(self._segments.rows))
+        mask = self._languages.select(
+            language, np.arange(max(part.segments.rows for part in self._parts.values()))
+        )
         return mask if allowed is None else _mark_both(mask, allowed)
 
 

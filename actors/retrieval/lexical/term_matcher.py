@@ -12,7 +12,6 @@ import numpy.typing as npt
 from actors.retrieval.lexical.bm25 import K1, compute_idf, saturate_counts
 from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
 from actors.retrieval.lexical.postings import locate
-from actors.retrieval.lexical.product_access import ReadableProducts
 from actors.retrieval.lexical.product_postings import IndexSegment
 from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows
@@ -20,8 +19,6 @@ from actors.vectors.types import Floats, Mask, Rows
 _REQUIRED_TERM: Final = float(1 << 20)
 "Added once for every required group, so that one sum holds both the score and the count of groups."
 _MANY: Final = 256
-_MOST_COUNTS: Final = 4_096
-"Counts of frequent terms that are kept until a product changes."
 _SPARSE: Final = 16
 "Lists with less than this share of all rows are sorted instead of counted."
 _RARE: Final = 8
@@ -62,6 +59,8 @@ class TermHits:
         return TermHits(self.rows[mask], self.scores[mask], self.group_counts[mask])
 
 
+PostingList = tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+"Rows, how often each has the term, and its fields."
 PostingSpan = tuple[int, int, int]
 "Number of a segment, and the first and last posting in it."
 
@@ -69,20 +68,16 @@ PostingSpan = tuple[int, int, int]
 class TermMatcher:
     """Matches the terms of one query with the segments as they are now."""
 
-    def __init__(
-        self, segments: IndexSegments, norms: Floats, readable: ReadableProducts | None = None
-    ) -> None:
-        """Prepare for one query; with `readable`, which `allowed` rows then are, as if there were only these products.
+    def __init__(self, parts: Sequence[IndexSegments], norms: Floats) -> None:
+        """Prepare for one query of the products of some parts of the index.
 
         Shapes:
             norms: float64 [n], by row; see `compute_length_norms`
         """
-        self._segments = segments
-        self._active = list(segments.active_segments())
+        self._active = [active for part in parts for active in part.active_segments()]
         self._norms = norms
-        self._readable = None if readable is None else readable.mask
-        self._counts = {} if readable is None else readable.counts
-        self._products = max(segments.products if readable is None else readable.products, 1)
+        self._products = max(sum(part.products for part in parts), 1)
+        self._rows = max((part.rows for part in parts), default=0)
         self._spans: dict[int, list[PostingSpan]] = {}
         "Term -> its postings in each segment that has it."
 
@@ -108,23 +103,15 @@ class TermMatcher:
 
     def count(self, group: TermAlternatives) -> int:
         """Count the products that have one of these terms; a product with two of them counts twice."""
-        spans = self.find_spans(group)
-        if self._readable is None:
-            return sum(last - first for _, first, last in spans)
-        return sum(self._count_readable(*span) for span in spans)
+        return sum(last - first for _, first, last in self.find_spans(group))
 
     def occurs(self, group: TermAlternatives) -> bool:
         """Return whether a product of the index has one of these terms."""
         for number, first, last in self.find_spans(group):
             active = self._active[number]
             # of a frequent word hardly every product can be removed
-            if self._readable is None and (active.is_whole or last - first > _MANY):
+            if active.is_whole or last - first > _MANY or active.owned(_rows_of(active, first, last)).any():
                 return True
-            for begin in range(first, last, _MANY):
-                rows = _rows_of(active, begin, min(begin + _MANY, last))
-                owned = self._owned(active, rows)
-                if (owned if self._readable is None else owned & self._readable[rows]).any():
-                    return True
         return False
 
     def idf(self, group: TermAlternatives) -> float:
@@ -157,18 +144,20 @@ class TermMatcher:
         ):
             return _no_hits()
         has_rare = all_required and counts[required[0].terms] * _RARE < sum(counts.values())
-        rows: list[Any] = []
-        gains: list[Any] = []
+        lists: list[PostingList] = []
+        weights: list[float] = []
         candidates: dict[int, Rows] | None = None
         for group in groups:
-            postings = self._read_postings(group, factors, candidates)
-            rows += [list_rows for list_rows, _ in postings.values()]
-            gains += [gain for _, gain in postings.values()]
+            postings = self._read_postings(group.terms, candidates)
+            lists += postings.values()
+            weight = self.idf(group.terms) * group.weight * (K1 + 1)
+            weights += [weight if group.required else -weight] * len(postings)
             if has_rare and candidates is None:
-                candidates = {number: list_rows for number, (list_rows, _) in postings.items()}
-        if not rows:
+                candidates = {number: list_rows for number, (list_rows, _, _) in postings.items()}
+        if not lists:
             return _no_hits()
-        hits, sums = _sum_by_row(np.concatenate(rows), np.concatenate(gains), self._segments.rows)
+        rows, gains = self._score_postings(lists, weights, factors)
+        hits, sums = _sum_by_row(rows, gains, self._rows)
         enough = sums >= (len(required) if all_required else 1) * _REQUIRED_TERM
         if allowed is not None:
             enough &= hits < len(allowed)
@@ -190,60 +179,55 @@ class TermMatcher:
         for number, first, last in self.find_spans(group):
             active = self._active[number]
             segment = active.segment
-            owned = np.flatnonzero(self._owned(active, rows))
+            owned = np.flatnonzero(active.owned(rows))
             codes = rows[owned] if active.row_mapping is None else active.row_mapping.codes[rows[owned]]
             places, is_listed = locate(segment.rows[first:last], codes.astype(np.uint32))
             bits[owned[is_listed]] |= segment.fields[first:last][places[is_listed]]
         return bits
 
     def _read_postings(
-        self,
-        group: TermGroup,
-        factors: npt.NDArray[np.float64] | None,
-        candidates: Mapping[int, Rows] | None,
-    ) -> dict[int, tuple[Rows, Floats]]:
-        """Read the postings of a group by segment: each row once, and the group's part of its score."""
+        self, terms: TermAlternatives, candidates: Mapping[int, Rows] | None
+    ) -> dict[int, PostingList]:
+        """Read the postings of a group by segment, each row once."""
         spans: dict[int, list[tuple[int, int]]] = {}
-        for number, first, last in self.find_spans(group.terms):
+        for number, first, last in self.find_spans(terms):
             if candidates is None or number in candidates:
                 spans.setdefault(number, []).append((first, last))
-        weight = self.idf(group.terms) * group.weight * (K1 + 1)
         postings = {}
-        for number, lists in spans.items():
+        for number, places in spans.items():
             active = self._active[number]
             rows, counts, fields = _read_lists(
-                active, lists, None if candidates is None else candidates[number]
+                active, places, None if candidates is None else candidates[number]
             )
             if not active.is_whole:
-                owned = self._owned(active, rows)
+                owned = active.owned(rows)
                 rows = rows[owned]
                 counts = counts[owned]
                 fields = fields[owned]
-            gains: Floats = saturate_counts(counts.astype(np.float64), self._norms[rows], weight)
-            if factors is not None:
-                factor = factors[fields]
-                searched = factor > 0
-                rows = rows[searched]
-                gains = (gains * factor)[searched]
-            postings[number] = rows, gains + _REQUIRED_TERM if group.required else gains
+            postings[number] = rows, counts, fields
         return postings
 
-    def _count_readable(self, number: int, first: int, last: int) -> int:
-        assert self._readable is not None
-        active = self._active[number]
-        key = (active.number, first, last)
-        count = self._counts.get(key)
-        if count is None:
-            rows = _rows_of(active, first, last)
-            count = int(np.count_nonzero(self._readable[rows] & (rows >= 0)))
-            if last - first > _MANY and len(self._counts) < _MOST_COUNTS:
-                self._counts[key] = count
-        return count
+    def _score_postings(
+        self,
+        lists: Sequence[PostingList],
+        weights: Sequence[float],
+        factors: npt.NDArray[np.float64] | None,
+    ) -> tuple[Rows, Floats]:
+        """Return row and gain of all postings; the weight of a list that only adds to a score is negative.
 
-    def _owned(self, active: ActiveSegment, rows: Rows) -> Mask:
-        """Mark rows whose newest record is in a segment."""
-        owned: Mask = (rows >= 0) & self._segments.owned_by(active.number, rows)
-        return owned
+        Lists are joined before they are scored: numpy takes longer for a call than for a short list.
+        """
+        rows = np.concatenate([list_rows for list_rows, _, _ in lists])
+        counts = np.concatenate([list_counts for _, list_counts, _ in lists])
+        weight = np.repeat(weights, [len(list_rows) for list_rows, _, _ in lists])
+        gains: Floats = saturate_counts(counts.astype(np.float64), self._norms[rows], np.abs(weight))
+        if factors is not None:
+            factor = factors[np.concatenate([fields for _, _, fields in lists])]
+            searched = factor > 0
+            rows = rows[searched]
+            weight = weight[searched]
+            gains = (gains * factor)[searched]
+        return rows, gains + np.where(weight > 0, _REQUIRED_TERM, 0.0)
 
 
 def order_best_first(scores: Floats) -> Rows:

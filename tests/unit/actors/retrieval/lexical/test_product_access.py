@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from sys import setprofile
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -112,3 +115,62 @@ def test_damaged_access_of_a_snapshot_is_refused() -> None:
     without = {name: array for name, array in arrays.items() if name != "words.1.counts"}
     with pytest.raises(Fault):
         snapshot_format.load(without, facts)
+
+
+class Sealed:
+    """A part of the index of which nothing but the number of its products may be used."""
+
+    products = 2
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of what is locked was used")
+
+
+def count_calls(index: SearchIndex, query: TextQuery) -> Counter[str]:
+    """Return how often each function was called to find a query, those of C included."""
+    calls = Counter[str]()
+
+    def record(frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
+
+    index.find(query)
+    setprofile(record)
+    try:
+        index.find(query)
+    finally:
+        setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("build", [index_of, index_from_snapshot])
+def test_a_locked_word_takes_the_calls_of_an_absent_one(build: Any) -> None:
+    """The same holds for misspelled and for unfinished words: what is locked is not looked at."""
+    indexes = [
+        build(
+            {
+                0: {"title": "The harbour and the river", "language": "en"},
+                1: {
+                    "title": f"The {word} river",
+                    "description": 2 * word,
+                    "language": "en",
+                    "access": "gold",
+                },
+                2: {"title": f"{word}s, {word}", "language": "de", "access": "gold"},
+            }
+        )
+        for word in ("quartz", "vortex")
+    ]
+    texts = ["river quartz", "river quarts", "quar", "riverquartz", "quartz"]
+    for text in texts:
+        locked, absent = (count_calls(index, TextQuery(text, tiers=frozenset())) for index in indexes)
+        assert locked == absent
+    index = indexes[0]
+    (part,) = (part for code, part in index.parts.items() if code)
+    part.segments = part.vocabulary = Sealed()
+    for text in texts:
+        for partial in (False, True, 0.5):
+            rows = index.find(TextQuery(text, partial=partial, tiers=frozenset())).rows.tolist()
+            assert rows == ([0] if partial is True and text.startswith("river ") else [])
+    with pytest.raises(AssertionError, match="was used"):
+        index.find(TextQuery("river", tiers=frozenset({"gold"})))

@@ -69,7 +69,8 @@ def test_counts_are_those_of_the_products_after_any_history(seed: int) -> None:
         if rng.random() < 0.2:
             each = [[language] for language in rng.choices(LANGUAGES, k=len(rows))]
             saved = _saved([_product(*languages) for languages in each])
-            followed.bind_rows(saved, np.arange(len(rows)), np.array(rows))
+            open_codes = np.zeros(len(rows), np.uint8)
+            followed.bind_rows(saved, np.arange(len(rows)), np.array(rows), open_codes, open_codes)
             present.update(zip(rows, each, strict=True))
             continue
         for row in rows:
