@@ -21,6 +21,7 @@ from deployments.cli.doctor.archive_check import ArchiveCheck
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.operations.access.named_archives import list_owned_apps
 from deployments.operations.insight.installation_checks import (
     Finding,
     check_app_memory,
@@ -107,28 +108,38 @@ def _check_mcp(
         walk = kind(address, VISITOR, password, question, app_id)
         findings = list(walk.run())
     if kind is ArchiveCheck:
-        findings += check_inclusions(installation.administer(_read_archives), app_id)
+        findings += check_inclusions(*installation.administer(_read_archives), app_id)
     return f"Archive at {walk.endpoint_url}", findings
 
 
-async def _read_archives(keeping: KeyAdmin, stores: OpenStores) -> dict[str, NamedArchive]:
+async def _read_archives(
+    keeping: KeyAdmin, stores: OpenStores
+) -> tuple[dict[str, NamedArchive], list[frozenset[str]]]:
     apps = (await stores.access.read_all()).apps
-    return {app_id: app.archive for app_id, app in apps.items() if app.archive is not None}
+    archives = {app_id: app.archive for app_id, app in apps.items() if app.archive is not None}
+    return archives, list(list_owned_apps(await stores.accounts.all()).values())
 
 
-def check_inclusions(archives: Mapping[str, NamedArchive], app_id: str) -> list[Finding]:
-    """Return a warning for each archive that the archive of an app includes and leaves out."""
+def check_inclusions(
+    archives: Mapping[str, NamedArchive], owned: Sequence[frozenset[str]], app_id: str
+) -> list[Finding]:
+    """Return a warning for each archive that an archive includes and leaves out, or that has other owners.
+
+    `owned` has the apps of each account. Earlier releases let an inclusion outlive its common owner. Where
+    neither app has an owner, administrators alone include archives.
+    """
     including = archives.get(app_id)
-    reasons = {
-        other_id: why_left_out(archives.get(other_id), including)
-        for other_id in (including.includes if including is not None else ())
-    }
-    advice = f"`kiosk archive open {app_id} --includes` names the archives to include"
-    return [
-        Finding("included archives", "warning", f"{other_id} is left out: {reason}", advice)
-        for other_id, reason in reasons.items()
-        if reason
-    ]
+    findings = []
+    for other_id in including.includes if including is not None else ():
+        reason = why_left_out(archives.get(other_id), including)
+        pair = {app_id, other_id}
+        words = f"{other_id} is left out: {reason}" if reason else ""
+        if not reason and any(pair & apps for apps in owned) and not any(pair <= apps for apps in owned):
+            words = f"{other_id} is included, and no account owns both; an administrator may have included it"
+        if words:
+            advice = f"`kiosk archive open {app_id} --includes` names the archives to include"
+            findings.append(Finding("included archives", "warning", words, advice))
+    return findings
 
 
 @contextmanager

@@ -276,10 +276,7 @@ async def exclude_archives(
     An archive stays included while another account owns both. Administrators may include it again. Returns what was
     taken out, by the app that included it.
     """
-    accounts = [
-        account for account in await services.stores.accounts.all() if account.role != "administrator"
-    ]
-    owned = {account.username: _owned_apps(account) for account in accounts}
+    owned = list_owned_apps(await services.stores.accounts.all())
     before = owned.pop(username, frozenset())
     lost = before if app_ids is None else before.intersection(app_ids)
     excluded: dict[str, list[str]] = {}
@@ -302,8 +299,13 @@ async def exclude_archives(
     return excluded
 
 
-def _owned_apps(account: Account) -> frozenset[str]:
-    return frozenset(app_id for app_id, role in account.roles.items() if role == "owner")
+def list_owned_apps(accounts: Iterable[Account]) -> dict[str, frozenset[str]]:
+    """Return the apps that each account owns; administrators are left out, they own all."""
+    return {
+        account.username: frozenset(app_id for app_id, role in account.roles.items() if role == "owner")
+        for account in accounts
+        if account.role != "administrator"
+    }
 
 
 async def end_grants(

@@ -214,8 +214,20 @@ async def test_an_inclusion_by_administrators_outlives_the_roles_of_others(shop:
 def test_the_check_of_an_archive_names_what_it_leaves_out() -> None:
     books = NamedArchive(title="Books", includes=("wine", "maps", "ships"), members_only=False)
     maps, ships = NamedArchive(title="Maps"), NamedArchive(title="Ships", members_only=False)
-    findings = check_inclusions({"books": books, "maps": maps, "ships": ships}, "books")
+    findings = check_inclusions({"books": books, "maps": maps, "ships": ships}, [], "books")
     assert [finding.words for finding in findings] == [
         "wine is left out: it is closed", "maps is left out: it is for its members alone",
     ]  # fmt: skip
-    assert check_inclusions({"books": books}, "") == []
+    assert check_inclusions({"books": books}, [], "") == []
+
+
+def test_the_check_of_an_archive_names_inclusions_without_a_common_owner() -> None:
+    books, wine = NamedArchive(title="Books", includes=("wine",)), NamedArchive(title="Wine")
+    archives = {"books": books, "wine": wine}
+    split = [frozenset({"books"}), frozenset({"wine"})]
+    (finding,) = check_inclusions(archives, split, "books")
+    assert finding.words == (
+        "wine is included, and no account owns both; an administrator may have included it"
+    )
+    for owned in ([], [frozenset({"maps"})], [*split, frozenset({"books", "wine", "maps"})]):
+        assert check_inclusions(archives, owned, "books") == []
