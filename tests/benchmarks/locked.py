@@ -29,7 +29,8 @@ from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
 from actors.language.embedder import HashingEmbedder
-from actors.retrieval.autocomplete.field_index import FieldIndex, merge_hits
+from actors.retrieval.autocomplete.field_index import FieldIndex
+from actors.retrieval.autocomplete.text_index import merge_hits
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.text_query import TextQuery
 from cluster.access_tier import access_of

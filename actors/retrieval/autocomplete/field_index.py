@@ -9,21 +9,21 @@ A text is found if a product that has it is allowed. A changed product no longer
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from actors.retrieval.autocomplete.access_rows import LockedRows
 from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint, values_of_field
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
-from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex
+from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex, merge_hits
 from actors.retrieval.product_texts import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
-from cluster.access_tier import MOST_TIERS, access_of
+from cluster.access_tier import access_of
 from cluster.errors import Unavailable
 
 _LITTLE = 1_000
@@ -137,6 +137,15 @@ class FieldIndex:
         """
         self._serve(RowTextIndex(built, codes, aside))
 
+    def copy_of_open(self) -> FieldIndex:
+        """Return an index of open products from one of all products, while none is locked."""
+        index = FieldIndex(self.name, self.language, only=self._only, access="")
+        index._main = self._main.copy()
+        index._later = self._later.copy()
+        index._changed = dict(self._changed)
+        index._left_main = self._left_main
+        return index
+
     def look_up(
         self, typed: str, limit: int, page: int, rows: Mask, now_ms: int, popularity: Popularity
     ) -> list[CompletionHit]:
@@ -203,17 +212,6 @@ class FieldIndex:
                 )
 
 
-def merge_hits(hits: Iterable[CompletionHit], limit: int) -> list[CompletionHit]:
-    """Merge the hits of several indexes by cost; a text that several have gets the rows of all."""
-    best: dict[str, CompletionHit] = {}
-    for hit in sorted(hits, key=lambda hit: hit.cost):
-        other = best.setdefault(hit.text, hit)
-        if other is not hit:
-            rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
-            best[hit.text] = CompletionHit(other.text, rows_of_both, other.edits, other.cost, other.place)
-    return list(best.values())[:limit]
-
-
 def rebuild_threshold(served: int) -> float:
     """Return how many changed rows justify a rebuild, for an index that serves so many rows."""
     return max(_LITTLE, _SHARE * served)
@@ -262,10 +260,8 @@ class FieldIndexes:
         self._builds: dict[FieldKey, _FieldBuild] = {}
         self._fingerprints: dict[str, FieldFingerprints] = {ALWAYS: FieldFingerprints()}
         self._saved: CompletionSnapshot | None = None
-        self._locked: dict[int, str] = {}
-        "By row: the access of a locked product, if it is of the first 64 accesses."
-        self._tiers: Counter[str] = Counter()
-        "Locked products by access."
+        self._locked = LockedRows()
+        self._had_locked = False
 
     def readable_keys(self, key: FieldKey, tiers: frozenset[str] | None) -> list[FieldKey]:
         """Return the keys of the indexes that a user with these tiers completes by; None: by all products.
@@ -274,12 +270,13 @@ class FieldIndexes:
         """
         if tiers is None or not self._locked:
             return [key]
-        accesses = ("", *sorted(tiers & self._tiers.keys()))
-        return [key._replace(access=access) for access in accesses]
+        return [key._replace(access=access) for access in ("", *self._locked.readable(tiers))]
 
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:
         """Record that a product changed, or was removed (None)."""
-        self._record_access(row, "" if product is None else access_of(product))
+        access = "" if product is None else access_of(product)
+        if self._locked.record(row, access):
+            self._begin_access(access)
         for name, fingerprints in self._fingerprints.items():
             fingerprint = field_fingerprint(product, name)
             if fingerprints.put(row, fingerprint):
@@ -291,15 +288,16 @@ class FieldIndexes:
             build.fingerprints.put(row, fingerprint)
             build.index.record(row, product, fingerprint)
 
-    def _record_access(self, row: int, access: str) -> None:
-        before = self._locked.pop(row, "")
-        if before:
-            self._tiers[before] -= 1
-            if not self._tiers[before]:
-                del self._tiers[before]
-        if access and (access in self._tiers or len(self._tiers) < MOST_TIERS):
-            self._locked[row] = access
-            self._tiers[access] += 1
+    def _begin_access(self, access: str) -> None:
+        """Add the indexes of an access that no product has yet, so that no query waits until they are built."""
+        if not self._had_locked and not (self._saved and self._saved.has_locked):
+            for key, field in list(self._fields.items()):
+                if key.access is None:
+                    self._fields.setdefault(key._replace(access=""), field.copy_of_open())
+        self._had_locked = True
+        for key in [key for key in self._fields if key.access == ""]:
+            index = FieldIndex(key.name, key.language, only=key.only, access=access)
+            self._fields.setdefault(key._replace(access=access), index)
 
     @property
     def nbytes(self) -> int:

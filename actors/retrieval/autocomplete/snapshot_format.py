@@ -194,6 +194,11 @@ class CompletionSnapshot:
     fields: Mapping[str, SavedFieldIndexes]
     codes: Rows
 
+    @property
+    def has_locked(self) -> bool:
+        """Return whether a product was locked when the snapshot was written."""
+        return any(access is not None for field in self.fields.values() for *_, access in field.variants)
+
     @classmethod
     def load(cls, version: str, parts: ModelState, product_ids: Sequence[str]) -> CompletionSnapshot:
         """Load what `save` returned without copying.

@@ -6,7 +6,8 @@ RowTextIndex    a TextIndex bound to rows, without the products that changed sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +124,12 @@ class RowTextIndex:
         """Count rows that are served."""
         return int(np.count_nonzero(self._rows >= 0))
 
+    def copy(self) -> RowTextIndex:
+        """Return an index that serves the same rows, and then others; texts are shared."""
+        index = copy(self)
+        index._rows = self._rows.copy()
+        return index
+
     def restore(self, row: int, mark: int) -> bool:
         """Serve a row again if its product is as indexed; return whether it is."""
         code = self._code(row)
@@ -205,3 +212,14 @@ class RowTextIndex:
                 begin = place - int(built.index.texts.starts[text]) - 1 if is_as_written else -1
                 ends = begin + cut if begin >= 0 else 0
                 yield CompletionHit(original, kept, edits, cost, (begin, ends))
+
+
+def merge_hits(hits: Iterable[CompletionHit], limit: int) -> list[CompletionHit]:
+    """Merge the hits of several indexes by cost; a text that several have gets the rows of all."""
+    best: dict[str, CompletionHit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.cost):
+        other = best.setdefault(hit.text, hit)
+        if other is not hit:
+            rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
+            best[hit.text] = CompletionHit(other.text, rows_of_both, other.edits, other.cost, other.place)
+    return list(best.values())[:limit]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
+from actors.recommender.recommender import Recommender
 from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.serving import completion_builds
 from actors.serving.app_follower import AppFollower
+from cluster.access_tier import access_of
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
@@ -139,3 +143,44 @@ async def test_builds_of_an_app_are_few_and_an_index_that_does_not_fit_is_refuse
 
 def _by(name: str) -> UserQuery:
     return UserQuery("autocomplete", APP, "default", rows=5, typed="a", completion_fields=(name,))
+
+
+async def test_locked_products_need_no_build_that_a_request_would_wait_for(
+    follower: AppFollower, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first locked product on, open products and each tier have separate indexes."""
+    tier_sets = [frozenset[str](), frozenset({"gold"}), frozenset({"gold", "silver"})]
+    assert await _texts(follower)
+    builds = 0
+
+    async def refuse(recommender: Recommender, key: FieldKey) -> None:
+        nonlocal builds
+        builds += 1
+
+    monkeypatch.setattr(follower._completion_builds, "_build", refuse)
+    opened, *others = PRODUCTS
+    for step, changed in enumerate(
+        [
+            {**opened, "title": "Water butt", "access": "gold"},
+            {**others[0], "title": "Watering can", "access": "silver"},
+            {**others[1], "title": "Water lily"},
+            {**opened, "title": "Water butt", "access": "silver"},
+            {**others[0], "title": "Watering can", "access": "open"},
+            {**opened, "title": "Water butt"},
+        ]
+    ):
+        await upload(stores, [changed])
+        await until(partial(_has_title, follower, changed))
+        lists = [sorted(await _texts(follower, replace(TITLES, tiers=tiers))) for tiers in tier_sets]
+        assert builds == 0
+        other = AppFollower(APP, f"other-{step}", stores, None, SystemClock(), SilentMeter(), HashingEmbedder)
+        await other.start()
+        assert lists == [sorted(await _texts(other, replace(TITLES, tiers=tiers))) for tiers in tier_sets]
+        await other.close()
+    assert "Water butt" in lists[0]
+
+
+def _has_title(follower: AppFollower, product: Mapping[str, object]) -> bool:
+    catalog = follower.recommender.overlay.catalog
+    record = catalog.record(catalog.row_of(str(product["product_id"])))
+    return (record["title"], access_of(record)) == (product["title"], access_of(product))

@@ -221,7 +221,7 @@ def test_the_check_of_an_archive_names_what_it_leaves_out() -> None:
     assert check_inclusions({"books": books}, [], "") == []
 
 
-def test_the_check_of_an_archive_names_inclusions_without_a_common_owner() -> None:
+def test_the_check_names_included_archives_of_other_owners() -> None:
     books, wine = NamedArchive(title="Books", includes=("wine",)), NamedArchive(title="Wine")
     archives = {"books": books, "wine": wine}
     split = [frozenset({"books"}), frozenset({"wine"})]

@@ -1,0 +1,42 @@
+"""The rows of locked products by access: which accesses there are, and when one begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cluster.access_tier import MOST_TIERS
+
+
+class LockedRows:
+    """Follows changes of products. Products of accesses beyond the first 64 count as open ones that nobody reads."""
+
+    def __init__(self) -> None:
+        self._accesses: dict[int, str] = {}
+        self._products: Counter[str] = Counter()
+        "By access."
+        self._had_excess = False
+
+    def __len__(self) -> int:
+        """Count locked products."""
+        return len(self._accesses)
+
+    def readable(self, tiers: frozenset[str]) -> list[str]:
+        """Return the accesses with products that a user with these tiers may read, open ones left out."""
+        return sorted(tiers & self._products.keys())
+
+    def record(self, row: int, access: str) -> bool:
+        """Set the access of a row; return whether it begins: no product had it before this one."""
+        before = self._accesses.pop(row, "")
+        if before:
+            self._products[before] -= 1
+            if not self._products[before]:
+                del self._products[before]
+        if not access:
+            return False
+        is_first = access not in self._products
+        if is_first and len(self._products) == MOST_TIERS:
+            self._had_excess = True
+            return False
+        self._accesses[row] = access
+        self._products[access] += 1
+        return is_first and not self._had_excess
