@@ -166,7 +166,7 @@ class ModelRegistry:
     async def ensure_loaded(self, engine_id: str) -> None:
         """Follow an engine from now on; returns when its snapshot serves or was refused."""
         load = self._loads.get(engine_id)
-        if load is None:
+        if load is None or (load.done() and load.exception() is not None):  # a failed load is tried again
             load = self._loads[engine_id] = asyncio.get_running_loop().create_task(
                 self._load_first(engine_id)
             )

@@ -438,6 +438,23 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
     assert loaded[pinned].version == second
 
 
+async def test_an_engine_whose_record_could_not_be_read_is_loaded_by_the_next_request(
+    stores: Stores, models: SnapshotLoader, trained: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = RegistryScene(stores, models)
+    await serve(stores, trained[1])
+
+    async def fail(*_: object) -> Engine:
+        raise Fault("the record is damaged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineRecords, "read_engine", fail)
+        with pytest.raises(Fault, match="damaged"):
+            await shop.registry.ensure_loaded("default")
+    await shop.registry.ensure_loaded("default")
+    assert shop.models["default"].version == trained[1]
+
+
 def load_in_other_rows(recommender: Recommender) -> Recommender:
     """Return the state as a new load may have it: the same products and offsets, other rows, no snapshots."""
     loaded = Recommender(HashingEmbedder())
