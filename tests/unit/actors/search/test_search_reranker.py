@@ -81,8 +81,12 @@ def test_explanations_name_the_share_and_sum_to_the_score(ranked: Recommender) -
     shares = [entry["score_parts"].get("learned:reranker") for entry in explained]
     assert {round(share, 5) for share in shares if share is not None} == {RAISED}
     assert 0 < shares.count(None) < len(shares)
-    for entry in explained:
-        assert entry["score"] == pytest.approx(sum(entry["score_parts"].values()))
+    logged = log_scores(result)
+    for product, share in zip(result.products, shares, strict=True):
+        # the log has the score without the share
+        expected = logged[product["product_id"]] + (share or 0.0)
+        assert product["_explain"]["score"] == pytest.approx(expected, abs=1e-5)
+        assert sum(product["_explain"]["score_parts"].values()) == pytest.approx(expected, abs=1e-5)
     scores = [entry["score"] for entry in explained]
     assert scores == sorted(scores, reverse=True)
     assert [entry["place"] for entry in explained] == [entry["rank"] for entry in explained]
