@@ -86,6 +86,7 @@ _STRETCH = 50
 "Ranks of the trend among which the personal score may move products."
 _MOST_PERSONAL = np.float32(5)
 "The personal score moves a product no further among trending products."
+# Above any score, so consumed products come last in a group; unlike -inf, it keeps them in it.
 _SEEN_MALUS = np.float32(1e6)
 
 _NOT_BOUGHT_TOGETHER = {
@@ -108,6 +109,8 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
     consumed = list_consumed_rows(query, user, state, request.now_ms)
+    # Needs the consumed rows: the second weights hold only if the list can show none of the history
+    # (decision 26).
     user = select_list_weights(query, user, state, consumed)
     most = state.reranked_depth
     # The re-ranker reads each component; without one, only their sum is needed.
@@ -129,6 +132,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
             needed = required_depth(query, page.depth + request.pool_size)
             candidates = learned.candidates[: expected_depth(needed)]
             user = replace(user, gains=learned.gains)
+        # After the re-ranker, which would move an item away from the place whose probability is logged.
         candidates, draws = add_exploration(
             candidates, ranking, query, catalog, priors.cold_start.rows, request.now_ms, page.depth
         )
@@ -158,6 +162,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     scores = compute_user_scores(user, state, priors)
     has_profile = user.profile.has_signal
     cohort = user.cohort
+    # A cohort exists only for users without a history.
     trend = PriorScores(priors.trend) if cohort is None else cohort.trend
     depth = page.depth + request.pool_size
     # Whole stretches: a stretch cut at the end of a page would have another order on the next page.
@@ -173,6 +178,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     # Only for the candidates: the scores of all rows would cost more.
     personal = scores.personal.get_scores(np.array(candidates, np.int64))
     if has_profile:
+        # key = trend + a_rerank clip(personal, -5, 5) (equation 24)
         keys = trend.scores[candidates] + np.float32(state.weights.profile_in_trending) * np.minimum(
             np.maximum(personal, -_MOST_PERSONAL), _MOST_PERSONAL
         )
@@ -193,6 +199,7 @@ def product_to_products(request: QueryContext) -> RecommendationResult:
     anchors = find_anchor_rows(request.query, request.catalog)
     result = _select_similar(request, anchors) or user_to_products(request)
     present = request.catalog.present
+    # A row without a product exists for ids that only interactions named, so a row alone proves no anchor.
     if not any(present[row] for row in anchors):
         return replace(result, anchor_found=False)
     if request.query.buy_together and result.served_by != "baskets":
@@ -212,14 +219,17 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     state = request.engine_state
     catalog = request.catalog
     priors = request.item_priors
+    # With the present time, so no decay by age touches an anchor.
     named = interactions_from_anchors(anchors, request.now_ms)
     similar_to = profile_from_weights(dict.fromkeys(anchors, 1.0), state.index, named)
     if not similar_to.has_signal:
         return None
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(query, request.recent_events, state, priors, request.now_ms)
+    # The anchors are never among the results, so the weights for lists without the history apply.
     user = select_unseen_weights(user, state.serving_model)
     components, level = _score_anchors(request, user, anchors, similar_to)
+    # score = a_prior prior + similarity (equation 25)
     prior = priors.prior_unseen.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude))

@@ -33,6 +33,7 @@ class Recommender:
         self._global_signals = GlobalSignalsCache(self.overlay, refresh_ms)
         self._cohorts = LiveCohorts(self.overlay, refresh_ms)
         self.completions = FieldIndexes()
+        # Before any load, so completions see every product that the catalog gets.
         self.overlay.catalog.subscribe(self.completions.record)
         self._engines: dict[str, EngineState] = {}
         self.text_engine = ""
@@ -86,6 +87,7 @@ class Recommender:
                 self.overlay.texts.bind_rows(model.search)
                 self.text_engine = engine_id
         if now_ms:
+            # Now rather than at the first request, which would pay for the priors of the new snapshot.
             state.get_item_priors(now_ms)
 
     def _may_bring_texts(self, engine_id: str) -> bool:

@@ -64,6 +64,8 @@ def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
     if query.filter is not None:
         masks.append(catalog.filter_mask(query.filter))
     masks += [catalog.near_mask(circle) for circle in query.circles]
+    # Stored rules that remove count as filters, so totals and explanations agree with the list (decision
+    # 10).
     masks += [~catalog.filter_mask(rule.filter) for rule in query.removed]
     if not masks:
         return None
@@ -99,6 +101,7 @@ def list_consumed_rows(query: UserQuery, user: UserSignals, state: EngineState, 
     (`repeat_after_ms`), the rows of the pause count instead.
     """
     model = state.serving_model
+    # Without a snapshot nothing tells whether users repeat, so only the newest 50 are hidden (decision 8).
     most = MOST_HIDDEN if model is None else None
     within = _consumption_times(query, model, now_ms)
     rows = list_recent_rows(user.history, most, within=within)
@@ -114,6 +117,7 @@ def _consumption_times(query: UserQuery, model: ServingModel | None, now_ms: int
         default_ms = EVER_MS
         since_ms = dict[str, int]()
     else:
+        # Users of such an engine take products again, so only the running session is hidden (decision 8).
         default_ms = now_ms - SESSION_GAP_MS
         since_ms = dict.fromkeys(model.consumed_kinds, EVER_MS)
     if not pauses:
@@ -138,6 +142,7 @@ def select_list_weights(
     model = state.serving_model
     if model is None or not model.has_unseen_weights or not user.has_history:
         return user
+    # Two sets are compared, no list is scored twice (decision 26).
     hidden = {*consumed, *state.catalog.rows_of(query.exclude)}
     returns_none = not model.allows_repeats and not query.repeat_after_ms
     unseen_only = returns_none or hidden.issuperset(user.history_profile.rows.tolist())
@@ -193,12 +198,14 @@ def select_trend_leaders(
         return []
     places = required_depth(query, depth)
     hidden = {*consumed, *catalog.rows_of(query.exclude)}
+    # The leaders are known for every query, so the common request sorts nothing.
     rows = list(islice((row for row in priors.leaders if row not in hidden), expected_depth(places)))
     if priors.versions[0] != catalog.version:
         # a leader may have been removed or sold out since the priors were computed
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]
     rows = deduplicate_groups(rows, catalog) if query.dedupe else rows
+    # Too few leaders prove nothing about the rest of the trend: the caller ranks all rows instead.
     return rows if len(rows) >= places else []
 
 
@@ -216,6 +223,7 @@ def select_history_rows(
     """
     events = select_history(recent_events, query.history_type)
     names = dict.fromkeys(name for kind, ids, _, _ in events if kind not in EXPOSURE for name in ids)
+    # A group has no row of its own: one variant stands for it, chosen once for all events.
     groups = [name for name in names if name.startswith(GROUP)]
     variants = _select_variants(groups, catalog, count, ranking)
     rows = (variants[name] if name in variants else catalog.row_of(name) for name in names)
@@ -267,12 +275,14 @@ def required_depth(query: UserQuery, places: int) -> int:
     if query.explain_missing:
         return _ALL
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
+        # Rounded up to whole blocks, so the same rows may move whatever page is asked for (decision 9).
         return max(boost_depth(query), places if query.group_rows else -(-places // BLOCK_SIZE) * BLOCK_SIZE)
     return places
 
 
 def expected_depth(required: int) -> int:
     """Estimate how many ranked rows hold so many different products."""
+    # Twice as many, because some are variants of one product; a wrong guess only costs another round.
     return required + min(required, BLOCK_SIZE) + 14
 
 
@@ -288,6 +298,7 @@ def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
         for row, group in zip(rows, groups.tolist(), strict=True):
             firsts.setdefault(group, row)
         return list(firsts.values())
+    # `return_index` gives the first of each group; sorting the indexes restores the order of the ranking.
     _, first = np.unique(groups, return_index=True)
     every: list[int] = ranked[np.sort(first)].tolist()
     return every

@@ -72,6 +72,7 @@ def find_anchor_rows(query: UserQuery, catalog: Catalog) -> list[int]:
     return list(dict.fromkeys(rows))
 
 
+# Bounds the distance that diversity keeps across two pages.
 _LOOK_BACK = 200
 
 
@@ -108,6 +109,7 @@ def find_page_window(query: UserQuery, shown_ids: Sequence[str], catalog: Catalo
         count,
         start,
         count + start + query.rows,
+        # Another size of a product of page one is a repetition for the user.
         frozenset(catalog.add_variants(rows) if query.dedupe else rows),
         _find_last_shown(query, shown_ids, catalog),
     )
@@ -173,6 +175,7 @@ def build_user_signals(
         profile = apply_session_context(learned, query.context, state.catalog, state.index, priors)
     cohort = None
     attributes = {**query.context, **query.cohort}
+    # A history says more than attributes: the cohort serves users of whom nothing else is known.
     if attributes and not learned.has_signal:
         cohort = state.get_cohort_scores(attributes, priors, now_ms)
     return UserSignals(history, learned, profile, cohort, older=older)
@@ -182,6 +185,7 @@ def _select_profile_events(
     older: UnpackedEvents, history: InteractionRows, state: EngineState
 ) -> UnpackedEvents | None:
     """Select the older events that still say something about the interests of a user."""
+    # As far back as a part of the snapshot looks: older events would be read and then weigh nothing.
     depth = MOST_ROWS if state.serving_model is None else max(MOST_ROWS, state.serving_model.history_depth)
     newest = take_newest(older, history.rows, depth)
     return newest if len(newest) else None

@@ -65,6 +65,7 @@ class Ranking:
         inside = [row for row in rows if row < count]
         if self._allowed is None:
             self._allowed = np.ones(count, np.bool_)
+        # Fancy indexing copies, so `restore` gets the state before the change.
         before = self._allowed[inside]
         self._allowed[inside] = False
         return inside, before
@@ -82,6 +83,7 @@ class Ranking:
             allowed: bool [n or more]
         """
         mask = allowed[: len(self)]
+        # The mask may be shared with other queries, and `exclude` writes into it: hence the copy.
         self._allowed = mask.copy() if self._allowed is None else self._allowed & mask
 
     def get_scores(self, rows: Sequence[int] | Rows) -> Scores:
@@ -118,6 +120,7 @@ class Ranking:
         if whole is not None and count > 0 and not (self._personal and self._personal.vector_scores):
             # A short front decides most lists; the whole one costs more and is tried only if it does not.
             for front in (whole.head(max(_SHORT, 4 * count)), whole):
+                # Exact, not approximate: None means that a row behind the front could still win.
                 best = self._select_near_top(front, count)
                 if best is not None:
                     return best
@@ -136,6 +139,7 @@ class Ranking:
         if len(front.rows) < count:
             return None
         now = self._score_rows(front.rows, front.values)
+        # Score of the last place if only the front took part: a lower bound of the true one.
         least = float(np.partition(now, len(now) - count)[len(now) - count])
         if least == -np.inf:
             return None
@@ -149,6 +153,7 @@ class Ranking:
             if needed <= 0:
                 return None
             if self._personal is not None:
+                # prior <= next_score behind the front, so a winner needs personal > least - next_score.
                 risen, gains = self._personal.rows_above(needed, len(self))
                 rows = np.concatenate((rows, risen))
                 scores = np.concatenate(
@@ -174,6 +179,7 @@ def _select_best_once(rows: Rows, scores: Scores, count: int) -> Rows:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
         rows = rows[kept]
         scores = scores[kept]
+    # Equal scores by row, so that every replica with the same rows gives the same list.
     rows = rows[np.lexsort((rows, -scores))]
     # a repeated row has the same score twice
     best: Rows = rows[np.append(True, rows[1:] != rows[:-1])][:count]

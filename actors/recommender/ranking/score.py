@@ -203,7 +203,10 @@ def score_user(
         parts += model.contributions(past, unseen=unseen)
         if len(priors.cold_start.rows):
             parts += _score_cold_start(model, past, priors, unseen=unseen)
+        # rho of equation 11: what the snapshot knows is scored by its models, which rank better than
+        # similarity.
         unknown = _uncovered_share(profile, model.get_items(len(priors)))
+    # The vector comes last in the condition: it is computed on first use.
     if blend.content * unknown > _HARDLY and profile.vector is not None:
         weight = blend.content * unknown
         parts.append(_score_similarity(profile.vector, state, priors, weight, unknown < _MOSTLY))
@@ -229,11 +232,13 @@ def score_similar_items(
     unknown = 1.0
     if model is not None:
         past = model.build_history(steps or like.interactions, priors.global_signals.at_ms)
+        # Only parts with a sparse method: a model without one can't score pairs of products.
         parts += model.similar_contributions(past)
         if len(priors.cold_start.rows):
             parts += _score_cold_start(model, past, priors, unseen=True)
         unknown = _uncovered_share(like, model.get_items(len(priors)))
     if like.vector is not None:
+        # At least a fifth, also where the snapshot knows all anchors (equation 25).
         weight = blend.content * max(unknown, _SIMILARITY_SHARE)
         # A scan of all vectors only where the snapshot knows too little, or names too few products for a page.
         quick = unknown < _MOSTLY and _has_enough_scores(parts)
@@ -257,6 +262,7 @@ def score_related_items(
         return []
     rows = np.array(sorted(named), np.int64)
     values = np.ones(len(rows), np.float32)
+    # a_related s(y) y with y = 1 for each named product (equation 25)
     values *= np.float32(state.weights.related * compute_sparse_scale(rows, values, count))
     return [SparseScores("live:related", get_slot_map(state, priors).slots(rows), values)]
 
@@ -279,6 +285,7 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
         parts.append(
             _score_cooccurrence("live:baskets", like, overlay.baskets, state, priors, 1.0, damped=True)
         )
+    # Only beside real baskets: similarity alone is no evidence that products are bought together.
     if parts and like.vector is not None:
         weight = state.weights.content * _SIMILARITY_SHARE
         quick = model is not None and _has_enough_scores(parts)
@@ -292,6 +299,7 @@ def normalize_score(score: float) -> float:
     Source:
         docs/concepts/scoring.md, equation 14
     """
+    # Strictly increasing and bounded without a look at other scores, so pages need no common scale.
     return round(0.5 + 0.5 * score / (_SOFTNESS + abs(score)), 6)
 
 
@@ -320,12 +328,14 @@ def _score_cooccurrence(
         return SparseScores(name, liked[:0], np.zeros(0, np.float32))
     neighbours, shares = pairs.get_neighbours(liked)
     # `get_neighbours` returns copies, so the table keeps its shares.
+    # y(p) = sum over i of r(i) A(i, p); shapes [i, width] times [i, 1] (equation 10)
     shares *= profile.weights[:_MOST_TOGETHER, None]
     valid = (shares > 0) & (neighbours < count)
     rows = neighbours[valid]
     values = shares[valid].astype(np.float32)
     if damped:
         # The addend bounds the quotient for products that nobody bought this month.
+        # y(p) / (c_30 / max c_30 + 0.01)^0.25 (equation 25)
         values /= (priors.relative_popularity[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
     scale = np.float32(weight * compute_sparse_scale(rows, values, count))
     if model is None:
@@ -400,6 +410,7 @@ def _uncovered_share(profile: UserProfile, items: Codes) -> float:
     """Compute the share of a profile that the snapshot can't score: unknown products, session variables."""
     if not len(profile.rows):
         return 1.0
+    # Clipped only to index safely: rows behind the snapshot's arrays count as unknown in the next line.
     rows = np.minimum(profile.rows, len(items) - 1)
     unknown = (items[rows] < 0) | (profile.rows >= len(items))
     # Session variables stand last in a profile, and no snapshot was trained with them.

@@ -24,9 +24,11 @@ from cluster.records.product import Product
 
 _WEIGHT = 0.3
 "Of one look at a product, shared by all that match."
+# Bounds of what one request may cost: callers choose the variables freely.
 _MOST_ROWS = 20
 _MOST_FIELDS = 8
 _MOST_VALUES = 16
+# Fields that hold objects, which no variable can equal.
 _OBJECTS = frozenset({"children", "images", "location", "custom_attributes"})
 _FIELDS = frozenset(
     name
@@ -53,6 +55,7 @@ def apply_session_context(
     rows = _find_matching_rows(clauses[:_MOST_FIELDS], catalog, priors)
     if not len(rows):
         return profile
+    # The weight is shared, so a common value raises many products a little, not all by a whole look.
     given = profile_from_weights(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
     return replace(
         profile,
@@ -66,6 +69,7 @@ def apply_session_context(
 def _combine_vectors(profile: Anything, given: Anything) -> Anything:
     if profile is None or given is None:
         return given if profile is None else profile
+    # q + c_context q_context, scaled to length 1 (equation 7)
     vector = profile + np.float32(_WEIGHT) * given
     return vector / np.float32(max(float(np.sqrt(vector @ vector)), 1e-6))
 
@@ -89,6 +93,7 @@ def _find_matching_rows(clauses: list[Node], catalog: Catalog, priors: ItemPrior
     """Find the most popular products on offer that match the most variables."""
     if not clauses:
         return np.zeros(0, np.int64)
+    # At most `_MOST_FIELDS` (8) clauses add up, so a byte holds the number of hits.
     hits = np.zeros(len(priors), np.int8)
     for clause in clauses:
         mask: Mask = catalog.filter_mask(clause)[: len(priors)]

@@ -37,6 +37,7 @@ _HALF_LIFE_ITEMS = 15.0
 MOST_ROWS = 80
 "Newest products of a history that the profile weighs."
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
+# 2^(-k / H_profile) (equation 7), computed once: a power for each event would dominate a request.
 _DECAY = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(MOST_ROWS))
 
 
@@ -86,6 +87,7 @@ def parse_recent_events(
     Cost:
         25 us for 100 events
     """
+    # In front of the stored events: a caller simulates what the user does now.
     made_up = sorted(simulated, key=lambda event: -event.at_ms)
     first: list[RecentEventTuple] = [
         (event.type, event.product_ids, event.at_ms, event.value) for event in made_up
@@ -97,6 +99,7 @@ def parse_recent_events(
         read: list[RecentEventTuple] = orjson.loads(b"[" + b",".join(recent) + b"]")
         return first + read
     except orjson.JSONDecodeError:
+        # One damaged entry must not hide the others: each is read alone, and a broken one is skipped.
         return first + [entry for packed in recent if (entry := _parse_event(packed))]
 
 
@@ -164,6 +167,7 @@ def build_user_profile(
     """
     weights: dict[int, float] = {}
     amounts: list[float] = []
+    # Bound methods in locals: this loop runs for every event of every request.
     met = weights.get
     plain = EVENT_WEIGHTS.get
     last = -1
@@ -171,12 +175,14 @@ def build_user_profile(
     for kind, row, value, event in zip(
         history.kinds, history.rows, history.values, history.events, strict=True
     ):
+        # Most types have a fixed weight, so only valued events pay for the call.
         weight = weigh_event(kind, value) if value or kind == "rate" else plain(kind, 0.0)
         amounts.append(weight)
         if event != last:
             # all products of one event are equally recent, however many lines a basket has
             last = event
             place = len(weights)
+        # r(p) = sum of w(e) 2^(-k(e) / H_profile) (equation 7)
         if weight and place < MOST_ROWS:
             weights[row] = met(row, 0.0) + weight * _DECAY[place]
     steps = WeightedInteractions(history.rows, history.at_ms, amounts, history.kinds)
@@ -199,6 +205,7 @@ def _add_older_weights(weights: dict[int, float], older: UnpackedEvents) -> None
     for row, at_ms, weight in zip(
         older.rows.tolist(), older.at_ms.tolist(), older.weights.tolist(), strict=True
     ):
+        # A compact event has the minute alone, so the lines of a basket can't be told from near events.
         if at_ms != minute:
             minute = at_ms
             place = len(weights)
@@ -216,14 +223,17 @@ def profile_from_weights(
         return EMPTY_PROFILE
     rows = np.fromiter(weights, np.int64, len(weights))
     amounts = np.fromiter(weights.values(), np.float64, len(weights))
+    # Disliked rows get no neighbours and pairs; they only turn the vector away.
     liked = amounts > 0
     direction = partial(_profile_vector, rows, amounts, index)
     return UserProfile(rows[liked], amounts[liked], direction, steps or WeightedInteractions())
 
 
 def _profile_vector(rows: Rows, amounts: Floats, index: VectorIndex) -> Vector | None:
+    # sum_p r(p) x_p, shapes [m] @ [m, d] -> [d] (equation 7)
     vector: Vector = amounts.astype(np.float32) @ index.take(rows)
     length = float(np.sqrt(vector @ vector))
+    # Likes and dislikes may cancel out: a direction of rounding errors would rank by noise.
     return vector / np.float32(length) if length > 1e-6 else None
 
 

@@ -24,6 +24,8 @@ def gather_equal_values(
         if rule.always_together:
             groups: dict[str, list[int]] = {}
             for row in order:
+                # A row without a value is a group of its own; the NUL byte keeps its key apart from real
+                # values.
                 value = min(values_of(row, rule.field), default=f"\x00{row}")
                 groups.setdefault(value, []).append(row)
             order = [row for group in groups.values() for row in group]
@@ -61,6 +63,7 @@ def diversify(
             placed.append(pinned[len(placed)])
             continue
         end = min(ahead, front if front > 0 else len(waiting))
+        # While boosted rows are placed, only these can come next, so urgent values of the rest wait.
         urgent = supply.list_urgent() if front <= 0 else frozenset()
         at = _find_fitting(waiting[:end], placed, rules, values_of, pinned, urgent, previous)
         placed.append(supply.place(waiting.pop(at)))
@@ -102,6 +105,7 @@ class _ValueSupply:
     def _needs(self) -> dict[tuple[str, str], int]:
         """Return the number of places that each value needs to keep its distance."""
         return {
+            # n equal values with d others between them need (n - 1)(d + 1) + 1 places.
             (rule.field, value): (count - 1) * (rule.minimum_distance + 1) + 1
             for rule, counts in self._counts.items()
             for value, count in counts.items()

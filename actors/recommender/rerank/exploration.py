@@ -58,6 +58,7 @@ def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list
     Source:
         docs/concepts/scoring.md, equation 29
     """
+    # sqrt(ln(1 + (dithering - 1) / 8)) (equation 29); `log1p` stays exact near dithering 1
     spread = math.sqrt(math.log1p((dithering - 1) * _STEP))
     places = np.log(np.arange(1 + first, 1 + first + len(rows)))
     noisy = places + spread * _normal(np.array(rows, np.int64), seed)
@@ -67,6 +68,7 @@ def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list
 def _normal(rows: Rows, seed: int) -> Floats:
     """Give each row its own normal deviate (splitmix64 hashing, then Box-Muller)."""
     first = _uniform(rows, seed)
+    # Box-Muller needs two independent numbers: a shifted seed gives the second.
     second = _uniform(rows, seed + 0x5851F42D4C957F2D)
     deviates: Floats = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
     return deviates
@@ -77,6 +79,7 @@ def _uniform(rows: Rows, seed: int) -> Floats:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
+    # 53 bits fit a float64 exactly; the half keeps the value off 0, whose logarithm is infinite.
     return ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
 
 
@@ -138,6 +141,8 @@ def add_exploration(
     for stretch in range(stretches):
         first = stretch * BLOCK_SIZE
         draw = seed * _MULTIPLIER + stretch * _INCREMENT & _ALL
+        # High bits, because the low ones of a linear congruential step repeat quickly. Never the first
+        # place.
         place = first + 1 + (draw >> 33) % (BLOCK_SIZE - 1)
         block = candidates[first : first + BLOCK_SIZE]
         if place >= len(candidates) or any(row in block for row in best):
@@ -175,8 +180,10 @@ def draw_exploration(settings: Exploration, query: UserQuery) -> Draw:
     if query.kind not in _EXPLORING or query.dithering > 1 or query.spacing or not query.service_id:
         return None
     key = bytes.fromhex(settings.secret)
+    # Keyed, so that a client that sees service ids can't predict which lists explore.
     digest = blake2b(query.service_id.encode(), digest_size=24, key=key).digest()
     chance, place, product = (int.from_bytes(digest[at : at + 8], "big") for at in (0, 8, 16))
+    # The upper 53 bits: more would round, and a value could become 1.
     return ExplorationDraw(settings.share, settings.pool, (chance >> 11) / 2**53, place, product)
 
 

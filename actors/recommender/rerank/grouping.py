@@ -17,6 +17,7 @@ from actors.vectors.types import Floats, Rows, Scores
 
 V = TypeVar("V", bound=Hashable)
 
+# T_g of equation 26 looks at so many of the best rows.
 _LEADING_ROWS = 500
 _PRIOR = 0.5
 "Weight of the interactions of all users beside those of the user."
@@ -52,8 +53,10 @@ def score_groups(
     interest = sum_by_group(groups, profile.rows, profile.weights)
     leading = best_rows(ranking, _LEADING_ROWS)
     best = ranking[leading]
+    # Scores may be negative; above the lowest of the best all addends are positive, the last one by 0.01.
     among_best = sum_by_group(groups, leading, best - best.min(initial=np.inf) + 0.01)
     counts = _compute_shares(interest)[candidates] + _PRIOR * _compute_shares(popularity)[candidates]
+    # merit = z(I / sum I + 0.5 C / sum C) + 0.3 z(T) (equation 26)
     return _standardize(counts) + _BEST_SHARE * _standardize(among_best[candidates])
 
 

@@ -78,7 +78,10 @@ def rerank(
     values = _FieldValues(catalog)
     mixed = _DitheredRanking(query, values, shown, seed, steps)
     reach = boost_depth(query)
+    # Boosts choose among the first `reach` rows, so these are mixed whole, whatever the page.
     head = mixed.dither_blocks(ranked[:reach], 0, 0, reach)
+    # Ranks of the second part begin at `reach`, also where shown rows left `head`: the noise depends on
+    # ranks.
     order = head + mixed.dither_blocks(ranked[reach:], reach, start - len(head), end - len(head))
     if steps is not None:
         mixed.record_steps()
@@ -187,6 +190,7 @@ def _apply_boosts(
     pinned = _pin_rows(head, rules, before, by_rule)
     taken = set(pinned.values())
     raised = [(boost, mask) for boost, mask in rules if boost.positions is None and not boost.bury]
+    # Pinned rows first, then raised, then buried: the earlier step takes a row from the later ones.
     first = [row for row in _filter_any([mask for _, mask in raised], head) if row not in taken]
     taken.update(first)
     buried = [(boost, mask) for boost, mask in rules if boost.bury]
@@ -298,6 +302,7 @@ def explore_page(
     """
     if draw is None or page.start:
         return None
+    # A product of a rule was placed on purpose; drawing it would blur what the rule did.
     masks = [mask for _, mask in _compile_boosts(query, catalog)]
     inside = {item.row for item in items}.union(page.shown_rows, _filter_any(masks, candidates))
     groups = catalog.groups
@@ -309,6 +314,8 @@ def explore_page(
     items[explored.place] = RankedItem(explored.row)
     if steps is not None:
         order = [*steps[-1].order] if steps else [row for row in candidates if row not in page.shown_rows]
+        # Explanations list moves of a permutation, so the replaced product takes the place of the drawn
+        # one.
         former = order.index(explored.row)
         order[former] = order[explored.place]
         order[explored.place] = explored.row
@@ -332,6 +339,7 @@ def render_products(
     ids = catalog.product_ids
     results: list[dict[str, Any]] = []
     for item in placed:
+        # Removed after the ranking: the priors are older than the catalog.
         if not offered[item.row]:
             continue
         result: dict[str, Any] = (
@@ -428,5 +436,6 @@ def _add_explored_place(
     codes[place] = EXPLORED
     if chances[place] is not None:
         # Each product of the pool has the same chance of the place.
+        # P = e / R * 1 / N (equation 28); `share` is e / R already
         chances[place] = explored.share / explored.pool
     return tuple(codes), tuple(chances)

@@ -71,6 +71,7 @@ def order_candidates(
     rows = np.array(head, np.int64)
     scores = ranking.get_scores(rows)
     gains = _compute_gains(reranker, model, priors, user, rows, scores, components)
+    # score' = score + F(x) - min F (equation 32); stable, so equal scores keep the order of the ranking
     order = np.argsort(-(scores + gains), kind="stable").tolist()
     ordered = [head[place] for place in order]
     return LearnedOrder(ordered + candidates[len(head) :], dict(zip(head, gains.tolist(), strict=True)))
@@ -98,6 +99,7 @@ def add_gains_to_hits(
         docs/concepts/scoring.md, section Learned re-ranker
     """
     best = best_rows(scores, reranker.candidates)
+    # Rows added since the priors have no scores of parts.
     best = best[rows[best] < len(priors)]
     best = best[priors.offered[rows[best]]]
     raised = scores.copy()
@@ -139,6 +141,7 @@ def _read_part_scores(
     Shapes:
         rows: int64 [m]; returns: float64 [m, p]
     """
+    # Columns by name: the parts of the blend may have another order than those of the trees.
     columns = {f"learned:{name}": column for column, name in enumerate(reranker.parts)}
     scores = np.zeros((len(rows), len(columns)))
     for prior in priors.components:
@@ -154,6 +157,7 @@ def _read_part_scores(
         if column is None:
             continue
         if isinstance(component, DenseScores):
+            # The trees were trained on scores without weights.
             scores[:, column] = component.values[slots] / weights[component.name]
         elif isinstance(component, SparseScores) and component.count:
             places = _place_slots(slot_map, slots) if places is None else places

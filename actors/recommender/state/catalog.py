@@ -34,6 +34,7 @@ ChangeListener = Callable[[int, Mapping[str, Any] | None], None]
 class Catalog:
     """The products of one app, by row."""
 
+    # Interactions may name ids that are never uploaded: a bound keeps invented ids from filling the memory.
     def __init__(self, most_unknown: int = 50_000) -> None:
         self.product_ids: list[str] = []
         self.columns = ColumnStore(kinds={ATTRIBUTE: AttributeColumnSource})
@@ -96,6 +97,7 @@ class Catalog:
     def get_or_add_row(self, name: str) -> int:
         """Return the row of a product, a new one if needed; -1 for an unknown group or with too many unused rows."""
         row = self.row_of(name)
+        # An interaction may come before the upload of its product (decision 3), so its row is made early.
         if row < 0 and not name.startswith(GROUP) and self.unused < self._most_unknown:
             row = self._add_row(name)
         return row
@@ -136,8 +138,10 @@ class Catalog:
         row = self._rows.get(product_id)
         if row is None:
             row = self._add_row(product_id)
+        # A bool counts as 0 or 1: a replaced product is no new one.
         self.products += not self._present[row]
         self._present[row] = True
+        # Packed as JSON: many objects would make the cyclic garbage collector scan all of them.
         packed = dump_compact(product)
         self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
@@ -263,12 +267,14 @@ class Catalog:
             members = self._members.setdefault(code, [])
             members.append(row)
             if len(members) > 1:
+                # All members share one list, so a later variant of the group appears for each of them.
                 self._siblings.update(dict.fromkeys(members, members))
 
     def _leave_group(self, row: int) -> None:
         code = int(self._groups[row])
         if code >= 0:
             self._groups[row] = -1
+            # The row that stays behind alone keeps its entry: harmless, because the list has itself only.
             self._siblings.pop(row, None)
             members = self._members[code]
             members.remove(row)
@@ -297,5 +303,6 @@ def _code(codes: dict[str, int], value: str) -> int:
 def _list_category_paths(product: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield every category path of a product, including its prefixes."""
     for path in product.get("categories") or ():
+        # Prefixes too: a product of a sub-category is a product of the categories above it.
         for depth in range(1, len(path) + 1):
             yield tuple(str(level) for level in path[:depth])

@@ -25,7 +25,9 @@ ENOUGH_VOTES = 20.0
 
 _MOST = 2_000
 _NEIGHBOURS = 8
+# Products compared with each new one: the size of the matrix product, and the cost of a refresh.
 _ESTABLISHED = 4_096
+# So few at a time, because a request may wait for the refresh: 64 take 8 ms.
 _A_REFRESH = 64
 _AT_FIRST = 512
 "Cold-start products compared at the first refresh of a snapshot. The catalog had them before."
@@ -138,6 +140,7 @@ class ColdStartTracker:
         """
         count = len(signals)
         votes = signals.votes
+        # Rows grow with the order of arrival, so the last ones are the newest.
         new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
         self._follow_catalog(signals, model, new)
         alone = ColdStartItems(
@@ -153,6 +156,7 @@ class ColdStartTracker:
         rows = new[self._compared[new]]
         if not len(rows):
             return alone
+        # 1 - votes(p) / V (equations 6 and 12)
         share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
         neighbours = self._neighbours[rows].astype(np.int64)
         slot_map = model.slot_map
@@ -173,6 +177,7 @@ class ColdStartTracker:
         content = model.learned.content
         if content is None:
             return None
+        # The rows change at a refresh only, so the matrix is built once between two of them.
         if self._matrix is None or not np.array_equal(self._matrix[0], rows):
             lists = [self._features[row] for row in rows.tolist()]
             self._matrix = rows, build_feature_matrix(lists, content.features)
@@ -208,6 +213,7 @@ class ColdStartTracker:
         places = np.full(len(self._compared), -1, np.int64)
         places[before] = np.arange(len(before))
         stays = places[after] >= 0
+        # An established product with a new text has another vector, so it counts as left and come again.
         stays[stays] = (vectors[stays] == vectors_before[places[after[stays]]]).all(axis=1)
         differs = np.zeros(len(self._compared), np.bool_)
         differs[before] = True
@@ -216,7 +222,9 @@ class ColdStartTracker:
         # a similar product left or changed, or another one is as similar as the last of them
         is_stale = differs[self._neighbours[compared]].any(axis=1)
         like = self._overlay.index.take(compared) @ vectors[~stays].T
+        # Rounding of a product depends on the shape of the matrix, so near ties are compared again.
         is_stale |= like.max(axis=1, initial=0.0) >= self._least[compared] - _ROUNDING
+        # Rows that are no newcomers now may become so later, after changes that nobody followed for them.
         self._stale[:] = True
         self._stale[compared[~is_stale]] = False
 
@@ -227,11 +235,13 @@ class ColdStartTracker:
             for row in rows.tolist():
                 self._features[row] = features_from_product(self._overlay.catalog.record(row))
         like = np.maximum(self._overlay.index.take(rows) @ self._established_vectors.T, 0.0)
+        # Shapes: like [k, established]; nearest and weights [k, 8]
         nearest = np.argpartition(like, like.shape[1] - _NEIGHBOURS, axis=1)[:, -_NEIGHBOURS:]
         weights = np.take_along_axis(like, nearest, axis=1)
         least = weights.min(axis=1)
         weights **= _POWER
         # a product without similar products inherits 0; one that equals all its neighbours inherits most
+        # kappa = c_inherit like^g / max(sum like^g, 1) (equation 6)
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
         self._neighbours = ensure_capacity(self._neighbours, count)
@@ -253,5 +263,6 @@ def _order_learned(model: ServingModel, count: int) -> Rows:
     items = model.get_items(count)
     learned = np.flatnonzero(items >= 0)
     # equals by item, because each replica has rows in an order of its own
+    # `lexsort` sorts by its last key first: votes, then items.
     order: Rows = learned[np.lexsort((items[learned], -model.get_learned_votes(count)[learned]))]
     return order

@@ -35,7 +35,9 @@ MINUTE_MS = 60_000
 
 _LIMIT = 128_000_000
 "Events of one app that are kept, the newest ones: 1 GB."
+# So many events wait in small arrays before they are merged: a merge copies all settled events.
 _NEWER_LIMIT = 1_000_000
+# Events that a load or merge sorts at once; it bounds the memory for temporary arrays.
 _EVENTS_A_SHARE = 2_000_000
 _USER_BYTES = 16
 _NEWER_USER_BYTES = 220
@@ -46,6 +48,7 @@ _WEIGHT_SHIFT = 27
 _MOST_ROWS = 1 << 26
 _MINUTES = np.uint64((1 << _WEIGHT_SHIFT) - 1)
 _WEIGHT_MASK = np.uint64(63)
+# The weight is stored with an offset, because shifted bits have no sign.
 _WEIGHT_ZERO = 32
 _WEIGHT_STEPS = 31.0
 _KIND_MASK = np.uint64(31)
@@ -109,6 +112,7 @@ class CompactHistories:
         for first in range(0, len(events), _EVENTS_A_SHARE):
             share = slice(first, first + _EVENTS_A_SHARE)
             numbers, fits = _pack(events.select(share))
+            # 0 marks visitors and rows that do not fit: `_settle` drops it like an erased event.
             packed[share] = np.where(fits & (users[share] != 0), numbers, 0)
         self._settle(users, packed)
 
@@ -126,6 +130,7 @@ class CompactHistories:
         for user, event in zip(users[named].tolist(), packed[named].tolist(), strict=True):
             events_of_user = newer.get(user)
             if events_of_user is None:
+                # An array of plain numbers: a list would hold an object for each event.
                 events_of_user = newer[user] = array("Q")
             events_of_user.append(event)
             self._newer_count += 1
@@ -140,6 +145,7 @@ class CompactHistories:
         forgotten = self._newer.pop(user, None)
         self._newer_count -= 0 if forgotten is None else len(forgotten)
         first, last = self._find_settled(user)
+        # In place, without a copy of a gigabyte; the next merge removes the zeros.
         self._settled[first:last] = 0
 
     def count(self, user: int) -> int:
@@ -186,6 +192,7 @@ class CompactHistories:
         self._newer_count = 0
         oldest = 1  # the number 0 is an erased event
         if len(packed) > self._limit:
+            # The oldest events of the app go first, whosever they are: the bound is one of memory.
             oldest = int(np.partition(packed & _MINUTES, -self._limit)[-self._limit])
         # a share of the users at a time: all at once would take five times the memory of the events
         parts = [
@@ -200,6 +207,7 @@ class CompactHistories:
 
 def _divide(users: Ints, count: int) -> Iterator[Any]:
     """Yield masks of events: each has all events of its users, and users are in ascending order."""
+    # Hashes spread evenly over 64 bits, so equal ranges have about equally many events.
     width = 2**64 // count + 1
     for lowest in range(-(2**63), 2**63, width):
         yield (users >= lowest) & (users <= min(lowest + width, 2**63) - 1)
@@ -220,6 +228,7 @@ def _group(users: Ints, packed: Packed, oldest: int) -> tuple[Ints, Ints, Packed
 
 def hash_user(user_key: str) -> int:
     """Return the hash of a user with an account (`u:`), 0 for a visitor. It differs from process to process."""
+    # Salted by the interpreter, so no caller can construct users with equal hashes.
     return hash(user_key) if user_key.startswith("u:") else 0
 
 
@@ -259,6 +268,7 @@ def read_older_events(
         return None
     user = hash("u:" + user_id)
     count = histories.count(user)
+    # Simulated events stand in front and are in no log: only the others are subtracted from the history.
     first = bisect_left(recent.events, simulated) if simulated else 0
     # a list that is not full has all events, unless it expired
     if not count or (events - simulated < CAP and count <= len(recent.rows) - first):
@@ -266,6 +276,7 @@ def read_older_events(
     packed = histories.find(user)
     if first < len(recent.rows):
         kinds = [KIND_CODES.get(kind, 0) for kind in recent.kinds[first:]]
+        # Both sources have the newest events: without the subtraction they would count twice.
         packed = drop_events(packed, recent.rows[first:], kinds, recent.at_ms[first:])
     if not len(packed):
         return None
@@ -295,6 +306,7 @@ def list_older_rows(older: UnpackedEvents, within: ConsumptionTimes) -> list[int
     if within is not ALWAYS:
         since_ms = np.array([within.since_ms.get(kind, within.default_ms) for kind in KINDS])
         # the time of an event is its whole minute
+        # A minute earlier, because truncation may have moved an event before the limit: rather hide it.
         rows = rows[older.at_ms > since_ms[older.kinds] - MINUTE_MS]
     listed: list[int] = rows.tolist()
     return listed
@@ -313,6 +325,7 @@ def drop_events(packed: Packed, rows: Sequence[int], kinds: Sequence[int], at_ms
         return packed
     dropped = np.array(rows, np.int64) << _ROW_SHIFT | np.array(kinds, np.int64) << _KIND_SHIFT | minutes
     ordered = np.sort(dropped.view(np.uint64))
+    # Weights are rounded here and exact there, so events are compared without them.
     events = packed[late] & _WITHOUT_WEIGHT
     # faster than `np.isin` for so few
     places = np.minimum(ordered.searchsorted(events), len(ordered) - 1)
@@ -323,6 +336,7 @@ def drop_events(packed: Packed, rows: Sequence[int], kinds: Sequence[int], at_ms
 
 def _pack(events: EventArrays) -> tuple[Packed, Any]:
     """Return events as numbers, and which of them fit into one."""
+    # -1..1 becomes 1..63, which fits 6 bits (decision 27).
     steps = np.rint(np.clip(events.weights, -1.0, 1.0) * _WEIGHT_STEPS).astype(np.int64) + _WEIGHT_ZERO
     minutes = np.clip(events.at_ms // MINUTE_MS, 0, int(_MINUTES))
     fits = events.rows < _MOST_ROWS

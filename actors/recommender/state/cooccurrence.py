@@ -16,8 +16,10 @@ from actors.recommender.state.events import EventArrays
 from actors.recommender.state.trending import DAY_MS, Times
 from actors.vectors.types import Floats, Mask, Rows, ensure_capacity
 
+# Half an hour is the usual limit of web analytics.
 SESSION_GAP_MS = 30 * 60_000
 _BACK = 0.5
+# Weights are stored as float32, whose smallest normal number is about 2^-126.
 _LOWEST_EXPONENT = -120.0
 
 
@@ -39,10 +41,12 @@ def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> 
     Cost:
         0.6 s for 1,000,000 events
     """
+    # By user, then time, then arrival: `lexsort` takes the most important key last.
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.users))
     order = order[_drop_repeats(events, order)]
     sessions = _number_sessions(events, order)
     pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    # 1 / lag (equation 10): `enumerate` counts from 0, lags from 1.
     return _join_pairs([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(pairs_by_lag)], both=_BACK)
 
 
@@ -69,10 +73,12 @@ class CooccurrenceTable:
         if not len(pairs.left):
             return
         if self._landmark_ms == 0:
+            # Weights grow from the first pair on (forward decay), so stored ones are never rewritten.
             self._landmark_ms = int(pairs.at_ms.max())
         exponents = np.maximum((pairs.at_ms - self._landmark_ms) / self._half_ms, _LOWEST_EXPONENT)
         left, right, weights = _sum_pairs(pairs.left, pairs.right, pairs.weights * np.exp2(exponents) * sign)
         self._reserve(int(max(left.max(), right.max())) + 1)
+        # Subtraction reaches stored pairs only: what was squeezed out has left the sums already.
         new = ~self._add_to_existing(left, right, weights)
         if sign > 0 and new.any():
             self._insert_stronger(left[new], right[new], weights[new])
@@ -88,7 +94,9 @@ class CooccurrenceTable:
         neighbours = self._rows[rows].astype(np.int64)
         weights = self._weights[rows].astype(np.float64)
         np.maximum(neighbours, 0, out=neighbours)
+        # Subtractions round, so an undone pair may be a little below 0.
         np.maximum(weights, 0, out=weights)
+        # A(i, p) = a(i, p) / sum over the neighbours of i (equation 10)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
         return neighbours, weights
 
@@ -124,6 +132,7 @@ class CooccurrenceTable:
         existing = np.zeros(len(left), np.bool_)
         for start in range(0, len(left), 65_536):
             part = slice(start, start + 65_536)
+            # Shapes: [m, width] == [m, 1]; each pair occurs at most once in a row.
             hits, places = np.nonzero(self._rows[left[part]] == right[part][:, None])
             self._weights[left[part][hits], places] += weights[part][hits].astype(np.float32)
             existing[start + hits] = True
@@ -136,12 +145,15 @@ class CooccurrenceTable:
         right = right[order]
         weights = weights[order].astype(np.float32)
         owners, starts = np.unique(left, return_index=True)
+        # Place of each pair among the new ones of its row: place k competes with the k-th weakest
+        # neighbour.
         rank = np.arange(len(left)) - np.repeat(starts, np.diff(np.append(starts, len(left))))
         fits = rank < self._width
         left = left[fits]
         right = right[fits]
         weights = weights[fits]
         rank = rank[fits]
+        # Empty places count as -1, so they are filled before any neighbour is replaced.
         kept = np.where(self._rows[owners] >= 0, self._weights[owners], -1)
         weakest = np.argsort(kept, axis=1)
         at = np.searchsorted(owners, left)
@@ -179,6 +191,7 @@ def _pairs_at_lag(events: EventArrays, order: Rows, sessions: Rows, old: int, la
     second = order[lag:]
     rows_1 = events.rows[first]
     rows_2 = events.rows[second]
+    # Context events come first in the arrays: a pair counts if one of its events is new.
     fresh = np.maximum(first, second) >= old
     valid = (sessions[:-lag] == sessions[lag:]) & (rows_1 != rows_2) & fresh
     first = first[valid]
@@ -206,6 +219,7 @@ def _join_pairs(weighted_pairs: list[tuple[ItemPairs, float]], both: float) -> I
 
 def _sum_pairs(left: Rows, right: Rows, weights: Floats) -> tuple[Rows, Rows, Floats]:
     """Return distinct pairs with summed weights."""
+    # Rows stay below 2^31, so two of them fit one integer, and one sort finds equal pairs.
     keys, inverse = np.unique(left << 32 | right, return_inverse=True)
     sums: Floats = np.bincount(inverse, weights, len(keys)).astype(np.float64)
     return keys >> 32, keys & 0xFFFFFFFF, sums

@@ -25,6 +25,7 @@ LEARNED_COHORT = "learned:cohort"
 LIVE_COHORT = "live:cohort"
 "Names of the cohort component: with a snapshot that learned the cohort, and without."
 
+# Combinations of attributes whose priors are kept; each holds several arrays of the length of the catalog.
 _PROFILES = 16
 _CONTINUE_MS = 200
 "Pause between two comparisons of cold-start products."
@@ -219,6 +220,7 @@ class EngineState:
         self.serving_model = model
         reranker = None if model is None else model.learned.reranker
         self.reranked_depth = 0 if reranker is None else reranker.candidates
+        # What is new, and which products are established, depends on the snapshot: nothing carries over.
         self._cold_start = ColdStartTracker(self.overlay)
         self._cohort_cache.clear()
         self._item_priors = None
@@ -347,10 +349,13 @@ class EngineState:
             yield _live_component("live:trend", blend.trend, trend)
             yield _live_component("live:popular", blend.popular, signals.popularity)
             return
+        # Only rows of these signals: a product added since has no place in their arrays.
         model.bind_rows(self.catalog.product_ids[: len(signals)])
         model.refresh(signals.votes)
         has_new_user_part = False
         for part, values in model.prior_contributions(signals.counts, signals.offered):
+            # Without such a part, new users would be left with the long tail alone; they get the live
+            # trend.
             has_new_user_part = has_new_user_part or part.weight_new > 0
             yield PriorComponent(
                 f"learned:{part.name}",
@@ -365,6 +370,7 @@ class EngineState:
 
     def _build_cohort_scores(self, shares: Floats, priors: ItemPriors, name: str) -> CohortScores:
         """Weigh the votes of the cohort above the prior of all users, which has the newest changes (equation 17)."""
+        # max(1, sum of weights) z(share) + 1/2 prior of users without a history (equation 17)
         weight = max(1.0, sum(part.weight_new for part in priors.components))
         signals = [(part.weight_new / 2, part.values) for part in priors.components]
         cohort = zscores(shares, priors.offered)

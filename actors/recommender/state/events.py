@@ -63,7 +63,9 @@ VALUED = _CONSUMPTION | {"product_detail_page_view", "rate"}
 
 _SHORT_VIEW_S = 5.0
 _LONG_CONSUMPTION_S = 120.0
+# A duration of 0 s is kept apart from one that was not sent, which is stored as 0.
 _SHORTEST_S = 0.001
+# Weighs 0.1, as `rate` without stars in equation 2.
 _NO_RATING = 3.0
 _RATINGS = (0.0, 2.0, 3.0, 3.5, 5.0)
 _RATING_WEIGHTS = (-0.5, -0.1, 0.1, 0.4, 1.0)
@@ -136,6 +138,7 @@ def weigh_event(event_type: str, value: float = 0.0) -> float:
     Source:
         docs/concepts/scoring.md, equation 2
     """
+    # Unknown types weigh nothing: a newer release may have written types that this one does not know.
     weight = EVENT_WEIGHTS.get(event_type, 0.0)
     if value and event_type == "product_detail_page_view":
         return weight if value >= _SHORT_VIEW_S else 0.0
@@ -193,6 +196,7 @@ def events_from_table(
     names = kinds.dictionary.to_pylist()
     kind = kinds.indices.to_numpy(zero_copy_only=False)
     weights = _table_weights(names, kind, table["value"].fill_null(0).to_numpy())
+    # No later than the write, as in `parse_interactions`: both ways must give equal events.
     at_ms = np.minimum(table["at_ms"].to_numpy(), _offset_times_ms(table["offset"].combine_chunks()))
     lists = table["product_ids"].combine_chunks()
     products = lists.flatten().dictionary_encode()
@@ -240,6 +244,7 @@ def _table_weights(
         if name == "rate":
             weights[those] = np.interp(values[those], _RATINGS, _RATING_WEIGHTS)
         elif name in VALUED:
+            # Values repeat, so the function in Python runs once for each distinct one.
             distinct, inverse = np.unique(values[those], return_inverse=True)
             weights[those] = np.array([weigh_event(name, value) for value in distinct.tolist()])[inverse]
         else:
@@ -249,6 +254,7 @@ def _table_weights(
 
 def _offset_times_ms(offsets: Any) -> Ints:
     encoded = offsets.dictionary_encode()
+    # All interactions of one upload share an offset, so few texts are parsed.
     times = np.array([offset_time_ms(offset) for offset in encoded.dictionary.to_pylist()], np.int64)
     return times[encoded.indices.to_numpy(zero_copy_only=False)] if len(times) else times
 

@@ -17,6 +17,7 @@ from actors.recommender.state.groups import Groups
 from actors.vectors.types import Floats, Mask, Rows
 
 _MOST = 32
+# Bounds the listed rows of all entries: 16 MB at 8 bytes each.
 _MOST_ROWS = 2_000_000
 
 
@@ -57,6 +58,7 @@ class FilteredGroupsCache:
     """A cache of recently used filtered groups. A change of a product clears it."""
 
     def __init__(self) -> None:
+        # Weak: the column store drops and rebuilds groups, and their entries must go with them.
         self._of: WeakKeyDictionary[Groups[Any], OrderedDict[Hashable, FilteredGroups]] = WeakKeyDictionary()
         self._state: Hashable = None
 

@@ -18,6 +18,7 @@ from actors.recommender.state.trending import DecayedCounts, zscores
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores, Vector
 
+# Best rows kept with each prior: most lists are decided among them (see `Ranking.select_best`).
 _FRONT = 4_096
 
 
@@ -41,6 +42,7 @@ class TopRows:
         Shapes:
             scores: float32 [n]
         """
+        # One more than kept: its score bounds all rows behind the front.
         rows = best_rows(scores, _FRONT + 1)
         values = scores[rows]
         behind = float(values[_FRONT]) if len(rows) > _FRONT else -np.inf
@@ -89,7 +91,9 @@ class PriorScores:
 Versions = tuple[int, int, int]
 "Of the catalog, of the events, and the number of rows."
 
+# Vectors from which mean and covariance are estimated (equation 11).
 _SAMPLE = 1_024
+# Trending lists of usual pages read no further.
 _LEADERS = 250
 
 
@@ -144,6 +148,7 @@ class GlobalSignalsCache:
             0.4 ms for 10,000 products, 4 ms for 100,000, when something changed; else nothing
         """
         now = self._signals
+        # The lower bound matters when a clock is set back: an age below 0 is no young age.
         if now.versions != self._versions() and not 0 <= now_ms - now.at_ms < self._refresh_ms:
             now = self._signals = self._build(now_ms)
         return now
@@ -179,6 +184,7 @@ class GlobalSignalsCache:
         # later rows are newer products: they go first among equals
         trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
         largest = float(month.max(initial=0))
+        # ln(1 + 1000 c_30 / max c_30): the long tail gets distances, best sellers lose theirs (equation 4)
         raised = np.log1p(month * (1_000 / largest)) if largest > 0 else month
         trend[~offered] = -np.inf
         mean, covariance = self._estimate_moments(offered)
@@ -204,4 +210,5 @@ class GlobalSignalsCache:
         sample = rows[:: max(1, len(rows) // _SAMPLE)]
         total, outer = self._overlay.index.moments(sample)
         mean = total / np.float32(max(len(sample), 1))
+        # E[xx'] - mean mean', shape [d, d]
         return mean, outer / np.float32(max(len(sample), 1)) - np.outer(mean, mean)

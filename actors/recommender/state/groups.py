@@ -104,10 +104,12 @@ class Groups(Generic[V]):
         length = int(self._lengths[row]) if row < len(self._lengths) else 0
         if length:
             start = int(self._starts[row])
+            # Only marked: moving the pairs behind it would cost the length of the catalog for one change.
             self._pairs["row"][start : start + length] = -1
             self._lengths[row] = 0
             self._removed_count += length
             self._sorted = self._of_rows = None
+            # At half removed pairs, so the cost of a rewrite is spread over as many removals.
             if self._removed_count > self._count // 2 + 1_000:
                 self._compact()
 
@@ -153,6 +155,7 @@ class Groups(Generic[V]):
         first = starts[rows[existing]]
         lengths = starts[rows[existing] + 1] - first
         ends = np.cumsum(lengths)
+        # Runs of different lengths without a loop: a counter, shifted to the start of each run.
         places = np.arange(int(lengths.sum())) + np.repeat(first - (ends - lengths), lengths)
         return np.repeat(existing, lengths), codes[places]
 
@@ -193,6 +196,7 @@ class Groups(Generic[V]):
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
+            # Rows of one value stay in the order of their pairs, so lists of equals do not change.
             order = sort_order(pairs["code"])
             bounds = np.zeros(len(self.values) + 1, np.int64)
             np.cumsum(np.bincount(pairs["code"], minlength=len(self.values)), out=bounds[1:])
@@ -213,6 +217,7 @@ class Groups(Generic[V]):
         """Rewrite the pairs without removed ones."""
         pairs = self._pairs[: self._count]
         kept = pairs["row"] >= 0
+        # New place of a pair = number of kept pairs before it.
         self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
         self._pairs = pairs[kept]
         self._count = len(self._pairs)
@@ -237,6 +242,7 @@ def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
 
 
 def _sums(values: Floats, starts: Rows, ends: Rows) -> Floats:
+    # One pass for all groups: a sum is the difference of two prefix sums.
     summed = np.concatenate((np.zeros(1), np.cumsum(values)))
     sums: Floats = summed[ends] - summed[starts]
     return sums

@@ -123,6 +123,7 @@ class LiveCohorts:
             for field, text in values
             if (shares := self._estimate_value_shares(field, text, votes, model, count)) is not None
         ]
+        # share(p) = mean over the known attributes of share_a(p) (equation 15)
         return np.mean(estimates, axis=0) if estimates else None
 
     def _estimate_value_shares(
@@ -176,6 +177,7 @@ class LiveCohorts:
 
 def _has_enough_users(slots: Rows) -> bool:
     """Return whether the votes come from enough different users."""
+    # Enough users are usually among the first votes: sorting all slots is the rare case.
     few = slots[: 50 * LEAST_USERS]
     return len(set(few.tolist())) >= LEAST_USERS or len(np.unique(slots)) >= LEAST_USERS
 
@@ -188,6 +190,7 @@ def _estimate_blend(votes: CohortVotes, chosen: Rows, expected: Floats, most_pri
     prior = min(estimate_prior(counts, squares, expected), most_prior)
     # decayed votes are less evidence: `whole` is the number of undecayed votes with the same evidence
     whole = total * total / squares
+    # share_a = (N' / N votes_a + m base) / (N' + m), N' = N^2 / sum of squared votes (equation 15)
     shares: Floats = (counts * (whole / total) + prior * expected) / (whole + prior)
     return shares
 
@@ -196,6 +199,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     """Count at most one vote for each user and product. A vote halves every 30 days."""
     if not len(notes.row):
         return _empty_votes(versions, now_ms)
+    # Both are below 2^31, so one integer holds the pair.
     key = notes.user << 31 | notes.row
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -205,8 +209,10 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     at_ms = notes.at_ms[last]
     rows = notes.row[last]
     slots = notes.slot[last]
+    # Relative to the newest vote: a common factor cancels in shares, and no clock is needed.
     votes *= np.exp2((at_ms - at_ms.max()) / (_HALF_LIFE_DAYS * DAY_MS))
     everybody = np.bincount(rows, votes)
+    # Votes of users without attributes count in `everybody` alone.
     described = np.flatnonzero((slots >= 0) & (votes > 0))
     return CohortVotes(
         versions,

@@ -34,6 +34,7 @@ from actors.vectors.types import Floats, Matrix
 from cluster.artifacts.segments import position_from_offset
 from cluster.store.data.changes import ChangeLogEntry
 
+# Sizes of steps of about a millisecond, so that a request waits for one at most.
 _PRODUCTS_A_STEP = 10
 _EVENTS_A_STEP = 200
 _ERASURES_A_STEP = 10
@@ -105,6 +106,7 @@ class Overlay:
                             self.add_events(_drain_events(waiting))
                             yield
                     continue
+                # Before any other noun: an erasure must find the events that stand before it in the log.
                 self.add_events(_drain_events(waiting))
                 if change.noun == "product":
                     yield from self._apply_products(change)
@@ -113,6 +115,7 @@ class Overlay:
                 else:
                     yield from self._apply_erasures(change)
         finally:
+            # Also after an error: offsets of these events are recorded, so no later call would count them.
             self.add_events(_drain_events(waiting))
             self.record_position()
 
@@ -172,6 +175,7 @@ class Overlay:
     def _read_vectors(self, change: ChangeLogEntry, count: int) -> Matrix | None:
         """Return the vectors of a change; None if another embedder made them or one is missing."""
         shape = (count, self._embedder.dimensions)
+        # Vectors travel as float16, two bytes a number.
         if change.embedder != self._embedder.version or len(change.vectors) != 2 * shape[0] * shape[1]:
             return None
         return np.frombuffer(change.vectors, "<f2").reshape(shape).astype(np.float32)
@@ -223,13 +227,16 @@ class Overlay:
         self.index.reserve(len(self.catalog))
         if not len(events):
             return
+        # Dislikes turn the profile of their user, but lower no product for others.
         liked = events.select(events.weights > 0)
         if not len(liked):
             return
+        # max over a day of max(w, 0): one user can't make a trend (equation 3)
         worth = self._votes.weigh(liked.users, liked.rows, liked.at_ms, liked.weights)
         self._add_counts(liked, worth, 1)
         context = self._read_session_context(liked)
         self._add_pairs(EventArrays.concatenate(context, liked), len(context), 1)
+        # With the vote as counted, so an erasure subtracts exactly what was added.
         self._contributions.record(liked, worth)
         self.events_version += 1
 
@@ -263,6 +270,7 @@ class Overlay:
         self.erasures += 1
         self.popular_queries.delete(user_keys)
         for user_key in user_keys:
+            # Even if no counted event is left: the history keeps events that the counts forgot.
             self.histories.erase(hash_user(user_key))
             slot = self._contributions.get_slot(user_key)
             events, votes = self._contributions.remove_user(user_key)
@@ -306,6 +314,7 @@ class Overlay:
         """Return earlier events of the same users and sessions that new events can pair with."""
         places: list[int] = []
         if len(self._contributions):
+            # Only baskets look back so far; all others read the short tail.
             buyers = set(events.users[events.bought].tolist())
             users, first = np.unique(events.users, return_index=True)
             for user, at_ms in zip(users.tolist(), events.at_ms[first].tolist(), strict=True):

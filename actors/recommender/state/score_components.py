@@ -146,6 +146,7 @@ class PersonalScores:
         """
         scores: Scores = np.zeros(len(rows), np.float32)
         if self.values is not None:
+            # Fancy indexing copies, so the addition below changes no shared array.
             scores = self.values[self.slot_map.slots(rows)]
         for similarity in self.vector_scores:
             scores += similarity.score_rows(rows)
@@ -176,6 +177,7 @@ class PersonalScores:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         slots = np.flatnonzero(self.values >= np.float32(least))
         rows = self.slot_map.rows(slots)
+        # The snapshot may know items without a product here, and the catalog rows without a prior.
         inside = (rows >= 0) & (rows < count)
         return rows[inside], self.values[slots[inside]]
 
@@ -205,5 +207,6 @@ def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> Person
     for sparse in listed:
         if sparse.count:
             values = np.zeros(slot_map.count, np.float32) if values is None else values
+            # `values[slots] += ...` would drop all but one addend of a repeated slot.
             np.add.at(values, sparse.slots, sparse.values)
     return PersonalScores(slot_map, values, tuple(vector_scores))

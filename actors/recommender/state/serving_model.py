@@ -29,6 +29,7 @@ from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, Completio
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity
 
+# Live counts with half of the learned votes hold the snapshot's past already (equation 5).
 _ENOUGH_LIVE = 0.5
 _CONTENT = 0.7
 "Weight of content scores relative to scores from interactions."
@@ -290,6 +291,7 @@ class ServingModel:
         try:
             scores = self._score(scorer, past)
         except Exception as error:  # noqa: BLE001
+            # Until the next snapshot: a part that fails once would fail in every request and slow it.
             self.disabled_parts[scorer.name] = repr(error)
             return
         yield scores
@@ -315,6 +317,7 @@ class ServingModel:
             if not scorer.is_builtin:
                 _validate_scores(values, (len(items),))
                 _validate_items(items, count)
+            # b_k s(y_k) (equation 8): absent items count as 0 in the deviation
             factor = scorer.weight * compute_sparse_scale(items, values, count)
             return SparseScores(scorer.name, items, values * np.float32(factor))
         # As long as the slots, not the items: other components add to the same array.
@@ -326,6 +329,7 @@ class ServingModel:
             total[:count] = _score_all(scorer, past, count)
         if not scorer.is_builtin:
             _validate_scores(total, total.shape)
+        # The deviation is that of items alone: slots behind them are no part of what was trained.
         total *= np.float32(scorer.weight * compute_dense_scale(total, count))
         return DenseScores(scorer.name, total, many)
 
@@ -362,6 +366,7 @@ def _build_scorers(blend: Blend) -> list[ModelScorer]:
 
 def _find_history_depth(learned: LoadedSnapshot) -> int:
     """Return how many newest distinct items count in a part; a custom one may use as many as a recent list has."""
+    # A chained `is`: both re-rankers are missing.
     depths = [0 if learned.reranker is learned.search_reranker is None else NEWEST_EVENTS]
     for model in (*(part.model for part in learned.blend.parts), learned.content):
         fading = getattr(model, "fading", None)
@@ -413,6 +418,7 @@ def _allows_repeats(facts: Mapping[str, Any]) -> bool:
     seen = facts["recipe"].get("validation", {}).get("seen")
     if seen == "paused":  # products return by the pauses of the engine alone, whatever repeats weigh
         return False
+    # Validation gave repeats a weight only where users of this shop take products again (decision 8).
     weighty = any(part["learner"] == "repeats" and part["weight"] for part in facts["parts"])
     return weighty or seen in ("allowed", "other_kinds")
 

@@ -17,6 +17,7 @@ HALF_LIVES_DAYS = (1.0, 7.0, 30.0)
 
 Times = npt.NDArray[np.int64]
 
+# A float64 ends at 2^1023: the counts move their landmark at half of that.
 _LARGEST_EXPONENT = 500.0
 _NOISE = 1e-6
 
@@ -44,7 +45,10 @@ class DecayedCounts:
         self._reserve(int(rows.max()) + 1)
         self._move_landmarks(float(at_ms.max()))
         for at, half_ms in enumerate(self._half_ms):
+            # c_h = sum of v 2^(-(t - t_v) / h), without the factor 2^(-t / h) that all rows share (equation
+            # 3)
             weights = votes * np.exp2((at_ms - self._landmark_ms[at]) / half_ms)
+            # Rows repeat within a batch: `+=` would count each of them once.
             np.add.at(self._values[at], rows, weights)
 
     def get_relative_counts(self, half_life_days: float, count: int) -> Floats:
@@ -58,6 +62,7 @@ class DecayedCounts:
         at = self.half_lives_days.index(half_life_days)
         values = self._values[at][:count]
         fresh = np.exp2((self._newest_ms - self._landmark_ms[at]) / self._half_ms[at])
+        # Undone votes leave rounding errors; a product without votes must not rank by them.
         return np.where(values > _NOISE * fresh, values, 0.0)
 
     def get_counts_at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
@@ -153,6 +158,7 @@ class DailyVotes:
         """
         worth = np.zeros(len(rows))
         days = at_ms // DAY_MS
+        # Both are below 2^31, so the key fits an int64.
         keys = users << 31 | rows
         for day in np.unique(days).tolist():
             those = np.flatnonzero((days == day) & (weights > 0))
@@ -160,6 +166,7 @@ class DailyVotes:
             best = np.zeros(len(distinct))
             np.maximum.at(best, inverse, weights[those])
             last = np.zeros(len(distinct), np.int64)
+            # With repeated indexes the last assignment wins, so the vote goes to the last event of the day.
             last[inverse] = those
             worth[last] = self._record(day, distinct.tolist(), best)
         return worth
@@ -181,6 +188,7 @@ class DailyVotes:
                 del self._recorded[old]
         before = np.array([had.get(key, 0.0) for key in keys])
         had.update(zip(keys, np.maximum(before, best).tolist(), strict=True))
+        # A stronger event of the same day adds only what it exceeds the recorded one by.
         more: Floats = np.maximum(best - before, 0)
         return more
 

@@ -26,6 +26,7 @@ _MOST_CUSTOM_VALUES = 100
 "A custom attribute with more values describes single users."
 _MOST_VALUES = 2_000
 _LONGEST_VALUE = 100
+# Names of custom attributes come from callers: also the list of refused ones needs a bound.
 _MOST_REFUSED = 1_000
 _USER_BYTES = 300
 "An id, a code and a slot in dictionaries."
@@ -39,6 +40,7 @@ class UserAttributes:
         self._columns: dict[str, int] = {field: at for at, field in enumerate(FIELDS)}
         self._values: list[dict[str, int]] = [{} for _ in range(len(FIELDS) + _MOST_CUSTOM)]
         self._refused: set[str] = set()
+        # `_MOST_VALUES` fits 16 bits.
         self._codes = np.zeros((0, len(self._values)), np.uint16)
         self._slots = 0
         self._free: list[int] = []
@@ -139,6 +141,7 @@ class UserAttributes:
         column = self._columns.pop(field)
         self._refused.add(field)
         self._values[column] = {}
+        # The next attribute gets this column and must not inherit codes of users.
         self._codes[:, column] = 0
 
     def _new_slot(self) -> int:

@@ -128,6 +128,8 @@ class UserContributions:
         else:
             self._slots[code] = slot
         at = self._last.get(code, -1)
+        # A user without events and attributes leaves no code behind: `get_code` above may just have made
+        # it.
         if at < 0 and slot < 0:
             del self._codes[user_key]
         while at >= 0:
@@ -148,6 +150,7 @@ class UserContributions:
         places: list[int] = []
         at = self._last.get(user, -1)
         while at >= 0 and len(places) < most:
+            # `item` gives a plain tuple, which is faster to unpack than a record of numpy.
             _, _, at_ms, _, _, _, before, _ = self._entries.item(at)
             if now_ms - at_ms > SESSION_GAP_MS:
                 break
@@ -174,6 +177,7 @@ class UserContributions:
             returns: float64 [count]
         """
         notes = self._entries[: self._count]
+        # By the time of the event, not of its arrival.
         late = notes[(notes["at_ms"] > at_ms) & (notes["reader"] >= 0)]
         sums: Floats = np.bincount(late["row"], late["votes"], count)[:count].astype(np.float64)
         return sums
@@ -194,6 +198,7 @@ class UserContributions:
         places.reverse()
         taken = self.read_events(places)
         votes = self._entries["votes"][places]
+        # Marked, not moved: other users' chains point to positions behind these.
         self._entries["reader"][places] = -1
         return taken, votes
 
@@ -208,6 +213,7 @@ class UserContributions:
 
     def _drop_oldest(self) -> None:
         """Keep the newer half. Users without a kept event and without attributes lose their code."""
+        # Half at once, so the cost of a copy is spread over as many new events.
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
         kept = self.read_events(keep.tolist())
         votes = self._entries["votes"][keep]
