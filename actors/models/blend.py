@@ -52,7 +52,9 @@ class Blend:
         has_history = histories.lengths > 0
         total = np.zeros((len(histories), histories.n_items), np.float32)
         for part in self.parts:
+            # Shape [q]: every history of a batch has the weights of its kind of user.
             weights = np.where(has_history, part.weight, part.weight_new).astype(np.float32)
+            # A part without weight in this batch is not scored at all.
             if weights.any():
                 StandardizedScores.of(part.model, histories).add_to(total, weights)
         return total

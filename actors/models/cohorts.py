@@ -31,6 +31,7 @@ AGE_BANDS = (18, 25, 35, 45, 55, 65)
 "First age of each band after the youngest. Single years have too few users to form cohorts."
 
 _OLDEST = 150
+# Standard errors by which the agreement must exceed chance (equation 16).
 _ERRORS = 2.0
 
 
@@ -85,6 +86,8 @@ class CohortModel:
             returns: float32 [q, n]
         """
         has_value = profiles >= 0
+        # Shapes: profiles [q, f] -> rows [k], one for each known value; unknown ones are masked, so any
+        # index will do.
         rows = (self.first + np.maximum(profiles, 0))[has_value]
         owner = np.nonzero(has_value)[0]
         counts = has_value.sum(axis=1)
@@ -93,6 +96,7 @@ class CohortModel:
         scores: Batch = (sp.csr_matrix((weights, (owner, rows)), shape=shape) @ self.shares).astype(
             np.float32
         )
+        # Zero rows of the sparse matrix would give equal scores; the shares of all users still rank.
         scores[counts == 0] = self.everybody
         return scores
 
@@ -132,14 +136,18 @@ def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
         moments of the Dirichlet-multinomial distribution, by pairs of votes
     """
     total = float(counts.sum())
+    # N^2 - Q: ordered pairs of votes of two different users, in votes
     pairs = total * total - squares
+    # One vote, or votes decayed to nothing, can't agree with another one.
     if pairs <= 1e-9 or squares <= 0:
         return MOST_PRIOR
     chance = float(everybody @ everybody)
     error = squares / total * np.sqrt(2 * chance / pairs)
+    # A = (sum votes^2 - Q) / (N^2 - Q) - 2 error (equation 16)
     agreed = (float(counts @ counts) - squares) / pairs - _ERRORS * error
     if agreed <= chance:
         return MOST_PRIOR
+    # m = clip((1 - A) / (A - C), m_min, m_max) (equation 16)
     return float(np.clip((1 - agreed) / (agreed - chance), LEAST_PRIOR, MOST_PRIOR))
 
 
@@ -150,6 +158,7 @@ def text_from_value(value: Any, field: str = "") -> str:
     """
     if field == "age":
         return _age_band(value)
+    # Before the numbers: in Python a bool is an int, and `True` would become "1".
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -19,6 +19,7 @@ from actors.models.user_histories import TimeDecay, UserHistories, apply_time_de
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix
 
+# Numbers of one gathered block: 32 MB of float32, whatever the number of interactions.
 _BLOCK_VALUES = 8_000_000
 
 
@@ -54,6 +55,7 @@ class FactorModel:
             returns: float32 [q, f]; zeros for an empty history
         """
         liked = apply_time_decay(histories, self.fading)
+        # Confidence is never negative: with one, the matrix of the system might not be positive definite.
         liked.data = np.maximum(liked.data, 0.0)
         liked.eliminate_zeros()
         start = np.zeros((len(histories), self.items.shape[1]), np.float32)
@@ -94,11 +96,13 @@ def solve(
         matrix: CSR float32 [q, m], weights above 0; others: float32 [m, f]; start: float32 [q, f]
         returns: float32 [q, f]
     """
+    # Y'Y + lambda I is shared by all users, so only the sparse rest is computed for each (equation 21).
     ridge = np.eye(others.shape[1], dtype=np.float32) * np.float32(solving.regularisation)
     shared = (others.T @ others if gram is None else gram) + ridge
     extra = matrix.data * np.float32(solving.confidence)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     rows = start.copy()
+    # r = Y' C p - A x for every row at once; shapes [q, f]
     residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(
         matrix, extra, owner, others, shared, rows
     )
@@ -106,12 +110,15 @@ def solve(
     square = np.einsum("qf,qf->q", residual, residual)
     for _ in range(solving.steps):
         product = _apply_matrix(matrix, extra, owner, others, shared, direction)
+        # alpha = r'r / d'A d, a step length for each row
         length = _divide(square, np.einsum("qf,qf->q", direction, product))
         rows += length[:, None] * direction
         residual -= length[:, None] * product
         now = np.einsum("qf,qf->q", residual, residual)
+        # beta = r'r of now / r'r of before: the next direction is conjugate to the earlier ones
         direction = residual + _divide(now, square)[:, None] * direction
         square = now
+    # Users without events would keep the start vector.
     rows[np.diff(matrix.indptr) == 0] = 0.0
     return rows
 
@@ -135,4 +142,5 @@ def _multiply(matrix: Any, values: npt.NDArray[np.float32], others: Matrix) -> M
 
 
 def _divide(above: npt.NDArray[np.float32], below: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    # A row that converged has residual 0: its step must be 0, not 0 / 0.
     return np.divide(above, below, out=np.zeros_like(above), where=below > 1e-20)

@@ -23,6 +23,7 @@ from actors.vectors.types import Rows
 ALWAYS = mmh3.hash64(b"")[0]
 "The feature of every product."
 
+# Bounds of what one product adds: uploads decide how many values and how long.
 _MOST_VALUES = 16
 _LONGEST_VALUE = 80
 _PLAIN = ("brand", "type", "color", "material", "size")
@@ -67,14 +68,17 @@ def build_feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> A
     lengths = np.array([len(hashes) for hashes in lists], np.int64)
     named = np.concatenate(lists) if lists else np.zeros(0, np.int64)
     owner = np.repeat(np.arange(len(lists)), lengths)
+    # Features ascend, so a search replaces a dictionary of all hashes.
     places = np.searchsorted(features, named)
     matched = (
+        # `named < named` is a mask of the right length with no true value.
         features[np.minimum(places, max(len(features) - 1, 0))] == named if len(features) else named < named
     )
     columns = places[matched]
     matrix = sp.csr_matrix(
         (np.ones(len(columns), np.float32), (owner[matched], columns)), shape=(len(lists), len(features))
     )
+    # Sums run in this order, so products with equal features get equal scores to the last bit.
     matrix.sort_indices()
     return matrix
 
@@ -115,6 +119,7 @@ def _list_year_names(product: Mapping[str, Any]) -> Iterator[str]:
     for year in _list_years(product):
         for span in _YEAR_SPANS:
             yield f"years:{span}:{year // span}"
+            # The same spans, shifted by a half: two near years share one of both, wherever the borders are.
             yield f"years:{span}+:{(year + span // 2) // span}"
 
 
@@ -122,6 +127,7 @@ def _list_price_names(product: Mapping[str, Any]) -> Iterator[str]:
     """Yield two overlapping bands; each band ends at twice the price of its beginning."""
     price = product.get("sale_price") or product.get("price")
     if isinstance(price, int | float) and 0 < price < math.inf:
+        # Ratios, not differences: 10 to 20 is as far as 1,000 to 2,000.
         step = math.log2(price)
         yield f"price:{math.floor(step)}"
         yield f"price+:{math.floor(step + 0.5)}"

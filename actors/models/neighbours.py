@@ -44,13 +44,16 @@ def add_rows(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> int:
     starts = matrix.indptr
     if csc_matvec is None or starts.dtype != matrix.indices.dtype:
         return _add_gathered(matrix, rows, weights, total)
+    # From the last row to the first, so that each gap between two rows ends before it begins.
     order = np.argsort(-rows)
     rows = rows[order]
     bounds = np.empty(2 * len(rows), starts.dtype)
+    # bounds = [begin, end, begin, end, ...]: even columns are rows, odd ones the gaps, which get weight 0.
     np.take(starts, rows, out=bounds[0::2])
     np.take(starts, rows + 1, out=bounds[1::2])
     shares = np.zeros(2 * len(rows), np.float32)
     shares[0::2] = weights[order]
+    # 2m bounds enclose 2m - 1 columns: m rows and the gaps between them.
     csc_matvec(len(total), 2 * len(rows) - 1, bounds, matrix.indices, matrix.data, shares, total)
     return int(bounds[1::2].sum() - bounds[0::2].sum())
 
@@ -106,6 +109,7 @@ class NeighbourModel:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         neighbours = np.concatenate([self.weights.indices[a:b] for a, b in bounds])
         values = np.concatenate([self.weights.data[a:b] for a, b in bounds])
+        # y(p) = sum over i of f(i) W(i, p); repeated items add up later (equation 19)
         return neighbours, values * np.repeat(weights, last - first)
 
     def add_to(self, total: Scores, past: UserHistory) -> int:

@@ -42,6 +42,7 @@ class ProductFacts:
         """
         first_s = np.full(n_items, np.inf)
         np.minimum.at(first_s, items, at_s)
+        # NaN is the trees' value for "unknown"; infinity would be an age.
         first_s[np.isinf(first_s)] = np.nan
         events = np.log1p(np.bincount(items, minlength=n_items))
         return cls(events.astype(np.float32), first_s)
@@ -75,6 +76,7 @@ class Reranker:
         if not len(items):
             return np.zeros(0, np.float32)
         gains = self.trees.predict(build_rows(self.products, past, items, scores, part_scores))
+        # - min F: the least gain is 0, so no candidate falls behind the others (equation 32)
         gains -= gains.min()
         added: Scores = gains.astype(np.float32)
         return added
@@ -131,16 +133,19 @@ def build_rows(
     """
     count, parts = part_scores.shape
     rows = np.empty((count, parts + OTHER_COLUMNS))
+    # The gap, not the score: scores of different users and days have no common zero.
     rows[:, 0] = scores - scores.max()
     rows[:, 1 : parts + 1] = part_scores
     if len(products.events):
         has_item = items >= 0
+        # `clip` only makes -1 a valid index; the mask replaces the value that it reads.
         rows[:, parts + 1] = np.where(has_item, products.events.take(items, mode="clip"), np.nan)
         age_s = past.now_s - products.first_s.take(items, mode="clip")
         rows[:, parts + 2] = np.where(has_item, np.maximum(age_s, 0.0), np.nan) / DAY_S
     else:
         rows[:, parts + 1 : parts + 3] = np.nan
     newest = past.items[:NEWEST_EVENTS]
+    # Shapes: [m, 1] == [1, h] -> [m]; 200 candidates and 200 events are 40,000 comparisons.
     seen = np.count_nonzero(items[:, None] == newest[None, :], axis=1)
     rows[:, parts + 3] = np.minimum(seen, _MOST_SEEN)
     rows[:, parts + 4] = np.log1p(len(newest))

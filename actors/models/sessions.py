@@ -82,6 +82,7 @@ class SessionModel:
         rows = np.concatenate([rows for rows, _ in scored]) if scored else np.zeros(0, np.int64)
         shares = np.concatenate([shares for _, shares in scored]) if scored else np.zeros(0)
         scores = sp.csr_matrix((shares, rows, starts), shape=(len(histories), histories.n_items))
+        # A session may have an item twice, and several neighbours the same item.
         scores.sum_duplicates()
         return scores.astype(np.float32)
 
@@ -104,6 +105,7 @@ class SessionModel:
             0.2 ms
         """
         items = items[(items >= 0) & (weights > 0)][-self.looking.steps :]
+        # back(i): the last event of an item overwrites earlier ones (equation 20)
         places = {item: len(items) - 1 - at for at, item in enumerate(items.tolist())}
         if not places:
             return np.zeros(0, np.int64), np.zeros(0)
@@ -115,9 +117,11 @@ class SessionModel:
         inside = at >= 0
         at = at[inside]
         back = back[inside]
+        # sum over shared items of 1 - back(i) / length (equation 20)
         likeness = np.bincount(at, 1.0 - back / len(items), len(newest))
         nearest_shared = np.full(len(newest), self.looking.steps)
         np.minimum.at(nearest_shared, at, back)
+        # near(S) = ... * (1 - min back(i) / steps)
         worth = likeness * (1.0 - nearest_shared / self.looking.steps)
         best = np.argsort(-worth, kind="stable")[: self.looking.neighbours]
         best = best[worth[best] > 0]
@@ -162,6 +166,7 @@ class SessionModel:
         count = len(self.session_starts) - 1
         if len(sessions) < _FEW:
             newest, at = np.unique(sessions, return_inverse=True)
+            # `unique` sorts, and sessions are numbered from the newest on.
             newest = newest[: self.looking.candidates]
             return newest, np.where(at < len(newest), at, -1)
         # marking is faster than sorting many sessions
@@ -176,4 +181,5 @@ class SessionModel:
         first = self.session_starts[sessions]
         lengths = self.session_starts[sessions + 1] - first
         rows = self.session_items[expand_runs(first, lengths)].astype(np.int64)
+        # near(S) (1 + idf_weight idf(p)), one entry for each item of each neighbour
         return rows, np.repeat(worth, lengths) * (1.0 + self.looking.idf * self.idf[rows])

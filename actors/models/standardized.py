@@ -37,6 +37,8 @@ class StandardizedScores:
         """Score histories in the cheapest form that the model supports."""
         if isinstance(model, SharedScoresModel):
             row = model.common()[None]
+            # One row for the whole batch: a popularity of 100,000 items is neither copied nor sorted q
+            # times.
             return cls(row, _dense_scale(row), len(histories), _sort_items(row[0]))
         if isinstance(model, SparseModel):
             sparse = model.sparse(histories)
@@ -53,6 +55,7 @@ class StandardizedScores:
         factors = weights * self.scale
         if sp.issparse(self.values):
             owner = np.repeat(np.arange(self.rows), np.diff(self.values.indptr))
+            # `sparse` has no duplicates, so `+=` with indexes loses no addend.
             total[owner, self.values.indices] += self.values.data * factors[owner]
         else:
             total += self.values * factors[:, None]
@@ -87,6 +90,7 @@ class StandardizedScores:
             part = slice(self.values.indptr[row], self.values.indptr[row + 1])
             items = self.values.indices[part]
             values = self.values.data[part]
+            # Absent entries are 0, so stored values at or below 0 say no more than absent ones.
             lowest = 0.0
         else:
             values = self.values[row]
@@ -114,9 +118,11 @@ def _sparse_scale(scores: Any) -> npt.NDArray[np.float32]:
     """Return 1 / deviation of sparse rows, whose absent entries are 0."""
     count = max(scores.shape[1], 1)
     owner = np.repeat(np.arange(scores.shape[0]), np.diff(scores.indptr))
+    # float64: the difference of two nearly equal means cancels most digits of float32.
     values = scores.data.astype(np.float64)
     mean = np.bincount(owner, values, scores.shape[0]) / count
     square = np.bincount(owner, values * values, scores.shape[0]) / count
+    # E[y^2] - E[y]^2 may round below 0
     return _invert(np.sqrt(np.maximum(square - mean * mean, 0.0)))
 
 
@@ -131,6 +137,7 @@ def _read_entries(matrix: Any, rows: Rows, items: Rows) -> npt.NDArray[np.float3
     owner = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     if not matrix.has_sorted_indices:
         matrix.sort_indices()
+    # Row and column as one ascending number, so one search finds all entries.
     keys = owner * width + matrix.indices
     entries = rows * width + items
     places = np.minimum(np.searchsorted(keys, entries), max(len(keys) - 1, 0))

@@ -38,9 +38,11 @@ WEIGHTS = 24
 BLOCK_ARRAYS = ("norm", "attend", "gate", "mix", "distance", "norm_wide", "widen", "narrow")
 "Arrays of one block, in the order of their use."
 
+# Keeps the norm of a zero vector from dividing by 0; the training has the same constant.
 _ROUNDING = np.float32(1e-6)
 _CACHED_SCORES = 1_200_000
 "Limit of kept scores of a model: 10 MB, of 4,000 users with 300 candidates."
+# Histories of one block: it bounds the memory for vectors and candidates in an evaluation.
 _AT_ONCE = 512
 _EXACT_ITEMS = 50_000
 "Up to this number, comparing all vectors is as fast (docs/decisions/0032-candidates-of-transformers.md)."
@@ -85,6 +87,7 @@ def bucket_gaps(at_s: Floats, clock: bool) -> Codes:
     if not clock:
         return np.zeros(len(at_s), np.int32)
     pauses = np.maximum(np.diff(at_s, prepend=at_s[:1]), 0.0)
+    # Powers of two of minutes: a minute more matters within a visit, not between two months.
     buckets: Codes = np.minimum(1.0 + np.log2(1.0 + pauses / 60.0), GAPS - 1).astype(np.int32)
     return buckets
 
@@ -175,10 +178,12 @@ class TransformerModel:
         weights = weights[-config.events :]
         at_s = at_s[-config.events :]
         steps = np.asarray(self.items)[items]
+        # x_j = E(i_j) + a(weight) + g(pause); the content vectors are part of `items`. Shape [events, d].
         steps = steps + arrays["weights"][bucket_weights(weights)]
         steps += arrays["gaps"][bucket_gaps(at_s, self.clock)]
         for block in range(config.blocks):
             steps = self._apply_block(block, steps, is_last=block == config.blocks - 1)
+        # h: the output at the newest event alone
         vector: Vector = _normalize(steps[-1], arrays["norm"])
         return vector
 
@@ -202,6 +207,7 @@ class TransformerModel:
         items = past.items[newest]
         weights = past.weights[newest]
         at_s = past.at_s[newest]
+        # No user id is kept, so an erasure clears the whole cache.
         digest = blake2b(items.tobytes(), digest_size=16)
         digest.update(bucket_weights(weights).tobytes())
         # not the times themselves: products of a query are events of the present moment
@@ -309,15 +315,20 @@ class TransformerModel:
         size = width // self.config.heads
         inside = _normalize(steps, norm)
         ends = slice(-1, None) if is_last else slice(None)
+        # Shapes: queries [heads, q, size], keys [heads, size, m], values [heads, m, size]; q is 1 in the
+        # last block.
         queries = (inside[ends] @ attend[:, :width]).reshape(-1, heads, size).transpose(1, 0, 2)
         keys = (inside @ attend[:, width : 2 * width]).reshape(count, heads, size).transpose(1, 2, 0)
         values = (inside @ attend[:, 2 * width :]).reshape(count, heads, size).transpose(1, 0, 2)
         places = np.arange(count)
         back = places[ends, None] - places
         attention = queries @ keys
+        # softmax(Q K' / sqrt(size) + distance), with float32 constants, which keep the arrays float32
         attention *= np.float32(size**-0.5)
         attention += distance[:, np.maximum(back, 0)]
+        # Causal: an event sees only events before it, as in the training.
         attention[:, back < 0] = -np.inf
+        # exp of the differences can't overflow, and the softmax stays the same.
         attention -= attention.max(axis=2, keepdims=True)
         np.exp(attention, out=attention)
         attention /= attention.sum(axis=2, keepdims=True)
@@ -325,6 +336,7 @@ class TransformerModel:
         steps = steps[ends] + (mixed * _sigmoid(inside[ends] @ gate)) @ mix
         wide = _normalize(steps, norm_wide) @ widen
         half = wide.shape[1] // 2
+        # SwiGLU: (x sigmoid(x)) * y, then back to d dimensions, plus the input of the layer
         result: Matrix = steps + (wide[:, :half] * _sigmoid(wide[:, :half]) * wide[:, half:]) @ narrow
         return result
 
@@ -338,8 +350,10 @@ class TransformerModel:
             # in the order of the vectors, which are read from a mapped file
             nearest = np.sort(self.sketches.candidates(vector, _MORE * count))
             logits = items.take(nearest, axis=0) @ vector
+        # The best in no order: the blend sums scores and needs none.
         rows = np.argpartition(logits, len(logits) - count)[len(logits) - count :]
         kept = logits[rows]
+        # y = exp(power (h . e_p - max h . e_q))
         shares = np.exp((kept - kept.max()) * np.float32(self.config.power))
         if self.sketches is not None:
             rows = nearest[rows]
@@ -354,12 +368,14 @@ class TransformerModel:
 
     def _open_sketches(self, arrays: Mapping[str, npt.NDArray[Any]]) -> TransformerModel:
         sketches = Sketches.from_arrays(arrays[_POINTS], arrays[_CODES])
+        # Sketches of other items would name rows that these vectors lack.
         if (len(sketches), sketches.dimensions) != self.items.shape or not np.isfinite(arrays[_POINTS]).all():
             raise ValueError("the sketches of a transformer do not fit its item vectors")
         return replace(self, sketch_arrays=arrays, sketches=sketches, cache=CandidateCache())
 
     def with_power(self, power: float) -> TransformerModel:
         """Return the same arrays with another exponent of the softmax share."""
+        # A cache of its own: kept scores have the former exponent.
         return replace(self, config=replace(self.config, power=power), cache=CandidateCache())
 
 

@@ -81,7 +81,9 @@ class TreeEnsemble:
         for table in self._tables:
             values = rows[:, table.feature]
             places = np.searchsorted(table.thresholds, values)
+            # `searchsorted` puts NaN behind all thresholds; its row of the table is the last one.
             places[np.isnan(values)] = len(table.bits) - 1
+            # Shape [m, trees]: one AND for each feature, not a walk through each tree.
             bits &= table.bits.take(places, axis=0)
         exits = self._lowest_bit.take(bits) + self._first_leaves
         # One tree after the other, as in LightGBM: float sums depend on the order.
@@ -110,4 +112,5 @@ def _build_tables(arrays: TreeArrays) -> Sequence[_FeatureTable]:
 def _number_lowest_bits() -> npt.NDArray[np.int64]:
     """Return the position of the lowest bit of each number of 16 bits."""
     numbers = np.arange(1, 1 << MOST_LEAVES)
+    # n & -n keeps the lowest bit; entry 0 is never read, because the exit leaf always stays.
     return np.append(0, np.log2(numbers & -numbers).astype(np.int64))

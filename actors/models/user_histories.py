@@ -77,6 +77,7 @@ class EventTable(Protocol):
         ...
 
 
+# 2^-12 is 0.02 % of the newest event.
 HALVINGS = 12
 "A weight that was halved so often is next to nothing."
 
@@ -141,6 +142,7 @@ class UserHistories:
             users: int64 [q]
         """
         bounds = data.starts()
+        # -1 would index the last user; the length of unknown users is set to 0 below.
         clipped = np.maximum(users, 0)
         first = bounds[clipped]
         lengths = (
@@ -235,8 +237,10 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
         return sp.csr_matrix(shape, dtype=np.float32)
     at_s = histories.at_s[existing]
     place = _count_places(owner, item, None if fading.ordered else at_s, histories.n_items)
+    # float64, because weights of many events add up.
     weights = histories.weights[existing].astype(np.float64)
     if fading.half_life_items is not None:
+        # f(i) = sum of w(e) 2^(-k(e) / H) 2^(-(t - t_e) / D) (equation 9)
         weights *= np.exp2(-place / fading.half_life_items)
     if fading.half_life_days is not None:
         age_s = np.maximum(histories.now_s[owner] - at_s, 0.0)
@@ -250,6 +254,7 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
 def _count_places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:
     """Count the distinct items after each event; given times, events of the same time share a place."""
     count = len(item)
+    # Reversed, so `return_index` gives the newest event of each item of each user.
     keys = (owner * n_items + item)[::-1]
     _, newest = np.unique(keys, return_index=True)
     fresh = np.zeros(count, np.int64)
@@ -262,6 +267,7 @@ def _count_places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) ->
     if at_s is not None:
         times = at_s[::-1]
         new_moment = new_owner.copy()
+        # All events of one moment get the place of the first of them, seen from the end.
         new_moment[1:] |= times[1:] != times[:-1]
         before = before[new_moment][np.cumsum(new_moment) - 1]
     place: Rows = before - first_of_owner

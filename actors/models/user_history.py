@@ -14,6 +14,7 @@ from actors.vectors.types import Floats, Rows, Scores
 _NEXT_TO_NOTHING = 2.0**-HALVINGS
 _FEW = 1_000
 "Up to this number, values are sorted; more are summed in an array of all rows."
+# Numbers of one row of the matrix product that sums an array.
 _STRETCH = 512
 _ONES = np.ones(_STRETCH, np.float32)
 
@@ -82,6 +83,7 @@ class UserHistory:
             age_s = np.maximum(self.now_s - self.at_s, 0.0)
             weights = weights * np.exp2(-age_s / (DAY_S * fading.half_life_days))
         size = np.abs(weights)
+        # Relative to the strongest event: a history of only old events still counts.
         counts = (places < fading.newest) & (size > _NEXT_TO_NOTHING * size.max(initial=0.0))
         return self.items[counts], weights[counts].astype(np.float32)
 
@@ -103,6 +105,7 @@ def _share_places(places: Rows, when: Floats) -> Rows:
     if later.all():
         return places
     firsts = np.where(np.append(True, later), np.arange(len(when)), 0)
+    # `accumulate` carries the index of the first event of a moment to the others.
     moments: Rows = places[np.maximum.accumulate(firsts)]
     return moments
 
@@ -121,6 +124,7 @@ def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: i
         _, at = np.unique(rows, return_inverse=True)
         sums = np.bincount(at, values)
     else:
+        # float32, as the scores themselves.
         sums = np.zeros(count, np.float32)
         np.add.at(sums, rows, values)
     return _compute_scale(float(values.sum(dtype=np.float64)), float(np.dot(sums, sums)), count)
@@ -143,5 +147,6 @@ def compute_dense_scale(values: Scores, count: int) -> float:
 
 def _compute_scale(total: float, squares: float, count: int) -> float:
     mean = total / count
+    # s(y) = 1 / deviation, from sums: E[y^2] - E[y]^2
     variance = squares / count - mean * mean
     return float(variance**-0.5) if variance > 1e-24 else 0.0

@@ -37,6 +37,7 @@ class AllowedLearners:
         Errors:
             Invalid: the class is not on the list; the message shows how to allow it
         """
+        # Before the import, which already runs the code of the module (decision 16).
         if learner not in self._read():
             raise Invalid(
                 f"learner {learner[:200]} is not allowed in this installation and was not imported; if you trust "

@@ -116,6 +116,7 @@ def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
             Reranker.load(snapshot.parts[name]) if name in snapshot.parts else None
             for name in (RERANKER, SEARCH_RERANKER)
         )
+    # What a manifest of another form can raise.
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
     return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content, reranker, search_reranker)
@@ -157,6 +158,7 @@ def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
     """
     module_name, _, class_name = learner.partition(":")
     try:
+        # The import runs the module: callers with stored names come through `build_allowed_learner`.
         named = getattr(importlib.import_module(module_name), class_name)
         # checked before the call: code that is no learner class must not run
         made = named(**config) if _is_learner_class(named) else None

@@ -73,6 +73,7 @@ class Snapshot:
         arrays: dict[str, dict[str, Array]] = {}
         for entry in manifest.files:
             path = folder / entry.name
+            # Before mapping: numpy would read the header of a file that nobody checked.
             verify_file(path, entry, verify=verify)
             if entry.name != ITEMS:
                 part, _, name = entry.name.removesuffix(".npy").rpartition("/")
@@ -84,9 +85,11 @@ class Snapshot:
 
 def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
     """Return the version of a snapshot: a digest of its facts and files, without the time of writing."""
+    # Sorted keys: equal facts give equal bytes, whatever the order in which they were collected.
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
+    # 64 bits are enough for a name: checksums and the signature protect the content.
     return digest.hexdigest()[:16]
 
 
@@ -104,6 +107,7 @@ def _map_array(path: Path, entry: FileEntry) -> Array:
             array = np.load(path, allow_pickle=False)
             array.flags.writeable = False
         else:
+            # Never pickled: loading a pickle runs code that the file chooses (decision 16).
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (KeyError, ValueError, OSError) as error:
         raise damaged_file_error(entry.name, f"it is no array: {error}") from error
@@ -116,6 +120,7 @@ def _map_array(path: Path, entry: FileEntry) -> Array:
 def _read_names(path: Path) -> Any:
     try:
         with path.open("rb") as stream:
+            # Mapped, so replicas of one machine share the names as they share the arrays.
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all()["item_id"].combine_chunks()
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:

@@ -40,13 +40,16 @@ def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
     manifest_version = facts.pop("version", "")
     if manifest_version != version:
         raise _damage_fault("manifest.json", f"it is version {manifest_version}, {version} was asked for")
+    # The version is a digest: a manifest of another snapshot under this name is refused.
     if version_of(facts, snapshot.manifest.files) != version:
         raise _damage_fault("manifest.json", "its version does not fit its contents")
+    # Names are looked up by binary search, which would miss some silently.
     if not snapshot.items.is_ordered:
         raise _damage_fault("items.arrow", "its names do not ascend")
     learned = load_snapshot_models(snapshot)
     count = len(snapshot.items)
     for part in learned.blend.parts:
+        # One NaN weight would make every score NaN.
         if not np.isfinite((part.weight, part.weight_new, part.unseen_list_weight)).all():
             raise _damage_fault(part.name, "its weight is no number")
         _validate_model(part.name, part.model, count)
@@ -99,6 +102,7 @@ def _validate_lists(name: str, starts: Array, values: Array, lists: int, below: 
             )
     if lists < 0 or len(starts) != lists + 1:
         raise _damage_fault(name, f"it has {len(starts) - 1} lists, {lists} belong")
+    # Compiled code of scipy reads between these bounds without a check of its own.
     if starts[0] != 0 or starts[-1] != len(values) or (np.diff(starts) < 0).any():
         raise _damage_fault(name, "its lists do not stand one behind the other")
     if len(values) and (values.min() < 0 or values.max() >= below):
@@ -158,6 +162,7 @@ def _validate_reranker(reranker: Reranker, count: int) -> None:
             raise _damage_fault("reranker", f"its {name} are no {length} numbers")
     if trees.missing_left.dtype != np.bool_ or trees.missing_left.shape != (conditions,):
         raise _damage_fault("reranker", "its conditions do not say where unknown values go")
+    # Bits of all leaves of the tree of each condition.
     whole = np.repeat((1 << sizes) - 1, np.diff(trees.starts))
     if trees.left_leaves.dtype != np.uint16 or trees.left_leaves.shape != (conditions,):
         raise _damage_fault("reranker", "its conditions name no leaves")
@@ -171,6 +176,7 @@ def _validate_reranker(reranker: Reranker, count: int) -> None:
 def _validate_custom(name: str, model: Model, count: int) -> None:
     """Check the scores of a custom model for an empty history."""
     try:
+        # An empty history is the one input that every model must accept.
         scores: Any = model.score(UserHistories.of_lists([[]], count))
         shared: Any = model.common()[None] if isinstance(model, SharedScoresModel) else scores
     except HouseError:
