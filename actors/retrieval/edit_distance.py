@@ -48,6 +48,7 @@ class EditPattern:
     def __init__(self, typed: CharCodes) -> None:
         self.typed = typed[:LONGEST]
         self.length = len(self.typed)
+        # Fewer bits for each candidate: numpy then handles more of them at once.
         self._bits: Any = _WIDTHS[np.searchsorted(_SIZES, self.length)]
         table: Any = np.zeros(1 << 16, self._bits)
         for place, code in enumerate(self.typed.tolist()):
@@ -65,6 +66,7 @@ class EditPattern:
         count = len(places)
         length = self.length
         steps = self.length + most
+        # Shape [steps + 1, m]: step first, so each step of the loop reads one row without gaps.
         windows = text[places + np.arange(steps + 1)[:, None]]
         # a text ends where the next one begins
         windows[np.logical_or.accumulate(windows == 0, axis=0)] = 0

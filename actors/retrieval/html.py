@@ -43,6 +43,7 @@ _LENGTH_AT_ONCE: Final = 40_000
 "Characters that are parsed more at a time: as attributes of one tag they cost 0.2 s."
 _ENDING: Final = "'\">"
 "Ends a tag that a part of a page leaves open, so that its attributes are measured."
+# Tags of the smallest part that is tried before a page is cut.
 _FEWEST_AT_ONCE: Final = 16
 _TAG = re.compile("<")
 _SCANNED_TAG = re.compile(r"<(?:!--|(/?)([A-Za-z][A-Za-z0-9]{0,15})[^<>]*>|[!?/][^<>]*>)")
@@ -71,6 +72,7 @@ def parse_page(html: str) -> Any:
             root = tree
             read = until
         else:
+            # Smaller parts find the place where the tree becomes too deep or too large.
             step = (until - read) // 4
     if root is None or read < len(ends):
         root = LexborHTMLParser(html[: ends[read - 1]] if read else "").root

@@ -27,6 +27,7 @@ KINDS = ("search", "ask")
 "Completions are left out: they are unfinished queries."
 MOST_LOADED = 200_000
 "Pairs of user and query that are read from segments."
+# For an hour: until then the log may still give queries from before an erasure.
 _ERASED_MS = 3_600_000
 _A_STEP = 200
 _PAGE = 100
@@ -57,11 +58,13 @@ class LoggedQueries:
     def record(self, queries: Iterable[SuccessfulQuery]) -> None:
         """Count queries."""
         for query in queries:
+            # The log may be read after the erasure that it does not know.
             if query.at_ms > self._erased.get(query.user, -1):
                 self.popular.add(query.text, query.user, query.at_ms, query.origin)
 
     def erase(self, user_ids: Sequence[str], at_ms: int) -> None:
         """Remove the queries of users (`u:...`, `a:...`) up to a moment."""
+        # Without the salt no pseudonym was counted yet, so there is nothing to remove.
         if not self.salt:
             return
         pseudonyms = [pseudonym(self.salt, user_id) for user_id in user_ids]

@@ -71,6 +71,7 @@ class PopularQueries:
         """Count one search; users without a verified id are counted by `origin`."""
         text = " ".join(keywords.split())
         key = fold_text(text)
+        # A link is what a spammer wants others to see; a text of any length would fill the memory.
         if not key or not user_id or len(text) > LONGEST or has_link(text):
             return
         number = self._numbers.get(key)
@@ -121,6 +122,7 @@ class PopularQueries:
             self._count(number, now_ms)
         self._changed.clear()
         passed_ms = max(now_ms - self._swept_ms, 0)
+        # A share of the queries for the time that passed, so no single look-up counts all of them.
         turn = min(-(-count * passed_ms // _SWEEP_MS), count, _SWEPT_AT_ONCE)
         for number in range(self._swept, self._swept + turn):
             self._count(number % count, now_ms)
@@ -133,6 +135,7 @@ class PopularQueries:
         latest: dict[str, int] = {}
         for user_id, at_ms in self._users[number].items():
             if now_ms - at_ms < WINDOW_MS:
+                # Invented ids cost nothing, addresses do: such users count once for each address.
                 voter = self._origins.get(user_id, user_id)
                 latest[voter] = max(at_ms, latest.get(voter, at_ms))
         self._user_counts[number] = len(latest)

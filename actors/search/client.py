@@ -126,6 +126,7 @@ class QuestionBankClient:
         if loading is None:
             loading = self._loading[app_id] = asyncio.get_running_loop().create_task(self._read(app_id))
             loading.add_done_callback(lambda _: self._loading.pop(app_id, None))
+        # Shielded: one caller that gives up must not cancel the load of the others.
         return await asyncio.shield(loading)
 
     async def _read(self, app_id: str) -> _CachedBank:

@@ -148,6 +148,7 @@ def _prefer_personal(
     if user.has_profile:
         by_row = dict(zip(scored_rows, personal.tolist(), strict=True))
         preference = np.array([by_row.get(row, 0.0) for row in chosen])
+        # Scaled to 1, so the gain is at most half a typo whatever the scale of scores.
         preference = preference / max(float(np.abs(preference).max()), 1e-9)
     costs = [hit.cost - _PERSONAL_WEIGHT * float(gain) for hit, gain in zip(hits, preference, strict=True)]
     # a personal score never lifts a text over one with fewer typos

@@ -85,6 +85,7 @@ class PhraseMatcher:
 def _may_have_phrase(raw: str, words: Sequence[str]) -> bool:
     """Return whether words follow each other in JSON, in one text or across texts."""
     at = raw.find(words[0])
+    # A text may repeat the first word thousands of times: beyond the bound, parsing decides.
     for _ in range(_MOST_PLACES):
         if at < 0:
             return False

@@ -44,6 +44,7 @@ def build_records(
             continue
         result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
         relevance, personal, _ = scores[item.row]
+        # Above 0 in six digits: 0 would look like a product that was not found.
         result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
         result["_personalization_score"] = normalize_score(personal)
         result["_boosted"] = item.boosted

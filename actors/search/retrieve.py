@@ -162,6 +162,7 @@ def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, m
     added = np.zeros(len(mask), np.float32)
     if len(like.rows):
         added[like.rows] = like.scores / max(float(like.scores.max()), 1e-9)
+    # Both lists scaled to 1 before the sum: their scores have no common scale.
     scaled = hits.relevance / max(float(hits.relevance.max(initial=0.0)), 1e-9)
     return replace(hits, relevance=(scaled + added[hits.rows]).astype(np.float32))
 
@@ -177,6 +178,7 @@ def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask
     scored = request.engine_state.texts.find(
         build_text_query(search, " ".join(words), partial=True), matched, request.now_ms
     )
+    # A product that matched without a word is relevant, but little.
     relevance = np.full(len(mask), 1e-3, np.float32)
     relevance[scored.rows] = scored.scores
     return SearchHits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))

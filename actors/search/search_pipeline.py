@@ -68,6 +68,7 @@ def search(request: QueryContext) -> RecommendationResult:
     query = request.query
     search_query = query.search or SearchQuery()
     allowed = filter_products(request, search_query.category)
+    # Before facet filters: the counts of a facet ignore the choices in that facet.
     unfaceted = _add_requested_rows(request, search_query, retrieve(request, search_query, allowed), allowed)
     chosen = FacetSelection(search_query.facet_filters, request.catalog)
     hits = unfaceted.filter(chosen.filter_rows(unfaceted.rows))
@@ -187,6 +188,7 @@ class _Ranking:
                 final,
             )
             final = np.empty(len(order))
+            # Places as scores, so later stages treat a sorted list like a ranked one.
             final[order] = -np.arange(len(order), dtype=np.float64)
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:

@@ -13,7 +13,9 @@ from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 
 _MOST = 3.0
+# Weight with which the personal score decides between equals alone.
 _HARDLY = 1e-6
+# Weight of a row number among full equals: below all other terms for any catalog.
 _NEWER = 1e-13
 
 
@@ -32,7 +34,9 @@ def blend_scores(rows: Rows, relevance: Scores, personal: Floats, weight: float)
     blended = relevance.astype(np.float64)
     spread = float(blended.std()) or 1.0
     around = personal - personal.mean()
+    # clip(centred score, -3, 3) with deviation at least 1 (equation 27)
     scaled = np.clip(around / max(float(around.std()), 1.0), -_MOST, _MOST)
+    # relevance + deviation(relevance) * weight * clip(...) (equation 27)
     blend: Floats = blended + spread * ((weight + _HARDLY) * scaled + _NEWER * rows)
     return blend
 
@@ -67,6 +71,7 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
     with np.errstate(all="ignore"):
         # a gap beyond all bounds is simply large
         gap = np.abs(np.diff(ordered))
+        # Relative to the larger value (see `OrderKey.threshold`).
         near = gap <= threshold * np.maximum(np.abs(ordered[1:]), np.abs(ordered[:-1]))
     is_new = np.append(False, (np.diff(before) != 0) | ~near)
     refined = np.empty_like(level)

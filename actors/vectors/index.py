@@ -47,6 +47,7 @@ class VectorIndex:
         Shapes:
             rows: int64 [m]
         """
+        # Zeros, not a removal: faiss would move later rows, and rows are those of the catalog.
         self._view[rows[rows < len(self)]] = 0
 
     def reserve(self, count: int) -> None:
@@ -89,6 +90,7 @@ class VectorIndex:
             allowed: bool [n]
             returns: int64 [m] and float32 [m], best first, m <= k
         """
+        # faiss fills missing results with row -1, which would read the last row.
         k = min(k, len(self) if allowed is None else int(np.count_nonzero(allowed)))
         if k == 0:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from actors.vectors.types import Floats, Rows, Scores
 
+# Share of possible rows below which removing the others first is faster.
 _MANY = 0.7
 
 Number = TypeVar("Number", bound=np.generic)

@@ -34,6 +34,7 @@ class LockedRows:
         if not access:
             return False
         is_first = access not in self._products
+        # Callers name the tiers, so their number needs a bound; what is beyond it nobody may read.
         if is_first and len(self._products) == MOST_TIERS:
             self._had_excess = True
             return False

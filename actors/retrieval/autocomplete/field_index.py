@@ -177,6 +177,7 @@ class FieldIndex:
     def _assign_row(self, row: int, mark: int, values: tuple[str, ...]) -> None:
         """Serve a row from an index that has it unchanged; else count it as changed."""
         self._fresh_stale = True
+        # A value came back that the main index has: it serves the row again, and nothing is built.
         if values and self._main.restore(row, mark):
             self._later.remove(row)
             self._changed.pop(row, None)
@@ -193,6 +194,8 @@ class FieldIndex:
 
     def _fresh_index(self, now_ms: int, popularity: Popularity) -> RowTextIndex:
         """Index the changed rows; the more there are, the less often, but within a second."""
+        # Half a millisecond of pause for each row, so that an import does not build the index for each
+        # look-up.
         settle_ms = min(_SETTLE_MS, len(self._changed) // 2) if len(self._changed) > _AT_ONCE else 0
         soon = 0 <= now_ms - self._fresh_at_ms < settle_ms
         if self._fresh is None or (self._fresh_stale and not soon):
@@ -294,6 +297,7 @@ class FieldIndexes:
             for key, field in list(self._fields.items()):
                 if key.access is None:
                     self._fields.setdefault(key._replace(access=""), field.copy_of_open())
+        # For good: an index of all products may hold words of products that were locked once.
         self._had_locked = True
         for key in [key for key in self._fields if key.access == ""]:
             index = FieldIndex(key.name, key.language, only=key.only, access=access)
@@ -412,6 +416,7 @@ class FieldIndexes:
     def _put(self, key: FieldKey, index: FieldIndex) -> None:
         fields = dict.fromkeys(existing[:3] for existing in self._fields)
         if key[:3] not in fields and len(fields) >= MOST_FIELDS:
+            # All indexes of one field go together: a user with tiers needs every one of them.
             oldest = next(iter(fields))
             self._fields = {
                 existing: field for existing, field in self._fields.items() if existing[:3] != oldest

@@ -76,6 +76,7 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
     access = access_of(product)
     lock = [access] if access else []
     data = orjson.dumps([product.get("language"), *scalars, *lock], default=str)
+    # 63 bits plus 1: never 0, which means "no values".
     return (mmh3.hash64(data, 29, signed=False)[0] >> 1) + 1
 
 

@@ -18,6 +18,7 @@ from actors.language.language_data import parse_toml
 from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes
 from actors.vectors.types import Mask, Rows
 
+# Zeros behind the last text, so that a window of the comparison never reads past the array.
 MARGIN = LONGEST + 16
 
 
@@ -43,6 +44,7 @@ class FoldedTexts:
             1,000,000 titles: 1 s
         """
         pieces = [fold_text(text) for text in originals]
+        # Two blanks and a zero around each text.
         lengths = np.fromiter((len(piece) + 3 for piece in pieces), np.int64, len(pieces))
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         whole = "".join(f" {piece} \0" for piece in pieces) + "\0" * MARGIN
@@ -67,6 +69,7 @@ class FoldedTexts:
         codes = self.codes[: self.size]
         begins = np.zeros(len(codes), np.bool_)
         begins[1:] = (codes[:-1] == BLANK) & (codes[1:] != 0)
+        # Scripts without blanks: a word may begin at each character.
         begins |= _ideographs(codes)
         starts: Rows = np.flatnonzero(begins)
         return starts

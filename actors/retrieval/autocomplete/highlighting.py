@@ -28,6 +28,7 @@ def highlight(text: str, spans: list[tuple[int, int]]) -> HighlightedText:
     normal: list[str] = []
     inverted: list[str] = []
     for begin, end, was_typed in _split(typed, len(text)):
+        # Escaped piece by piece: escaping the whole text would move the positions.
         piece = escape(text[begin:end], quote=False)
         normal.append(piece if was_typed else f"<mark>{piece}</mark>")
         inverted.append(f"<mark>{piece}</mark>" if was_typed else piece)

@@ -114,8 +114,10 @@ class CompletionIndex:
         Shapes:
             popularity: float64 [n], 0 or more
         """
+        # Cut before folding: an uploaded text may have any length, and each character costs memory.
         folded = FoldedTexts.of([restore_article(text[:LONGEST_TEXT]) for text in texts])
         places = folded.word_starts()
+        # Logarithm, then scaled to 1: ten times as popular is worth the same everywhere.
         pull = np.log1p(np.maximum(popularity, 0.0))
         largest = float(pull.max(initial=0.0))
         return cls(
@@ -161,6 +163,7 @@ class CompletionIndex:
             most = 1
         near = self._near(self._few_grams(typed, most), typed, min(most, _FEW), allowed)
         if len(exact.texts) and _NUMBER.search(typed):
+            # Beside exact texts, which have the number, another number is no typo.
             near = near.pick(np.flatnonzero(self._have_numbers(near.texts, typed)))
         matches = _merge_matches(exact, self._weigh_numbers(near, typed), limit)
         if self._is_doubtful(matches, limit):
@@ -207,6 +210,7 @@ class CompletionIndex:
     def _scan(self, typed: str, most: int, all_edits: int, allowed: Allowed | None) -> CompletionMatches:
         """Compare all texts that can be within `most` typos, those that share most pairs first, until some match."""
         texts = self.pairs.texts_by_shared(char_codes(typed)[:LONGEST], most, len(self.texts))
+        # Most shared pairs first, and only until one part has a match: later ones are farther away.
         for at in range(0, len(texts), _SCANNED):
             part = texts[at : at + _SCANNED]
             matches = self._compare(part if allowed is None else part[allowed(part)], typed, all_edits)
@@ -293,6 +297,7 @@ class CompletionIndex:
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
         cost = cost - _WHOLE_WORD * (self.texts.codes[places + cut] == BLANK)
         cost = cost - _SWAPPED * self._have_letters(pattern, places)
+        # By text, then by cost, so the first of each text is its cheapest match.
         order = np.lexsort((cost, texts))
         best = order[_first_of_each(texts[order])]
         return CompletionMatches(texts[best], edits[best], cost[best], places[best], cut[best])
@@ -309,6 +314,7 @@ class CompletionIndex:
             typed: uint16 [c]; places: int64 [m]; returns: bool [m]
         """
         ordered = np.sort(typed[:LONGEST])
+        # Shapes: [m, 1] + [c] -> [m, c]; equal sorted characters mean that only their order differs.
         windows = np.sort(self.texts.codes[places[:, None] + np.arange(len(ordered))], axis=1)
         same: Mask = (windows == ordered).all(axis=1)
         return same
@@ -335,6 +341,7 @@ class CompletionIndex:
         edits = edits[kept]
         cost = edits + _SHUFFLED - self._merit(texts)
         if len(texts) > 4 * limit:
+            # Bounds what a common word costs: the merge keeps `limit` of them anyway.
             best = np.argpartition(cost, 4 * limit)[: 4 * limit]
             texts = texts[best]
             edits = edits[best]

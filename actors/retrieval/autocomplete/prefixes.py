@@ -18,6 +18,7 @@ from actors.vectors.types import Floats, Mask, Rows
 
 BLOCK = 64
 _SMALL = 2_048
+# 24 characters are sorted; word starts that agree in all of them are in order of popularity.
 _KEYS = 6
 _PER_KEY = 4
 _WORST = np.iinfo(np.int32).max
@@ -56,6 +57,7 @@ class PrefixIndex:
         places = texts.word_starts()
         owner = texts.owners(places)
         keys = [_pack_keys(texts.codes, places + _PER_KEY * at) for at in range(_KEYS)]
+        # The last key is the most important one: characters first, popularity among equals.
         order = np.lexsort(np.stack([rank[owner].astype(np.uint64), *reversed(keys)]))
         kind = np.int32 if texts.size < np.iinfo(np.int32).max else np.int64
         ranked = rank[owner[order]].astype(np.int32)
@@ -92,6 +94,7 @@ class PrefixIndex:
         Cost:
             20 us for a small range, 0.3 ms for 3,000,000 places
         """
+        # A filter may remove the best ones, so the range is read in growing parts.
         for reach in (limit * 4, limit * 64, last - first):
             at = self._leading(first, last, reach)
             owner = self.owner[at].astype(np.int64)
@@ -114,6 +117,7 @@ class PrefixIndex:
         first_block = -(-first // BLOCK)
         last_block = last // BLOCK
         inner = self.best[first_block:last_block]
+        # The best `limit` places can't be in more than `limit` blocks.
         if len(inner) > limit:
             blocks = np.argpartition(inner, limit)[:limit] + first_block
         else:
@@ -165,6 +169,7 @@ def _bounds(head: CharCodes) -> tuple[int, int]:
     low = high = 0
     for at in range(_PER_KEY):
         code = int(head[at]) if at < len(head) else 0
+        # Missing characters are 0 in the lower bound and 0xFFFF in the upper one.
         low = low << 16 | code
         high = high << 16 | (code if at < len(head) else 0xFFFF)
     return low, high

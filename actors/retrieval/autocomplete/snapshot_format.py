@@ -229,6 +229,7 @@ def save(
     Cost:
         1,000,000 titles: 25 s, 1.2 GB
     """
+    # Sorted, so equal products give equal bytes, and names can be searched.
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     worth = np.array([popularity.get(product["product_id"], 0.0) for product in ordered], np.float64)
     names = SourceTexts.of(str(product["product_id"]) for product in ordered)
@@ -255,6 +256,7 @@ def _saved_field(
             values = [
                 texts if access in (None, lock) else () for texts, lock in zip(every, locks, strict=True)
             ]
+            # Most products have one language, so most variants are equal and are stored once.
             at = numbers.setdefault(tuple(values), len(kept))
             if at == len(kept):
                 built = TextIndex.of(values, marks, worth)

@@ -93,6 +93,7 @@ class RowTextIndex:
         self._codes = codes
         rows = rows_by_code(codes, len(built.fingerprints))
         if aside is not None:
+            # The changed rows are served by the fresh index; this one must not show their old texts.
             rows[codes[aside & (codes >= 0)]] = -1
         self._rows = rows
         self._has_single_holders = len(built.holders) == len(built)
@@ -153,6 +154,7 @@ class RowTextIndex:
             100,000 titles: 0.2 s
         """
         texts: dict[int, tuple[str, ...]] = {}
+        # A copy: this runs in another thread, and the caller may remove rows meanwhile.
         rows = self._rows.copy()
         marks = self.built.fingerprints
         originals = self.built.source_texts
@@ -188,6 +190,7 @@ class RowTextIndex:
         starts = self.built.starts
         if self._has_single_holders:
             mine = self._rows[holders[texts]]
+            # `clip` only makes -1 a valid index; the second condition decides about it.
             allowed: Mask = rows.take(mine, mode="clip") & (mine >= 0)
             return allowed
         if not len(texts):

@@ -14,6 +14,7 @@ from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.top import distinct_values
 from actors.vectors.types import Floats, Rows
 
+# Bounds of a look-up: near words of each typed one, words that are compared, and typed words.
 _WORDS_EACH = 48
 _COMPARED = 400
 _MOST_WORDS = 8
@@ -48,6 +49,7 @@ class WordIndex:
             for word in text.split():
                 numbers.append(word_numbers.setdefault(word, len(word_numbers)))
                 owners.append(owner)
+        # Word and text as one number, so one sort finds distinct pairs.
         pairs = np.array(numbers, np.int64) * max(len(texts), 1) + np.array(owners, np.int64)
         pairs = distinct_values(pairs)
         number, rest = np.divmod(pairs, max(len(texts), 1))
@@ -78,6 +80,7 @@ class WordIndex:
             lists.append((int((self.starts[near + 1] - self.starts[near]).sum()), near, edits))
         texts: Rows = np.zeros(0, np.int64)
         cost: Floats = np.zeros(0)
+        # The rarest word first: each further word only removes texts.
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
             holders, costs = self._texts_of_words(near, edits, texts if turn else None)
             if allowed is not None and not turn:
@@ -112,6 +115,7 @@ class WordIndex:
         first, last = self.prefixes.find_range(pattern, self.vocabulary.codes)
         exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
         candidates = exact
+        # 7 is rarely a typo of 8.
         if most and not word.isdigit():
             marked = char_codes(" " + word)
             shared = self.grams.nearest_texts(

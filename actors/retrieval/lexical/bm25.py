@@ -25,6 +25,7 @@ B: Final = 0.75
 
 def compute_idf(count: int, texts: int) -> float:
     """Compute the inverse document frequency of a term that occurs in `count` of so many texts."""
+    # The 1 inside the logarithm keeps terms of more than half of the texts above 0.
     return math.log1p((texts - count + 0.5) / (count + 0.5))
 
 
@@ -36,6 +37,7 @@ def compute_length_norms(lengths: npt.NDArray[Any], mean_length: float) -> npt.N
     Units:
         lengths and their mean are numbers of terms; a mean below 1 counts as 1
     """
+    # k1 (1 - b + b length / mean length)
     norms: npt.NDArray[np.float64] = K1 * (1 - B) + (K1 * B / max(mean_length, 1.0)) * lengths
     return norms
 

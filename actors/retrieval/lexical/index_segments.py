@@ -26,6 +26,7 @@ from actors.vectors.types import Mask, Rows, ensure_capacity
 
 FRESH: Final = 0
 _GONE: Final = -1
+# Products of the fresh segment: building it takes 2 ms, which one of 128 changes pays.
 _SEAL: Final = 128
 _ALIKE: Final = 6
 "Number of segments of similar size that are merged."
@@ -88,6 +89,7 @@ class ActiveSegment:
         Shapes:
             rows: int64 [m], negative for none; returns: bool [m]
         """
+        # `clip` makes negative rows valid indexes; the next line takes them out again.
         owned: Mask = np.equal(self.owner.take(rows, mode="clip"), self.number)
         owned &= (rows >= 0) & (rows < len(self.owner))
         return owned
@@ -219,6 +221,7 @@ class IndexSegments:
         segments = {
             number: _map_rows(self._segments[number], self._mappings.get(number)) for number in numbers
         }
+        # A copy: the merge runs in another thread, and changes go on here.
         owner = self._owner[: self._rows].copy()
         return lambda: MergedSegment(
             merge_segments(segments, owner) if segments else empty_segment(), numbers
@@ -226,11 +229,13 @@ class IndexSegments:
 
     def adopt(self, merged: MergedSegment) -> None:
         """Replace segments by the one they were merged into."""
+        # A snapshot that was bound meanwhile may have dropped one: the merge is out of date then.
         if not merged.replaces or any(number not in self._segments for number in merged.replaces):
             return
         for number in merged.replaces:
             self._drop(number)
         rows = merged.segment.owned.astype(np.int64)
+        # Products that changed during the merge have another owner by now.
         still = np.isin(self._owner[rows], merged.replaces)
         number = self._add(merged.segment, rows[still])
         self._stale_counts[number] = len(rows) - int(np.count_nonzero(still))
@@ -285,4 +290,5 @@ def _map_rows(segment: IndexSegment, mapping: RowMapping | None) -> IndexSegment
 
 def _size_class(segment: IndexSegment, seal: int) -> int:
     """Compute the size class of a segment: each is four times as large as the one before."""
+    # Two bits a class, so a class spans a factor of four.
     return max(len(segment) // seal, 1).bit_length() // 2

@@ -108,7 +108,9 @@ class PassagePostings(Postings):
         left = sum(bound for bound, *_ in long)
         if left:
             floor = _kth_best(sums, k)
+            # No passage outside the candidates can reach the k-th best, so long lists are only looked up.
             if floor > left:
+                # A candidate below this can't reach the floor even with the bounds of all long lists.
                 near = sums > floor - left
                 return self._select_top(rows[near], sums[near], long, k)
             best = self._add_leaders(rows, sums, long, k) if allowed is None else None
@@ -138,8 +140,10 @@ class PassagePostings(Postings):
         codes = list(weights)
         for code, (term, start, end) in zip(codes, self.find_spans(codes), strict=True):
             if end > start:
+                # A table of 256 scores for each term replaces a product for each posting.
                 lut = _LEVEL_SCORES * np.float32(weights[code])
                 lists.append((float(lut[self.peaks[term]]), lut, start, end))
+        # High bounds early, long lists late: the floor rises before the long lists are read.
         return sorted(lists, key=lambda postings: -postings[0] / math.log2(2 + postings[3] - postings[2]))
 
     def _add_leaders(
@@ -154,6 +158,7 @@ class PassagePostings(Postings):
         near = sums + np.float32(sum(bound for bound, *_ in long)) >= floor
         rows = rows[near]
         scores = self._add_list_scores(rows, sums[near], long)
+        # A passage behind all leaders has at most `behind`: it could still be better.
         if _kth_best(scores, k) < behind:
             return None
         top = best_rows(scores, k)
@@ -165,6 +170,7 @@ class PassagePostings(Postings):
         leaders = self._leaders.get(start)
         if leaders is None:
             levels = self.levels[start:end]
+            # One more than the leaders: the first of them has the highest level behind them.
             order = np.argpartition(levels, len(levels) - _LEADERS - 1)[len(levels) - _LEADERS - 1 :]
             places = np.sort(order[1:])
             leaders = self._leaders[start] = (self.rows[start:end][places], int(levels[order[0]]))
@@ -207,6 +213,7 @@ def build_postings(counted: PassageTermCounts, mean_length: float) -> PassagePos
     """Build postings from counts; `mean_length` is the number of terms of an average passage."""
     norms = compute_length_norms(counted.lengths, mean_length).astype(np.float32)
     scores = saturate_counts(counted.counts.astype(np.float32), norms[counted.rows], np.float32(K1 + 1))
+    # At least 1: a posting of level 0 would look like a passage without the term.
     levels = np.clip(np.rint(scores / np.float32(_UNIT)), 1, _LEVELS).astype(np.uint8)
     peaks = _max_levels(levels, counted.starts)
     return PassagePostings(counted.terms, counted.starts, counted.rows, levels, peaks, counted.lengths)

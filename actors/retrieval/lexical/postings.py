@@ -113,6 +113,7 @@ def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
         codes += passage
     sizes = np.array(lengths, np.int32)
     owners = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+    # Stable: the passages of a term stay ascending.
     order = np.argsort(np.array(codes, np.uint64), kind="stable")
     sorted_codes = np.array(codes, np.uint64)[order]
     sorted_owners = owners[order]
@@ -151,6 +152,7 @@ def merge_lists(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, A
     before = 0
     for part, place in zip(parts, places, strict=True):
         counts = np.diff(part[1])
+        # Place of each posting in the result: where its term is filled to, plus its place within the term.
         target = np.repeat(filled[place] - part[1][:-1], counts) + np.arange(len(part[2]))
         rows[target] = part[2] + np.uint32(before)
         values[target] = part[3]

@@ -17,6 +17,7 @@ WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)
 GROUPS: Final = (TITLE, TITLE, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, METADATA)
 "By field: its name in `matched`."
 
+# Bounds of what one product can cost; uploads decide the lengths.
 _LONGEST_TEXT: Final = 40_000
 _LONGEST_VALUE: Final = 2_000
 _MOST_VALUES: Final = 50

@@ -61,6 +61,7 @@ class ProductLanguages:
             return
         bits = int(self._row_bits[row])
         while bits:
+            # `bits & -bits` is the lowest bit, and `bits & bits - 1` clears it.
             self._by_bit[access][(bits & -bits).bit_length() - 1] -= 1
             bits &= bits - 1
         self._count_main(access, int(self._main_numbers[row]), -1)

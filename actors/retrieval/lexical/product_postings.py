@@ -90,6 +90,7 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     fields = np.array([field for text in texts for field in text.fields], np.int64)
     owned = np.array([text.row for text in texts], np.uint32)
     owners = np.repeat(owned, [len(text.codes) for text in texts])
+    # Stable over texts sorted by row, so rows ascend within each term.
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
     owners = owners[order]
@@ -97,6 +98,7 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     pairs = find_pairs(codes, owners)
     counts = bits = np.zeros(0, np.uint8)
     if len(pairs):
+        # A byte is enough: BM25 saturates long before 255 occurrences.
         counts = np.minimum(np.add.reduceat(_FIELD_COUNTS[fields], pairs), 255).astype(np.uint8)
         bits = np.bitwise_or.reduceat(_FIELD_BITS[fields], pairs)
     terms, starts = group_by_term(codes[pairs])

@@ -16,6 +16,7 @@ from actors.retrieval.lexical.product_fields import WEIGHTS, read_texts, read_tr
 from actors.retrieval.lexical.product_postings import PAIR, TermVector
 
 _TITLE: Final = 0
+# Terms of one product: uploads decide the length of texts.
 _MOST_TERMS: Final = 6_000
 _GUESSED_FROM: Final = 300
 _MASK: Final = (1 << 64) - 1
@@ -77,6 +78,7 @@ def fingerprint(codes: Sequence[int]) -> int:
 
 def bigram_code(left: int, right: int) -> int:
     """Combine two neighbouring terms into one."""
+    # Two odd factors, so that "red bag" and "bag red" differ; 0 is no term.
     return ((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1
 
 

@@ -37,6 +37,7 @@ def analyze_query(text: str, analyzers: Analyzers, languages: Sequence[str]) -> 
     """Split a query into words without stop words; if it has only stop words, keep them."""
     chosen = [analyzers.get(language) for language in languages] or [analyzers.get("")]
     words = list(split_words_with_spans(text[:LONGEST]))
+    # The language with most stop words in the query is most likely its language.
     analyzer = max(chosen, key=lambda candidate: sum(word in candidate.stop for word, _, _ in words))
     kept = [word for word in words if word[0] not in analyzer.stop]
     if words and not kept:

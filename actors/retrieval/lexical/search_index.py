@@ -37,6 +37,7 @@ _WHOLE_TITLE: Final = 0.5
 "Share of the best score that is added if the query is the whole title."
 _OTHER_LANGUAGE: Final = 0.5
 "Factor of the score of a product without texts in the language of the query."
+# Least score of a hit: sorting as integers needs scores above 0.
 _ABOVE_ALL: Final = 1e-9
 _MOST_NORMS: Final = 16
 "Sets of parts of the index whose norms are in memory."
@@ -103,6 +104,7 @@ class SearchIndex:
         part.length += analyzed.length
         part.vocabulary.add(analyzed.words)
         part.segments.put(analyzed.term_vector)
+        # The mean length changed, and so all norms.
         self._norms.clear()
 
     def remove(self, row: int) -> None:
@@ -245,9 +247,11 @@ class SearchIndex:
         if not len(hits):
             return hits
         scores = hits.scores
+        # The same hash as of the titles of products, so a whole title is one comparison of numbers.
         title = fingerprint([group.terms[0] for group in query_groups])
         if with_titles:
             is_title = self._titles[hits.rows] == np.uint64(title)
+            # A share of the best score, because BM25 has no fixed scale.
             scores[is_title] += _WHOLE_TITLE * float(scores.max())
         if query.language and not query.only_language and self._languages.has_products(query.language, codes):
             scores[~self._languages.select(query.language, hits.rows)] *= _OTHER_LANGUAGE
@@ -358,6 +362,7 @@ def _factors(weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | N
     """Compute for every set of fields the factor of a posting's score; None if all fields have their usual weight."""
     if not weights or all(weight == 1 for weight in weights.values()):
         return None
+    # One entry for each set of eight fields: a posting knows the set, not the counts by field.
     factors = np.zeros(256)
     for bits in range(1, 256):
         in_set = [field for field in range(len(FIELDS)) if bits >> field & 1]
@@ -382,6 +387,7 @@ def _filter_by_weight(
     for group, idf in zip(query_groups, idfs, strict=True):
         has_word = matcher.find([group], all_required=True, allowed=allowed, factors=factors).rows
         weights[np.isin(hits.rows, has_word, assume_unique=True)] += idf
+    # The tolerance lets all words reach a share of 1 in spite of rounding.
     return hits.filter(weights >= share * sum(idfs) - 1e-9)
 
 

@@ -37,6 +37,7 @@ FORM: Final = "products-1"
 
 _AT_ONCE: Final = 4_096
 _MOST_WORDS: Final = 400_000
+# Below 64: one bit each in a number.
 _MOST_LANGUAGES: Final = 60
 _NO_LANGUAGE: Final = 255
 _EXCESS: Final = MOST_TIERS + 1
@@ -113,6 +114,7 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
             texts = []
     segments.append(build_segment(texts))
     owner = (np.arange(len(products)) // _AT_ONCE).astype(np.int32)
+    # Built in parts and merged, so that not all terms are sorted at once.
     segment = merge_segments(dict(enumerate(segments)), owner) if len(products) else empty_segment()
     arrays: dict[str, npt.NDArray[Any]] = {
         **segment.arrays(),

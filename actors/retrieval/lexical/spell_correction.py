@@ -17,6 +17,7 @@ from actors.retrieval.lexical.text_query import Correction
 
 _SUGGESTED: Final = 5
 _TRIED: Final = 6
+# Bounds of one query: each corrected word costs about a millisecond.
 _CORRECTED_WORDS: Final = 8
 _BEGUN: Final = 24
 _LEAST_BEGUN: Final = 2
@@ -69,6 +70,7 @@ class SpellCorrector:
         completed = self._complete_last_word(text, unknown[-1]) if unknown[-1] is words[-1] else {}
         corrections: list[Correction] = []
         for word in unknown[:_CORRECTED_WORDS]:
+            # A joined pair covers the word behind it.
             if word.text in completed or (corrections and corrections[-1].end >= word.end):
                 continue
             corrections.append(

@@ -30,6 +30,7 @@ _FIRST_LETTER: Final = 0.35
 _OFTEN: Final = 0.3
 "Typos that a word may have more if it is ten times as frequent."
 _LONGEST: Final = 40
+# Bounds the memory: uploads bring new words without end.
 _MOST_WORDS: Final = 400_000
 _LITTLE: Final = 500
 _SHARE: Final = 0.02
@@ -134,6 +135,7 @@ class SpellDictionary:
         folded = self.texts.folded(text)
         count = int(self.counts[text])
         first = _FIRST_LETTER if folded[:1] != word[:1] else 0.0
+        # cost = typos + wrong first letter - 0.3 log10(frequency)
         return SpellSuggestion(folded, edits, edits + first - _OFTEN * math.log10(count + 1), count)
 
 

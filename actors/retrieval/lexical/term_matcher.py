@@ -18,6 +18,7 @@ from actors.vectors.types import Floats, Mask, Rows
 
 _REQUIRED_TERM: Final = float(1 << 20)
 "Added once for every required group, so that one sum holds both the score and the count of groups."
+# Postings of a term from which on no look at their products is needed, see `occurs`.
 _MANY: Final = 256
 _SPARSE: Final = 16
 "Lists with less than this share of all rows are sorted instead of counted."
@@ -135,6 +136,7 @@ class TermMatcher:
         """
         self.look_up(group.terms for group in groups)
         counts = {group.terms: self.count(group.terms) for group in groups}
+        # The rarest required group first: its products are the candidates of all others.
         groups = sorted(groups, key=lambda group: (not group.required, counts[group.terms]))
         required = [group for group in groups if group.required]
         if (
@@ -158,6 +160,7 @@ class TermMatcher:
             return _no_hits()
         rows, gains = self._score_postings(lists, weights, factors)
         hits, sums = _sum_by_row(rows, gains, self._rows)
+        # Whole multiples of 2^20 count groups; scores stay far below it.
         enough = sums >= (len(required) if all_required else 1) * _REQUIRED_TERM
         if allowed is not None:
             enough &= hits < len(allowed)
@@ -241,6 +244,7 @@ def order_best_first(scores: Floats) -> Rows:
         9,000 scores: 40 us, a tenth of a stable argsort
     """
     places = np.int64((1 << max(len(scores) - 1, 1).bit_length()) - 1)
+    # Positive floats have the order of their bits as integers.
     keys = np.ascontiguousarray(scores).view(np.int64) & ~places
     keys |= places - np.arange(len(scores))
     keys.sort()
@@ -254,6 +258,7 @@ def _no_hits() -> TermHits:
 
 def _sum_by_row(rows: Rows, gains: Floats, count: int) -> tuple[Rows, Floats]:
     """Add up the gains of every row; rows ascending."""
+    # An array of all rows is one pass; for few postings, sorting them is less than clearing it.
     if len(rows) * _SPARSE > count:
         sums: Floats = np.bincount(rows, gains, count).astype(np.float64, copy=False)
         kept: Rows = np.flatnonzero(sums)

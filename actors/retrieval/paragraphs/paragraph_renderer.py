@@ -21,6 +21,7 @@ _TAGS: Final = frozenset({
 })  # fmt: skip
 _VOID: Final = frozenset({"br", "hr"})
 _ATTRIBUTES: Final = frozenset({"href", "title", "lang", "dir", "colspan", "rowspan", "datetime", "start"})
+# Named schemes only: `javascript:` in a page of a product would run in the browser of a user.
 _LINK = re.compile(r"(?:https?://|mailto:|[/?#]|[^:]*$)", re.IGNORECASE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _DEEPEST = 64
@@ -129,6 +130,7 @@ def _attributes(node: Any) -> Iterator[str]:
     for name, value in node.attributes.items():
         if name not in _ATTRIBUTES or value is None:
             continue
+        # Browsers ignore control characters inside a scheme, as in `java\tscript:`.
         plain = "".join(char for char in value if char.isprintable()).strip()
         if name != "href" or _LINK.match(plain):
             yield f' {name}="{escape(plain)}"'
