@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.archive.library import PassageLibrary
+from actors.archive.library import LibraryView, PassageLibrary
 from actors.archive.messages import ArchiveQuery
 from actors.archive.segment import PassageSegment
 from actors.retrieval.lexical.bm25 import compute_idf
@@ -45,34 +45,30 @@ def no_candidates() -> CandidatePassages:
     return CandidatePassages(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-def find_by_words(
-    library: PassageLibrary, segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int]
-) -> CandidatePassages:
+def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuery) -> CandidatePassages:
     """Return the passages with the best BM25 scores, best first."""
-    languages = library.languages(segments)
-    question_terms = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[
+    question_terms = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], view.languages)[
         :_QUESTION_WORDS
     ]
     term_counts: Counter[int] = Counter(code for codes in question_terms for code in codes)
-    weights = _idf_weights(segments, dict(term_counts), query.tiers)
+    weights = _idf_weights(view, dict(term_counts))
     if not weights:
         return no_candidates()
-    whole = _full_match_score(segments, question_terms, weights, query.tiers)
+    whole = _full_match_score(question_terms, weights, len(view))
     if query.context:
-        around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], languages)
+        around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], view.languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
-        telling = sorted(
-            _idf_weights(segments, dict.fromkeys(fresh, 1), query.tiers).items(), key=lambda entry: -entry[1]
-        )
+        telling = sorted(_idf_weights(view, dict.fromkeys(fresh, 1)).items(), key=lambda entry: -entry[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
     segment_candidates = [
-        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
+        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query))
+        for segment in view.segments
     ]
-    gathered = _merge_candidates(segment_candidates, bases)
+    gathered = _merge_candidates(segment_candidates, view)
     best = float(gathered.scores.max(initial=0.0))
     if query.context and len(gathered.rows):
         of_question = {code: weights[code] for code in term_counts if code in weights}
-        best = _best_score(segments, bases, gathered.rows, of_question)
+        best = _best_score(view, gathered.rows, of_question)
     return replace(gathered, coverage=min(best / whole, 1.0))
 
 
@@ -97,9 +93,7 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
     return vector
 
 
-def find_nearest(
-    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], vector: Vector
-) -> CandidatePassages:
+def find_nearest(view: LibraryView, query: ArchiveQuery, vector: Vector) -> CandidatePassages:
     """Return the passages nearest in meaning, best first.
 
     Shapes:
@@ -110,14 +104,12 @@ def find_nearest(
         segment.vectors.search(vector, CANDIDATES, _allowed_mask(segment, query))
         if segment.vectors
         else empty
-        for segment in segments
+        for segment in view.segments
     ]
-    return _merge_candidates(results, bases)
+    return _merge_candidates(results, view)
 
 
-def score_similarity(
-    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, vector: Vector
-) -> Scores:
+def score_similarity(view: LibraryView, rows: Rows, vector: Vector) -> Scores:
     """Return the similarity of passages and a question; 0 for passages without vectors.
 
     Shapes:
@@ -125,48 +117,32 @@ def score_similarity(
         returns: float32 [m]
     """
     scores = np.zeros(len(rows), np.float32)
-    for segment, offset in zip(segments, bases, strict=False):
+    for segment, offset in zip(view.segments, view.offsets, strict=False):
         segment_rows = np.flatnonzero((rows >= offset) & (rows < offset + len(segment)))
         if segment.vectors is not None and len(segment_rows):
             scores[segment_rows] = segment.vectors.score(vector, rows[segment_rows] - offset)
     return scores
 
 
-def _idf_weights(
-    segments: Sequence[PassageSegment], term_counts: dict[int, int], tiers: frozenset[str]
-) -> dict[int, float]:
-    """Multiply weights by the rarity of terms over all that the tiers may read; drop unknown terms."""
+def _idf_weights(view: LibraryView, term_counts: dict[int, int]) -> dict[int, float]:
+    """Multiply weights by the rarity of terms over all segments; drop unknown terms."""
     codes = list(term_counts)
     counts = [0] * len(codes)
-    for segment in segments:
-        readable = segment.readable_mask(tiers)
+    for segment in view.segments:
         for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
-            counts[at] += (
-                end - start
-                if readable is None
-                else int(np.count_nonzero(readable[segment.postings.rows[start:end]]))
-            )
-    passages = _count_passages(segments, tiers)
+            counts[at] += end - start
     return {
-        code: term_counts[code] * compute_idf(count, passages)
+        code: term_counts[code] * compute_idf(count, len(view))
         for code, count in zip(codes, counts, strict=True)
         if count
     }
 
 
-def _count_passages(segments: Sequence[PassageSegment], tiers: frozenset[str]) -> int:
-    masks = ((segment, segment.readable_mask(tiers)) for segment in segments)
-    return sum(len(segment) if mask is None else int(np.count_nonzero(mask)) for segment, mask in masks)
-
-
 def _full_match_score(
-    segments: Sequence[PassageSegment],
-    question_terms: Sequence[tuple[int, ...]],
-    weights: Mapping[int, float],
-    tiers: frozenset[str],
+    question_terms: Sequence[tuple[int, ...]], weights: Mapping[int, float], passages: int
 ) -> float:
     """Return the score of a passage of mean length that contains every word of a question once."""
-    rarest = compute_idf(0, _count_passages(segments, tiers))
+    rarest = compute_idf(0, passages)
     words = Counter(question_terms)
     return sum(
         sum(weights[code] for code in codes if code in weights) or count * rarest
@@ -174,12 +150,10 @@ def _full_match_score(
     )
 
 
-def _best_score(
-    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
-) -> float:
+def _best_score(view: LibraryView, rows: Rows, weights: Mapping[int, float]) -> float:
     """Score given passages by other weights and return the best score."""
     best = 0.0
-    for segment, offset in zip(segments, bases, strict=False):
+    for segment, offset in zip(view.segments, view.offsets, strict=False):
         segment_rows = rows[(rows >= offset) & (rows < offset + len(segment))]
         if len(segment_rows):
             best = max(best, float(segment.postings.score(weights, segment_rows - offset).max()))
@@ -188,19 +162,19 @@ def _best_score(
 
 def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
     """Return the mask of the passages that a query allows; None when it allows all."""
-    allowed = segment.mask_of_type(query.type, query.tiers)
+    allowed = segment.mask_of_type(query.type)
     return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 
 
 def _merge_candidates(
-    segment_candidates: Sequence[tuple[Rows, Scores]], bases: Sequence[int]
+    segment_candidates: Sequence[tuple[Rows, Scores]], view: LibraryView
 ) -> CandidatePassages:
     if not segment_candidates:
         return no_candidates()
     if len(segment_candidates) == 1:
         return CandidatePassages(*segment_candidates[0])
     rows = np.concatenate(
-        [rows + offset for (rows, _), offset in zip(segment_candidates, bases, strict=False)]
+        [rows + offset for (rows, _), offset in zip(segment_candidates, view.offsets, strict=False)]
     )
     scores = np.concatenate([scores for _, scores in segment_candidates])
     top = best_rows(scores, CANDIDATES)

@@ -119,8 +119,14 @@ class ArchiveFollower:
         """Return the corrections and withdrawals by product, the newest last."""
         return self._revisions.by_product
 
-    async def query(self, thought: Callable[[PassageLibrary], T], *, in_thread: bool = False) -> T:
-        """Run a query on the current library: a short one on the event loop, a long one in a thread.
+    async def query(
+        self,
+        thought: Callable[[PassageLibrary], T],
+        tiers: frozenset[str] | None,
+        *,
+        in_thread: bool = False,
+    ) -> T:
+        """Run a query of what some tiers may read, of all if None: a short one on the event loop, else in a thread.
 
         Errors:
             Unavailable: no library is loaded
@@ -128,7 +134,7 @@ class ArchiveFollower:
         library = self._library
         if library is None:
             raise Unavailable("the archive is not loaded", retry_after_s=1)
-        if is_fast(library) and not in_thread:
+        if not in_thread and is_fast(library, tiers):
             return thought(library)
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, thought, library)
 

@@ -61,7 +61,9 @@ class ArchiveHost:
         """Find passages, or return a refusal."""
         try:
             follower = await self._followers.get(query.app_id)
-            return await follower.query(partial(_search, query, self._clock.now_ms()))
+            # Teasers search what the user may not read.
+            tiers = None if query.teasers else query.tiers
+            return await follower.query(partial(_search, query, self._clock.now_ms()), tiers)
         except HouseError as error:
             return Refusal.of(error)
 
@@ -71,7 +73,7 @@ class ArchiveHost:
         """Return the article of a passage that a user with these tiers may read."""
         try:
             follower = await self._followers.get(app_id)
-            return await follower.query(partial(_get_article, product_id, position, tiers))
+            return await follower.query(partial(_get_article, product_id, position, tiers), tiers)
         except HouseError as error:
             return Refusal.of(error)
 
@@ -81,7 +83,9 @@ class ArchiveHost:
         """Return what became of citations."""
         try:
             follower = await self._followers.get(app_id)
-            return await follower.query(partial(_check, citations, tiers, follower.revisions), in_thread=True)
+            return await follower.query(
+                partial(_check, citations, tiers, follower.revisions), tiers, in_thread=True
+            )
         except HouseError as error:
             return Refusal.of(error)
 
@@ -120,7 +124,9 @@ def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> Archiv
     if query.teasers:
         return list_teasers(library, query, now_ms)
     result = search_passages(library, query, now_ms)
-    return resize_snippets(library, result, query.snippet_words) if query.snippet_words else result
+    if not query.snippet_words:
+        return result
+    return resize_snippets(library, result, query.snippet_words, query.tiers)
 
 
 def _check(

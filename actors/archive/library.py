@@ -9,17 +9,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from actors.archive.passages import Document
 from actors.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from cluster.access_tier import MOST_TIERS
+from cluster.access_tier import MOST_TIERS, may_read
 
 _TYPICAL_LENGTH = 90.0
 _BATCH = 200
 _LARGEST_MERGE = 400_000
 "Size from which later segments do not merge with a segment; the next snapshot includes it."
+_LANGUAGES = 4
+"Languages in which a question is analyzed: the most frequent ones."
+_MOST_VIEWS = 32
+"Sets of tiers whose views are in memory."
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryView:
+    """The segments of a library that some tiers may read. A row is a number over all of their passages."""
+
+    segments: tuple[PassageSegment, ...]
+    offsets: tuple[int, ...]
+    "The first row of each segment, and the number of all rows."
+    languages: tuple[str, ...]
+    "The most frequent languages first."
+
+    @classmethod
+    def of(cls, segments: tuple[PassageSegment, ...]) -> LibraryView:
+        """Number the passages of segments."""
+        counts: Counter[str] = Counter()
+        for segment in segments:
+            counts.update(segment.languages)
+        languages = tuple(language for language, _ in counts.most_common(_LANGUAGES))
+        return cls(segments, (0, *accumulate(map(len, segments))), languages)
+
+    def __len__(self) -> int:
+        """Count passages, removed ones included."""
+        return self.offsets[-1]
 
 
 class PassageLibrary:
@@ -29,7 +59,7 @@ class PassageLibrary:
         self,
         embedder: Embedder | None,
         *,
-        segment: PassageSegment | None = None,
+        segments: Iterable[PassageSegment] = (),
         share: float = 0.0,
         snapshot_version: str = "",
         writing: Embedder | None = None,
@@ -44,14 +74,15 @@ class PassageLibrary:
         "Weight of meaning beside words, 0 to 1."
         self.score_exponent = float(getattr(embedder, "bend", 1.0))
         "Exponent of BM25 scores before they are scaled."
-        self.segments: tuple[PassageSegment, ...] = () if segment is None else (segment,)
+        self.segments = tuple(segments)
         self.analyzers = Analyzers()
         "Analyzers of queries; `_analyzers` belongs to the writer, since analyzers cache words."
         self.version = 0
         "Grows with every change."
         self.snapshot_version = snapshot_version
         self._analyzers = Analyzers()
-        self._language_cache: tuple[Sequence[PassageSegment], list[str]] = (), []
+        self._views: tuple[Sequence[PassageSegment], dict[frozenset[str] | None, LibraryView]] = (), {}
+        "By tiers; of the segments at that time."
         self._fixed = len(self.segments)
         "Segments from the front that are never merged: they are mapped from disk."
 
@@ -77,23 +108,21 @@ class PassageLibrary:
                 if segment.alive[segment.frame.first[number]]:
                     yield segment.document_source.document(number).product_id
 
-    def readable_segments(self, tiers: frozenset[str]) -> tuple[PassageSegment, ...]:
-        """Return the segments with something that some tiers may read: the same object where that is all of them."""
-        segments = self.segments
-        readable = tuple(segment for segment in segments if segment.has_readable(tiers))
-        return segments if len(readable) == len(segments) else readable
+    def view(self, tiers: frozenset[str] | None) -> LibraryView:
+        """Return what some tiers may read, or everything if `tiers` is None.
 
-    def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
-        """Return the languages of the corpus, the most frequent first, at most four."""
-        cached_segments, results = self._language_cache
-        if cached_segments is segments:
-            return results
-        counts: Counter[str] = Counter()
-        for segment in segments:
-            counts.update(segment.languages)
-        results = [language for language, _ in counts.most_common(4)]
-        self._language_cache = segments, results
-        return results
+        A view is built once for each change of the segments. So what is locked is no work for a question.
+        """
+        segments = self.segments
+        cached_segments, views = self._views
+        if cached_segments is not segments or len(views) > _MOST_VIEWS:
+            views = {}
+            self._views = segments, views
+        view = views.get(tiers)
+        if view is None:
+            readable = (segment for segment in segments if tiers is None or may_read(segment.access, tiers))
+            view = views[tiers] = LibraryView.of(tuple(readable))
+        return view
 
     def put(self, documents: Iterable[Document]) -> None:
         """Add documents or replace those of the same id."""
@@ -115,7 +144,7 @@ class PassageLibrary:
         """Return whether documents of an access are taken; those of too many tiers are not."""
         if not access:
             return True
-        tiers = frozenset(tier for segment in self.segments for tier in segment.accesses if tier)
+        tiers = frozenset(segment.access for segment in self.segments if segment.access)
         return access in tiers or len(tiers) < MOST_TIERS
 
     def _put_steps_of(self, access: str, documents: Sequence[Document]) -> Iterator[None]:
@@ -139,9 +168,9 @@ class PassageLibrary:
             self._mark_removed(self.segments, product_id)
         self.version += 1
 
-    def find(self, product_id: str) -> Document | None:
-        """Return a document; None when it is not in the library."""
-        for segment in reversed(self.segments):
+    def find(self, product_id: str, tiers: frozenset[str] | None = None) -> Document | None:
+        """Return a document; None when it is not in the library, or some given tiers may not read it."""
+        for segment in reversed(self.segments if tiers is None else self.view(tiers).segments):
             number = segment.find(product_id)
             if number is not None:
                 return segment.document_source.document(number)
@@ -167,17 +196,16 @@ class PassageLibrary:
 
     def _mean_length(self, access: str) -> float:
         """Return the mean length of passages of one access; others must not change their scores."""
-        if not self.segments:
-            return _TYPICAL_LENGTH
-        lengths = max((segment.lengths_of(access) for segment in self.segments), key=len)
-        return float(lengths.mean()) if len(lengths) > 50 else _TYPICAL_LENGTH
+        of_access = [segment.postings.lengths for segment in self.segments if segment.access == access]
+        largest = max(of_access, key=len, default=None)
+        return float(largest.mean()) if largest is not None and len(largest) > 50 else _TYPICAL_LENGTH
 
     def _merge_last(self, access: str) -> bool:
         """Merge the last two segments of one access when the older one is not at least twice as large."""
         places = [
             at
             for at, segment in enumerate(self.segments[self._fixed :], self._fixed)
-            if segment.accesses == {access}
+            if segment.access == access
         ]
         if len(places) < 2:
             return False

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ from actors.archive.candidates import (
     no_candidates,
     score_similarity,
 )
-from actors.archive.library import PassageLibrary
+from actors.archive.library import LibraryView, PassageLibrary
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from actors.archive.question_dates import HALF_LIFE_DAYS, DateRange, parse_date_range
-from actors.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageSegment
+from actors.archive.segment import UNKNOWN_DAY, PassageExcerpt
 from actors.vectors.types import Rows, Scores
-from cluster.access_tier import NOBODY, may_read
+from cluster.access_tier import NOBODY
 
 _RERANK_FACTOR = 1.25
 "Factor on the weight of meaning where it only orders the matches by words: chosen on the public sets."
@@ -62,36 +62,37 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
     Cost:
         0.4 ms of 200,000 passages, 0.8 ms when words alone don't suffice: see tests/benchmarks/retrieval.py
     """
-    segments = library.readable_segments(query.tiers)
+    view = library.view(query.tiers)
     corpus = f"{library.snapshot_version}:{library.version}"
-    bases = [0, *accumulate(map(len, segments))]
-    words = find_by_words(library, segments, query, bases)
+    words = find_by_words(library, view, query)
     vector = embed_query(library, query)
     period = parse_date_range(query.question[:MAX_QUESTION_CHARS])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
     if vector is not None and not is_dated:
         word_scores = _scale_min_max(words.scores, True, bend=library.score_exponent)
         if _is_enough(word_scores, library.vector_share, query.rows):
-            meaning = CandidatePassages(words.rows, score_similarity(segments, bases, words.rows, vector))
+            meaning = CandidatePassages(words.rows, score_similarity(view, words.rows, vector))
             scores = _rerank_lexical(word_scores, meaning.scores, library.vector_share)
-            snippets = _build_snippets(segments, bases, words.rows, scores, words, meaning, query)
+            snippets = _build_snippets(view, words.rows, scores, words, meaning, query)
             if len(snippets) == query.rows:
                 return ArchiveResult(snippets, corpus, words.coverage)
-    meaning = no_candidates() if vector is None else find_nearest(segments, query, bases, vector)
+    meaning = no_candidates() if vector is None else find_nearest(view, query, vector)
     rows, scores = (
         _blend_scores(words, meaning, library, is_dated) if len(words.rows) else _select_similar(meaning)
     )
     if is_dated and len(rows):
-        scores = _apply_dates(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
-    snippets = _build_snippets(segments, bases, rows, scores, words, meaning, query)
+        scores = _apply_dates(view, rows, scores, period, query.yearly_decay, now_ms)
+    snippets = _build_snippets(view, rows, scores, words, meaning, query)
     return ArchiveResult(snippets, corpus, words.coverage)
 
 
-def resize_snippets(library: PassageLibrary, result: ArchiveResult, words: int) -> ArchiveResult:
+def resize_snippets(
+    library: PassageLibrary, result: ArchiveResult, words: int, tiers: frozenset[str] = NOBODY
+) -> ArchiveResult:
     """Return a result whose snippets have so many words of their article, from the beginning of their passages on."""
     snippets = []
     for snippet in result.snippets:
-        document = library.find(snippet.product_id)
+        document = library.find(snippet.product_id, tiers)
         if document is not None:
             matches = islice(_WORD.finditer(document.text, snippet.start), words)
             end = max((match.end() for match in matches), default=snippet.start)
@@ -100,13 +101,14 @@ def resize_snippets(library: PassageLibrary, result: ArchiveResult, words: int) 
     return replace(result, snippets=tuple(snippets))
 
 
-def is_fast(library: PassageLibrary) -> bool:
-    """Return whether a query takes less time than a switch to another thread."""
-    if library.is_slow or sum(map(len, library.segments)) > _MANY_PASSAGES:
+def is_fast(library: PassageLibrary, tiers: frozenset[str] | None = NOBODY) -> bool:
+    """Return whether a query of some tiers, or of all if None, takes less time than a switch to another thread."""
+    view = library.view(tiers)
+    if library.is_slow or len(view) > _MANY_PASSAGES:
         return False
     slow = sum(
         len(segment)
-        for segment in library.segments
+        for segment in view.segments
         if segment.vectors is None or not segment.vectors.is_sketched or not segment.is_whole
     )
     return slow <= _FEW_PASSAGES
@@ -116,8 +118,8 @@ def get_article(
     library: PassageLibrary, product_id: str, position: int, tiers: frozenset[str] = NOBODY
 ) -> ArchiveArticle | None:
     """Return the article of a passage; None when there is no such passage, or none that the tiers may read."""
-    document = library.find(product_id)
-    if document is None or not may_read(document.access, tiers) or not 0 <= position < len(document.passages):
+    document = library.find(product_id, tiers)
+    if document is None or not 0 <= position < len(document.passages):
         return None
     section = document.passages[position].section
     is_long = len(document.text) > _WHOLE_ARTICLE
@@ -200,8 +202,7 @@ def _scale_by_max(scores: Scores, are_words: bool) -> Scores:
 
 
 def _apply_dates(
-    segments: Sequence[PassageSegment],
-    bases: Sequence[int],
+    view: LibraryView,
     rows: Rows,
     scores: Scores,
     period: DateRange,
@@ -209,7 +210,7 @@ def _apply_dates(
     now_ms: int,
 ) -> Scores:
     """Adjust scores by dates."""
-    days = np.array([_day(segments, bases, row) for row in rows.tolist()], np.float64)
+    days = np.array([_day(view, row) for row in rows.tolist()], np.float64)
     has_date = days > UNKNOWN_DAY
     if yearly_decay != 1.0:
         years: Any = np.where(has_date, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
@@ -224,15 +225,14 @@ def _apply_dates(
     return np.asarray(scores, np.float32)
 
 
-def _day(segments: Sequence[PassageSegment], bases: Sequence[int], row: int) -> int:
-    at = bisect_right(bases, row) - 1
-    frame = segments[at].frame
-    return int(frame.days[frame.owner[row - bases[at]]])
+def _day(view: LibraryView, row: int) -> int:
+    at = bisect_right(view.offsets, row) - 1
+    frame = view.segments[at].frame
+    return int(frame.days[frame.owner[row - view.offsets[at]]])
 
 
 def _build_snippets(
-    segments: Sequence[PassageSegment],
-    bases: Sequence[int],
+    view: LibraryView,
     rows: Rows,
     scores: Scores,
     words: CandidatePassages,
@@ -245,12 +245,12 @@ def _build_snippets(
     cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
     return tuple(
         _build_snippet(excerpt, min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0))
-        for row, score, excerpt in _select_passages(segments, bases, rows[order], scores[order], query)
+        for row, score, excerpt in _select_passages(view, rows[order], scores[order], query)
     )
 
 
 def _select_passages(
-    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
+    view: LibraryView, rows: Rows, scores: Scores, query: ArchiveQuery
 ) -> Iterator[tuple[int, float, PassageExcerpt]]:
     """Select the best passages, not too many of one article."""
     taken = dict.fromkeys(query.exclude, 1 << 30)
@@ -259,8 +259,8 @@ def _select_passages(
     for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
         if count >= query.rows:
             return
-        at = bisect_right(bases, row) - 1
-        excerpt = segments[at].excerpt(row - bases[at])
+        at = bisect_right(view.offsets, row) - 1
+        excerpt = view.segments[at].excerpt(row - view.offsets[at])
         before = taken.get(excerpt.product_id, 0)
         if before < most:
             taken[excerpt.product_id] = before + 1

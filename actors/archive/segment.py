@@ -1,4 +1,6 @@
-"""An immutable part of the corpus: documents, their passages as words and as vectors. Only removals are marked.
+"""An immutable part of the corpus: documents of one access, their passages as words and as vectors.
+
+Only removals are marked. A question reads the segments whose access its user has, and no others.
 
 owner   uint32 [n]        document of every passage
 first   int64 [docs + 1]  first passage of every document
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +21,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.archive.passages import Document, Passage, split_kind
+from actors.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import (
@@ -31,14 +33,11 @@ from actors.retrieval.lexical.passage_postings import (
 from actors.retrieval.lexical.postings import count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
-from cluster.access_tier import NOBODY, may_read
 
 UNKNOWN_DAY = -(1 << 30)
 AddressIndex = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
 "Sorted hashes of addresses, and the document of each."
 _EPOCH = date(1970, 1, 1).toordinal()
-_MOST_MASKS = 32
-"Masks of a segment that are kept, one for each set of kinds that somebody may read."
 
 
 class PassageExcerpt(NamedTuple):
@@ -142,25 +141,21 @@ class PassageSegment:
     frame: SegmentFrame
     postings: PassagePostings
     vectors: CompactVectors | None
-    kind_names: tuple[str, ...]
+    types: tuple[str, ...]
     languages: Mapping[str, int] = field(default_factory=dict)
     "Language -> passages."
+    access: str = ""
+    "Tier that its documents need; empty: they are open."
     alive: Mask = field(init=False)
     removed_count: int = 0
     "Documents that were removed or replaced."
-    accesses: frozenset[str] = field(init=False)
-    "Tiers that its documents need; empty: open. Only a segment of a snapshot has several."
-    has_locked: bool = field(init=False)
     _masks: dict[str | None, Mask | None] = field(default_factory=dict)
-    _locked_masks: dict[tuple[int, ...], Mask | None] = field(default_factory=dict)
     _addresses: AddressIndex | None = None
     "Built by the first look-up of an address."
 
     def __post_init__(self) -> None:
         """Mark all passages as present."""
         self.alive = np.ones(len(self.postings), bool)
-        self.accesses = frozenset(split_kind(kind)[1] for kind in self.kind_names)
-        self.has_locked = bool(self.accesses - {""})
 
     def __len__(self) -> int:
         """Return the number of passages, removed ones included."""
@@ -222,70 +217,21 @@ class PassageSegment:
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
         self.removed_count += 1
         self._masks = {}
-        self._locked_masks = {}
 
-    def mask_of_type(self, kind: str | None, tiers: frozenset[str] = NOBODY) -> Mask | None:
-        """Return the mask of present passages of a product type that some tiers may read; None when that is all.
+    def mask_of_type(self, product_type: str | None) -> Mask | None:
+        """Return the mask of present passages of a product type; None when that is all.
 
         Shapes:
             returns: bool [n]
         """
-        if self.has_locked:
-            return self._mask_of_kinds(self._list_kinds(tiers, kind))
         masks = self._masks
-        if kind not in masks:
+        if product_type not in masks:
             mask: Mask | None = self.alive
-            if kind is not None and set(self.kind_names) != {kind}:
-                number = self.kind_names.index(kind) if kind in self.kind_names else -1
+            if product_type is not None and set(self.types) != {product_type}:
+                number = self.types.index(product_type) if product_type in self.types else -1
                 mask = (self.frame.kinds == number)[self.frame.owner] & self.alive
-            masks[kind] = None if mask is None or mask.all() else mask
-        return masks[kind]
-
-    def has_readable(self, tiers: frozenset[str]) -> bool:
-        """Return whether some tiers may read any of its documents."""
-        return not self.has_locked or any(may_read(access, tiers) for access in self.accesses)
-
-    def readable_mask(self, tiers: frozenset[str]) -> Mask | None:
-        """Return the mask of the present passages that some tiers may read; None where they may read all.
-
-        Shapes:
-            returns: bool [n]
-        """
-        if not self.has_locked or all(may_read(access, tiers) for access in self.accesses):
-            return None
-        mask = self.mask_of_type(None, tiers)
-        return self.alive if mask is None else mask
-
-    def lengths_of(self, access: str) -> npt.NDArray[np.int32]:
-        """Return the terms of each passage of one access.
-
-        Shapes:
-            returns: int32 [m]
-        """
-        lengths = self.postings.lengths
-        if self.accesses == {access}:
-            return lengths
-        is_access = np.array([split_kind(kind)[1] == access for kind in self.kind_names], np.bool_)
-        return lengths[is_access[self.frame.kinds][self.frame.owner]]
-
-    def _list_kinds(self, tiers: frozenset[str], product_type: str | None = None) -> tuple[int, ...]:
-        kinds = enumerate(map(split_kind, self.kind_names))
-        return tuple(
-            number
-            for number, (kind_type, access) in kinds
-            if may_read(access, tiers) and product_type in (None, kind_type)
-        )
-
-    def _mask_of_kinds(self, kinds: tuple[int, ...]) -> Mask | None:
-        masks = self._locked_masks
-        if kinds not in masks:
-            if len(masks) >= _MOST_MASKS:
-                masks.clear()
-            allowed = np.zeros(len(self.kind_names), np.bool_)
-            allowed[list(kinds)] = True
-            mask: Mask = allowed[self.frame.kinds][self.frame.owner] & self.alive
-            masks[kinds] = None if mask.all() else mask
-        return masks[kinds]
+            masks[product_type] = None if mask is None or mask.all() else mask
+        return masks[product_type]
 
     def mask_of_products(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
         """Return the mask of the allowed passages of some products.
@@ -303,7 +249,7 @@ class PassageSegment:
     @property
     def is_whole(self) -> bool:
         """Return whether all passages have one type and nearly none is removed."""
-        return len(self.kind_names) == 1 and 20 * self.removed_count < len(self.document_source)
+        return len(self.types) == 1 and 20 * self.removed_count < len(self.document_source)
 
     def passage(self, row: int) -> tuple[Document, int, Passage]:
         """Return the document of a passage and the passage's number in it."""
@@ -321,7 +267,7 @@ class PassageSegment:
 def build_segment(
     documents: Sequence[Document], analyzers: Analyzers, embedder: Embedder | None, mean_length: float
 ) -> PassageSegment:
-    """Build a segment of documents; without an embedder it has no vectors.
+    """Build a segment of documents of one access; without an embedder it has no vectors.
 
     Cost:
         0.5 ms a document of 450 words, without the embedder
@@ -340,9 +286,15 @@ def build_segment(
     counts: Counter[str] = Counter()
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
-    frame, kinds = build_frame(documents)
+    frame, types = build_frame(documents)
     return PassageSegment(
-        MemoryDocuments(documents), frame, build_postings(counted, mean_length), vectors, kinds, counts
+        MemoryDocuments(documents),
+        frame,
+        build_postings(counted, mean_length),
+        vectors,
+        types,
+        counts,
+        documents[0].access if documents else "",
     )
 
 
@@ -354,7 +306,7 @@ def _embed_passages(words: Sequence[Sequence[str]], embedder: Embedder) -> Matri
 
 
 def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
-    """Merge segments into one, without removed documents."""
+    """Merge segments of one access into one, without removed documents."""
     documents: list[Document] = []
     for segment in segments:
         living = np.flatnonzero(segment.alive[segment.frame.first[:-1]])
@@ -375,15 +327,38 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     languages: Counter[str] = Counter()
     for segment in segments:
         languages.update(segment.languages)
-    frame, kinds = build_frame(documents)
-    return PassageSegment(MemoryDocuments(documents), frame, merge_postings(parts), vectors, kinds, languages)
+    frame, types = build_frame(documents)
+    return PassageSegment(
+        MemoryDocuments(documents),
+        frame,
+        merge_postings(parts),
+        vectors,
+        types,
+        languages,
+        segments[0].access,
+    )
+
+
+def split_by_access(segment: PassageSegment, accesses: Sequence[str]) -> list[PassageSegment]:
+    """Copy the documents of a segment with several accesses into a segment for each.
+
+    `accesses` has the access of each type of the segment, by number. Snapshots were written so once; the next one has
+    separate files for each access.
+    """
+    parts = []
+    for access in dict.fromkeys(accesses):
+        is_access = np.array([each == access for each in accesses], np.bool_)
+        part = replace(segment, access=access)
+        part.alive = is_access[segment.frame.kinds][segment.frame.owner]
+        parts.append(merge_segments([part]))
+    return parts
 
 
 def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
     """Return the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}
-    kinds = np.array([names.setdefault(document.kind, len(names)) for document in documents], np.uint16)
+    kinds = np.array([names.setdefault(document.type, len(names)) for document in documents], np.uint16)
     keys = np.array([key_from_product_id(document.product_id) for document in documents], np.uint64)
     places = np.argsort(keys, kind="stable").astype(np.uint32)
     frame = SegmentFrame(

@@ -7,15 +7,18 @@
     <folder>/vectors-*.npy        codes, scales; `vectors-scan.faiss`, `vectors-sketches.faiss`    (compact)
     <folder>/embedder-*.npy       what the built-in trained embedder learned     (latent)
 
-Facts of the manifest: `offset` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
-`passages`, `embedder` (version), `share` (of meaning), `version` (digest of all files).
+These are the open documents. Those of each tier have the same files with a number in front, from `1-papers.bin` on.
+
+Facts of the manifest: `offset` (of the product log, up to which it is complete), `kinds` (types), `languages`,
+`locked` (access, types and languages of each tier), `documents`, `passages`, `embedder` (version), `share` (of
+meaning), `version` (digest of all files).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ import numpy.typing as npt
 import orjson
 
 from actors.archive.passages import Document, DocumentSection, Passage, split_kind
-from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame
+from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame, split_by_access
 from actors.language.embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
@@ -73,6 +76,11 @@ class MappedDocuments:
 
     def _bytes(self, number: int) -> memoryview:
         return self._data[self._at[number] : self._at[number + 1]]
+
+
+def part_prefix(number: int) -> str:
+    """Return the beginning of the names of the files of a part: 0 has the open documents, the others one tier each."""
+    return f"{number}-" if number else ""
 
 
 def document_to_bytes(document: Document) -> bytes:
@@ -172,27 +180,43 @@ class PassageSnapshot:
         """Return the facts of the manifest."""
         return self.manifest.facts
 
-    def open_segment(self) -> PassageSegment:
-        """Map all files as a segment.
+    def open_segments(self) -> list[PassageSegment]:
+        """Map all files as segments: the open documents, and those of each tier.
 
         Errors:
             Fault: arrays do not fit each other
         """
+        segments = []
+        if self.facts["kinds"]:
+            types, accesses = zip(*map(split_kind, self.facts["kinds"]), strict=True)
+            segment = self._open_segment("", types, self.facts)
+            segments = split_by_access(segment, accesses) if any(accesses) else [segment]
+        for number, facts in enumerate(self.facts.get("locked", ()), 1):
+            segments.append(self._open_segment(part_prefix(number), tuple(facts["kinds"]), facts))
+        return segments
+
+    def _open_segment(self, prefix: str, types: tuple[str, ...], facts: Mapping[str, Any]) -> PassageSegment:
         folder = self.folder
         names = {entry.name for entry in self.manifest.files}
-        frame = SegmentFrame(**{name: _map_array(folder, f"frame-{name}.npy") for name in _FRAME})
-        postings = PassagePostings(**{name: _map_array(folder, f"postings-{name}.npy") for name in _POSTINGS})
-        papers = MappedDocuments(np.memmap(folder / PAPERS, np.uint8, "r"), _map_array(folder, PAPERS_AT))
+        frame = SegmentFrame(**{name: _map_array(folder, f"{prefix}frame-{name}.npy") for name in _FRAME})
+        postings = PassagePostings(
+            **{name: _map_array(folder, f"{prefix}postings-{name}.npy") for name in _POSTINGS}
+        )
+        papers = MappedDocuments(
+            np.memmap(folder / f"{prefix}{PAPERS}", np.uint8, "r"), _map_array(folder, f"{prefix}{PAPERS_AT}")
+        )
         vectors = None
-        if "vectors-codes.npy" in names:
-            codes, scales = (_map_array(folder, f"vectors-{name}.npy") for name in ("codes", "scales"))
-            scan, sketches = (folder / name if name in names else None for name in (SCAN, SKETCHES))
+        if f"{prefix}vectors-codes.npy" in names:
+            codes, scales = (
+                _map_array(folder, f"{prefix}vectors-{name}.npy") for name in ("codes", "scales")
+            )
+            optional = (f"{prefix}{SCAN}", f"{prefix}{SKETCHES}")
+            scan, sketches = (folder / name if name in names else None for name in optional)
             vectors = CompactVectors.open(codes, scales, scan, sketches)
         if not len(frame.owner) == len(postings) == int(frame.first[-1]) or len(papers) != len(frame.keys):
             raise Fault("snapshot is damaged: its arrays do not fit each other", path=str(folder))
-        return PassageSegment(
-            papers, frame, postings, vectors, tuple(self.facts["kinds"]), dict(self.facts["languages"])
-        )
+        access = str(facts.get("access", ""))
+        return PassageSegment(papers, frame, postings, vectors, types, dict(facts["languages"]), access)
 
 
 def write_manifest(

@@ -60,7 +60,7 @@ class PassageSnapshotStore:
         for sequence in reversed(self.list_sequences(app_id)):
             try:
                 snapshot = self._open_snapshot(app_id, sequence)
-                segment = snapshot.open_segment()
+                segments = snapshot.open_segments()
             except (Fault, NotFound) as error:
                 self._log.error("passages_refused", app=app_id, folder=sequence, reason=error.message)
                 continue
@@ -70,7 +70,7 @@ class PassageSnapshotStore:
                 self._log.error("embedder_missing", app=app_id, embedder=version)
             library = PassageLibrary(
                 embedder,
-                segment=segment,
+                segments=segments,
                 share=float(snapshot.facts["share"]),
                 snapshot_version=str(snapshot.facts["version"]),
                 writing=self._share_embedder(embedder),

@@ -1,4 +1,4 @@
-"""Write documents to a snapshot folder, in two passes and with bounded memory.
+"""Write documents to a snapshot folder, in two passes and with bounded memory; those of each access separately.
 
 first pass    write documents one behind the other and count their words
 training      train the embedder on an even sample, when it is the built-in one
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
+import numpy.typing as npt
 
-from actors.archive.passages import Document, split_kind
+from actors.archive.passages import Document
 from actors.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
 from actors.archive.snapshot import (
     PAPERS,
@@ -26,14 +26,14 @@ from actors.archive.snapshot import (
     SKETCHES,
     MappedDocuments,
     document_to_bytes,
-    save_array,
+    part_prefix,
     save_arrays,
     save_embedder,
     write_manifest,
 )
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder, Vectors
+from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import build_postings
 from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
 from actors.vectors.compact import CompactVectors
@@ -107,86 +107,163 @@ class _SnapshotWriter:
     def __init__(self, folder: Path, watch: ProgressCallback) -> None:
         self._folder = folder
         self._watch = watch
-        self._log = structlog.get_logger()
         self._analyzers = Analyzers()
-        self._languages: Counter[str] = Counter()
-        self._kinds: dict[str, int] = {}
-        self._at: list[int] = [0]
-        self._sizes: list[int] = []
-        self._keys: list[int] = []
-        self._kind: list[int] = []
-        self._days: list[int] = []
+        self._parts: dict[str, _PartWriter] = {}
+        "By access of the documents."
         self._embedder = ""
         self._share = 0.0
 
     def read(self, documents: Iterable[Document]) -> None:
         """First pass: papers, words, the frame."""
-        tallies: list[PassageTermCounts] = []
-        with (self._folder / PAPERS).open("wb") as papers:
-            for batch in _batches(_drop_excess_tiers(documents), _BATCH):
-                tallies.append(count_terms(self._terms(batch)))
-                for document in batch:
-                    data = document_to_bytes(document)
-                    papers.write(data)
-                    self._record(document, len(data))
-                self._watch("words", len(self._sizes))
-            papers.flush()
-            os.fsync(papers.fileno())
-        if not self._sizes:
+        done = 0
+        for batch in _batches(_drop_excess_tiers(documents), _BATCH):
+            by_access: dict[str, list[Document]] = {}
+            for document in batch:
+                by_access.setdefault(document.access, []).append(document)
+            for access, of_access in by_access.items():
+                self._part(access).add(of_access, self._analyzers)
+            done += len(batch)
+            self._watch("words", done)
+        if not self._parts:
             raise Invalid("there are no articles with text")
-        counted = concatenate_counts(tallies)
-        tallies.clear()
-        # The mean of open passages: a locked one changes no score of an open one.
-        is_open = np.array([not split_kind(kind)[1] for kind in self._kinds], np.bool_)[self._kind]
-        lengths = counted.lengths[np.repeat(is_open, self._sizes)]
-        mean = float((lengths if len(lengths) else counted.lengths).mean())
-        save_arrays(self._folder, "postings", build_postings(counted, mean).arrays())
-        save_arrays(self._folder, "frame", self._frame().arrays())
-        save_array(self._folder, "papers-at", np.array(self._at, np.int64))
+        for part in self._parts.values():
+            part.write_words()
 
     def embed(self, meaning: WeightedEmbedder | None) -> None:
-        """Second pass: vectors."""
+        """Second pass: vectors. Open passages train the embedder, so that locked ones change no score of theirs."""
         if meaning is None:
-            step = max(1, sum(self._sizes) // TRAINED_ON)
-            sample = [text for at, text in enumerate(self._texts(only_open=True)) if at % step == 0]
-            sample = sample or [text for at, text in enumerate(self._texts()) if at % step == 0]
+            parts = [self._parts[""]] if "" in self._parts else list(self._parts.values())
+            step = max(1, sum(part.passages for part in parts) // TRAINED_ON)
+            texts = (text for part in parts for text in part.texts())
+            sample = [text for at, text in enumerate(texts) if at % step == 0]
             meaning = WeightedEmbedder(latent_embedder.train(sample), latent_embedder.SHARE)
             self._watch("trained", len(sample))
-        embedder = meaning.embedder
-        save_embedder(self._folder, embedder)
-        self._embedder = embedder.version
+        save_embedder(self._folder, meaning.embedder)
+        self._embedder = meaning.embedder.version
         self._share = meaning.share
-        vectors = self._vectors(embedder).with_sketches()
-        save_array(self._folder, "vectors-codes", vectors.codes)
-        save_array(self._folder, "vectors-scales", vectors.scales)
-        vectors.save_scan(self._folder / SCAN)
-        vectors.save_sketches(self._folder / SKETCHES)
+        done = 0
+        for part in self._parts.values():
+            for count in part.write_vectors(meaning.embedder):
+                done += count
+                self._watch("vectors", done)
 
     def manifest_facts(self) -> dict[str, Any]:
         """Return the facts of the manifest."""
+        parts = self._parts.values()
+        locked = [{"access": access, **part.facts()} for access, part in self._parts.items() if access]
+        opened = self._parts[""].facts() if "" in self._parts else {"kinds": [], "languages": {}}
         return {
-            "documents": len(self._sizes),
-            "passages": sum(self._sizes),
-            "kinds": list(self._kinds),
-            "languages": dict(self._languages),
+            "documents": sum(part.documents for part in parts),
+            "passages": sum(part.passages for part in parts),
+            **opened,
             "embedder": self._embedder,
             "share": self._share,
             "has_access": True,
+            **({"locked": locked} if locked else {}),
         }
 
-    def _terms(self, documents: Sequence[Document]) -> Iterator[list[int]]:
+    def _part(self, access: str) -> _PartWriter:
+        if access not in self._parts:
+            number = len(self._parts.keys() - {""}) + 1 if access else 0
+            self._parts[access] = _PartWriter(self._folder, part_prefix(number))
+        return self._parts[access]
+
+
+class _PartWriter:
+    """The state of writing the documents of one access."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.passages = 0
+        self._folder = folder
+        self._prefix = prefix
+        self._papers = folder / f"{prefix}{PAPERS}"
+        self._tallies: list[PassageTermCounts] = []
+        self._languages: Counter[str] = Counter()
+        self._types: dict[str, int] = {}
+        self._at: list[int] = [0]
+        self._sizes: list[int] = []
+        self._keys: list[int] = []
+        self._kinds: list[int] = []
+        self._days: list[int] = []
+
+    @property
+    def documents(self) -> int:
+        """Count documents."""
+        return len(self._sizes)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest has of this part alone."""
+        return {"kinds": list(self._types), "languages": dict(self._languages)}
+
+    def add(self, documents: Sequence[Document], analyzers: Analyzers) -> None:
+        """Write documents behind those before, and count their words."""
+        self._tallies.append(count_terms(self._terms(documents, analyzers)))
+        with self._papers.open("ab") as papers:
+            for document in documents:
+                data = document_to_bytes(document)
+                papers.write(data)
+                self._record(document, len(data))
+
+    def write_words(self) -> None:
+        """Write postings and frame, when all documents were added."""
+        with self._papers.open("ab") as papers:
+            os.fsync(papers.fileno())
+        counted = concatenate_counts(self._tallies)
+        self._tallies.clear()
+        postings = build_postings(counted, float(counted.lengths.mean()))
+        self._save_arrays("postings", postings.arrays())
+        self._save_arrays("frame", self._frame().arrays())
+        self._save_arrays("papers", {"at": np.array(self._at, np.int64)})
+
+    def texts(self) -> Iterator[str]:
+        """Read back all passages with their titles."""
+        papers = MappedDocuments(np.memmap(self._papers, np.uint8, "r"), np.array(self._at, np.int64))
+        for number in range(len(papers)):
+            document = papers.document(number)
+            for passage in document.passages:
+                yield document.passage_text(passage)
+
+    def write_vectors(self, embedder: Embedder) -> Iterator[int]:
+        """Embed all passages and write their vectors; yield the size of each batch when it was embedded.
+
+        The first batch determines the scales, and later values beyond them are clipped.
+        """
+        codes = np.empty((self.passages, embedder.dimensions), np.int8)
+        scales: Scores | None = None
+        done = 0
+        for batch in _batches(self.texts(), _BATCH):
+            vectors = embedder.embed(batch)
+            if scales is None:
+                largest = np.abs(vectors).max(axis=0)
+                largest *= np.float32(_ROOM if len(codes) > len(batch) else 1.0)
+                scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
+            codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
+            done += len(batch)
+            yield len(batch)
+        if scales is None:
+            scales = np.ones(embedder.dimensions, np.float32)
+        compact = CompactVectors(codes, scales).with_sketches()
+        self._save_arrays("vectors", {"codes": compact.codes, "scales": compact.scales})
+        compact.save_scan(self._folder / f"{self._prefix}{SCAN}")
+        compact.save_sketches(self._folder / f"{self._prefix}{SKETCHES}")
+
+    def _save_arrays(self, name: str, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        save_arrays(self._folder, f"{self._prefix}{name}", arrays)
+
+    def _terms(self, documents: Sequence[Document], analyzers: Analyzers) -> Iterator[list[int]]:
         for document in documents:
-            language = detect_language(document, self._analyzers)
-            analyzer = self._analyzers.get(language)
+            language = detect_language(document, analyzers)
+            analyzer = analyzers.get(language)
             self._languages[language] += len(document.passages)
             for passage in document.passages:
                 yield analyzer.terms(document.passage_text(passage))
 
     def _record(self, document: Document, size: int) -> None:
+        self.passages += len(document.passages)
         self._at.append(self._at[-1] + size)
         self._sizes.append(len(document.passages))
         self._keys.append(key_from_product_id(document.product_id))
-        self._kind.append(self._kinds.setdefault(document.kind, len(self._kinds)))
+        self._kinds.append(self._types.setdefault(document.type, len(self._types)))
         self._days.append(day_from_date(document.published))
 
     def _frame(self) -> SegmentFrame:
@@ -198,44 +275,9 @@ class _SnapshotWriter:
             first=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
             keys=keys[places],
             places=places,
-            kinds=np.array(self._kind, np.uint16),
+            kinds=np.array(self._kinds, np.uint16),
             days=np.array(self._days, np.int32),
         )
-
-    def _texts(self, *, only_open: bool = False) -> Iterator[str]:
-        """Read back all passages with their titles, or those that everybody may read."""
-        papers = MappedDocuments(
-            np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64)
-        )
-        for number in range(len(papers)):
-            document = papers.document(number)
-            if only_open and document.access:
-                continue
-            for passage in document.passages:
-                yield document.passage_text(passage)
-
-    @staticmethod
-    def _scales(vectors: Vectors, room: float) -> Scores:
-        largest = np.abs(vectors).max(axis=0) * np.float32(room)
-        return np.where(largest > 0, largest / np.float32(127), np.float32(1))
-
-    def _vectors(self, embedder: Embedder) -> CompactVectors:
-        """Embed all passages; the first batches determine the scales, and later values beyond them are clipped."""
-        codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
-        scales: Scores | None = None
-        if any(split_kind(kind)[1] for kind in self._kinds):
-            # Open passages alone determine the scales, so that locked ones change no score of theirs.
-            first = next(_batches(self._texts(only_open=True), _BATCH), [""])
-            scales = self._scales(embedder.embed(first), _ROOM)
-        done = 0
-        for batch in _batches(self._texts(), _BATCH):
-            vectors = embedder.embed(batch)
-            if scales is None:
-                scales = self._scales(vectors, _ROOM if len(codes) > len(batch) else 1.0)
-            codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
-            done += len(batch)
-            self._watch("vectors", done)
-        return CompactVectors(codes, np.ones(embedder.dimensions, np.float32) if scales is None else scales)
 
 
 def _drop_excess_tiers(documents: Iterable[Document]) -> Iterator[Document]:

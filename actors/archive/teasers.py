@@ -18,7 +18,7 @@ MOST_READ = 50
 
 def list_teasers(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Return the best locked articles that have an address; only their titles can be read."""
-    accesses = frozenset(access for segment in library.segments for access in segment.accesses)
+    accesses = frozenset(segment.access for segment in library.segments)
     locked = frozenset(access for access in accesses if not may_read(access, query.tiers))
     if not locked:
         return ArchiveResult()

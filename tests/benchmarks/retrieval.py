@@ -82,7 +82,7 @@ def library_of(
     segment = build_segment(documents, analyzers, embedder, mean_length)
     if sketched and segment.vectors is not None:
         segment.vectors = segment.vectors.with_sketches(least=0)
-    return PassageLibrary(embedder, segment=segment, share=share)
+    return PassageLibrary(embedder, segments=[segment], share=share)
 
 
 def quality_of(collection: Collection, library: PassageLibrary) -> float:

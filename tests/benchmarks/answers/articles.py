@@ -145,7 +145,7 @@ def build_article_library(corpus: str, language: str) -> PassageLibrary:
     ]
     analyzers = Analyzers()
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return PassageLibrary(None, segment=build_segment(documents, analyzers, None, mean_length))
+    return PassageLibrary(None, segments=[build_segment(documents, analyzers, None, mean_length)])
 
 
 def search_articles(question: ArticleQuestion) -> tuple[Snippet, ...]:

@@ -65,7 +65,7 @@ def build_library(language: str) -> PassageLibrary:
     documents = [document for document in map(read_product, products) if document is not None]
     analyzers = Analyzers()
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return PassageLibrary(None, segment=build_segment(documents, analyzers, None, mean_length))
+    return PassageLibrary(None, segments=[build_segment(documents, analyzers, None, mean_length)])
 
 
 def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | None:

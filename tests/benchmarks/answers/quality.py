@@ -129,7 +129,7 @@ def build_library(documents: Sequence[Document]) -> PassageLibrary:
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
     return PassageLibrary(
         embedder,
-        segment=build_segment(documents, analyzers, embedder, mean_length),
+        segments=[build_segment(documents, analyzers, embedder, mean_length)],
         share=latent_embedder.SHARE,
     )
 

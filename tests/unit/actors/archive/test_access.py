@@ -106,20 +106,21 @@ def test_an_archive_of_open_articles_has_no_mask() -> None:
     draw = random.Random(1)
     library = build_library([a_record(number, "", draw) for number in range(30)])
     for segment in library.segments:
-        assert not segment.has_locked
-        assert segment.readable_mask(frozenset()) is None
+        assert segment.access == ""
         assert segment.mask_of_type("article") is None
 
 
 def test_each_tier_has_separate_segments_that_others_never_search() -> None:
     draw = random.Random(2)
     library = build_library([a_record(number, ("", "gold")[number % 2], draw) for number in range(30)], 7)
-    assert {segment.accesses for segment in library.segments} == {frozenset({""}), frozenset({"gold"})}
-    readable = library.readable_segments(frozenset({"silver"}))
-    assert [segment.accesses for segment in readable] == [frozenset({""})] * len(readable)
-    assert library.readable_segments(frozenset({"gold"})) is library.segments
+    assert {segment.access for segment in library.segments} == {"", "gold"}
+    view = library.view(frozenset({"silver"}))
+    assert {segment.access for segment in view.segments} == {""}
+    assert len(view) == 15
+    assert library.view(frozenset({"gold"})).segments == library.segments
+    assert library.view(frozenset({"silver"})) is view
     for segment in library.segments:
-        assert segment.mask_of_type("article", frozenset({"gold"})) is None
+        assert segment.mask_of_type("article") is None
 
 
 def test_an_article_is_locked_and_opened_by_its_record() -> None:
@@ -148,17 +149,12 @@ def test_filters_by_product_and_type_keep_the_lock() -> None:
 
 def test_merged_segments_keep_the_lock() -> None:
     draw = random.Random(5)
-    documents = [read_product(a_record(number, ("", "gold")[number % 2], draw)) for number in range(8)]
-    parts = [
-        build_segment(
-            [document for document in documents[start : start + 4] if document], Analyzers(), None, 90.0
-        )
-        for start in (0, 4)
+    documents = [
+        document for number in range(8) if (document := read_product(a_record(number, "gold", draw)))
     ]
+    parts = [build_segment(documents[start : start + 4], Analyzers(), None, 90.0) for start in (0, 4)]
     merged = merge_segments(parts)
-    mask = merged.readable_mask(frozenset())
-    assert mask is not None
-    assert mask.sum() == 4
+    assert (merged.access, merged.types, len(merged)) == ("gold", ("article",), 8)
 
 
 def test_a_locked_document_is_written_as_a_kind_that_earlier_releases_take_for_another_type() -> None:
@@ -252,9 +248,7 @@ def test_articles_of_too_many_tiers_are_left_out_of_library_and_snapshot(tmp_pat
     opened = store.open("news")
     assert opened is not None
     for archive in (library, opened[0]):
-        assert (
-            len(frozenset().union(*(segment.accesses for segment in archive.segments)) - {""}) == MOST_TIERS
-        )
+        assert len(frozenset(segment.access for segment in archive.segments) - {""}) == MOST_TIERS
         assert get_article(archive, f"a-{MOST_TIERS - 1}", 0, everything) is not None
         assert get_article(archive, f"a-{MOST_TIERS + 5}", 0, everything) is None
 

@@ -1,0 +1,161 @@
+"""A question reads the passages alone that its user may read: locked articles are no work for others."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from sys import setprofile
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery
+from actors.archive.passages import Document, read_product
+from actors.archive.retrieve import get_article, is_fast, resize_snippets, search_passages
+from actors.archive.segment import PassageSegment
+from actors.archive.snapshot_store import PassageSnapshotStore
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+
+WORDS = [
+    f"{start}{middle}{end}"
+    for start in "bdfgklmp"
+    for middle in ("ar", "el", "on", "un")
+    for end in ("do", "ka")
+]
+GOLD = frozenset({"gold"})
+QUESTIONS = [
+    "bardo belka",
+    "quartz",
+    "bardo quartz?",
+    "news of gondo since 2024-01-01",
+    "partly quarzt fonka",
+]
+Build = Callable[[Sequence[Document], Path], PassageLibrary]
+
+
+def draw_documents(access: str, count: int, seed: int) -> list[Document]:
+    draw = random.Random(seed)
+    words = WORDS if not access else [*WORDS, "quartz"]
+    records = [
+        {
+            "product_id": f"{access or 'open'}-{number}",
+            "type": "article",
+            "language": "en",
+            "title": f"{draw.choice(words)} {draw.choice(words)}",
+            "html": f"<p>{' '.join(draw.choice(words) for _ in range(60))}.</p>",
+            "published_at": "2024-03-01",
+            "access": access or "open",
+        }
+        for number in range(count)
+    ]
+    return [document for record in records if (document := read_product(record)) is not None]
+
+
+OPEN = draw_documents("", 40, 1)
+LOCKED = draw_documents("gold", 30, 2)
+
+
+def put_into_library(documents: Sequence[Document], folder: Path) -> PassageLibrary:
+    library = PassageLibrary(HashingEmbedder(), share=0.1)
+    library.put(documents)
+    return library
+
+
+def write_and_open(documents: Sequence[Document], folder: Path) -> PassageLibrary:
+    store = PassageSnapshotStore(ArtifactStore.open(folder))
+    store.write("news", documents, offset="1-0", written_at_ms=1)
+    opened = store.open("news")
+    assert opened is not None
+    return opened[0]
+
+
+def ask(library: PassageLibrary, question: str, tiers: frozenset[str] = frozenset()) -> Any:
+    query = ArchiveQuery("news", question, context="belka", rows=8, tiers=tiers)
+    result = resize_snippets(library, search_passages(library, query, 1_717_200_000_000), 9, tiers)
+    article = get_article(library, "gold-3", 0, tiers)
+    return result.snippets, result.coverage, article, is_fast(library, tiers)
+
+
+def count_calls(library: PassageLibrary, question: str) -> Counter[str]:
+    """Return how often each function was called for a question, those of C included."""
+    calls = Counter[str]()
+
+    def record(frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
+
+    ask(library, question)
+    setprofile(record)
+    try:
+        ask(library, question)
+    finally:
+        setprofile(None)
+    return calls
+
+
+class Sealed:
+    """A part of a segment that may not be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of what is locked was used")
+
+    def __len__(self) -> int:
+        raise AssertionError("the size of what is locked was used")
+
+
+def seal(segment: PassageSegment) -> None:
+    sealed: Any = Sealed()
+    segment.document_source = segment.frame = segment.postings = segment.vectors = sealed
+
+
+@pytest.mark.parametrize("build", [put_into_library, write_and_open])
+def test_locked_articles_are_no_work_for_others(build: Build, tmp_path: Path) -> None:
+    mixed = [*LOCKED[:10], *OPEN, *LOCKED[10:]]
+    absent = build(OPEN, tmp_path / "absent")
+    locked = build(mixed, tmp_path / "locked")
+    for question in QUESTIONS:
+        assert ask(locked, question) == ask(absent, question)
+        assert count_calls(locked, question) == count_calls(absent, question)
+    assert "gold" in str(ask(locked, "quartz", GOLD)[0])
+    for segment in locked.segments:
+        if segment.access:
+            seal(segment)
+    for question in QUESTIONS:
+        assert ask(locked, question) == ask(absent, question)
+    with pytest.raises(AssertionError, match="was used"):
+        ask(locked, QUESTIONS[0], GOLD)
+
+
+def test_the_files_of_open_articles_are_those_of_a_snapshot_without_locked_ones(tmp_path: Path) -> None:
+    folders = []
+    for name, documents in (("absent", OPEN), ("locked", [*LOCKED, *OPEN])):
+        write_and_open(documents, tmp_path / name)
+        (folder,) = (tmp_path / name / "news" / "passages").iterdir()
+        folders.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    absent, locked = folders
+    for files in folders:
+        files.pop("manifest.json")
+    others = {name for name in locked if name not in absent}
+    assert {name: data for name, data in locked.items() if name not in others} == absent
+    assert others == {f"1-{name}" for name in absent if not name.startswith("embedder-")}
+
+
+@pytest.mark.parametrize("opened", [0, 40])
+def test_a_snapshot_with_the_files_of_all_accesses_together_is_split(opened: int, tmp_path: Path) -> None:
+    """Snapshots were written so before each tier had files of its own: the access was a part of the type."""
+    together = [replace(document, type=document.kind, access="") for document in LOCKED]
+    split = write_and_open([*OPEN[:opened], *together], tmp_path / "together")
+    apart = write_and_open([*OPEN[:opened], *LOCKED], tmp_path / "apart")
+    assert [segment.access for segment in split.segments] == [segment.access for segment in apart.segments]
+    for library in (split, apart):
+        assert get_article(library, "gold-3", 0) is None
+        assert get_article(library, "gold-3", 0, GOLD) is not None
+        assert "gold" not in str(ask(library, "bardo quartz"))
+        assert "gold" in str(ask(library, "quartz", GOLD)[0])
+    assert len(split.view(GOLD)) == len(apart.view(GOLD)) == opened + len(LOCKED)
