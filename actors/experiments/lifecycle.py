@@ -276,7 +276,7 @@ def _validate_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -
         others_begin, others_end = _active_window(other, now_ms)
         if begin < others_end and others_begin < end:
             raise Conflict(
-                f"{experiment.slug} and {other.slug} ({other.status_at(now_ms)}) would share readers: in layer "
+                f"{experiment.slug} and {other.slug} ({other.status_at(now_ms)}) would share users: in layer "
                 f"{experiment.layer} one has {_format_slice(experiment)} and the other {_format_slice(other)}"
             )
 

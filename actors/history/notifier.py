@@ -21,7 +21,7 @@ from actors.history.watchlist import ThreadKey, Watchlist
 from cluster.clock import Clock
 from cluster.errors import TooMany
 from cluster.meter import Meter
-from cluster.records.thread import News, ReaderThreads, Thread
+from cluster.records.thread import News, Thread, UserThreads
 
 MAX_OPEN_QUESTIONS = 4
 "Repeated questions of one app that are in work at the same time; users who wait for answers have priority."
@@ -136,7 +136,7 @@ class UpdateNotifier:
         self._meter.count("kiosk_thread_drops_total")
         _log.info("news_dropped", app=self._app_id, thread=name[1], score=round(news.score, 3), reason=reason)
 
-    async def _apply(self, name: ThreadKey, rule: Callable[[ReaderThreads], ReaderThreads]) -> None:
+    async def _apply(self, name: ThreadKey, rule: Callable[[UserThreads], UserThreads]) -> None:
         self._watchlist.put(name[0], await self._tracker.apply(self._app_id, name[0], rule))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cluster.errors import NotFound, messages
-from cluster.records.thread import News, ReaderThreads, Thread
+from cluster.records.thread import News, Thread, UserThreads
 
 MAX_THREADS = 1_000
 "Maximal number of threads of a user; beyond it the oldest are deleted, those with a subscription last."
@@ -44,8 +44,8 @@ class QuestionPage:
 
 
 def add_question(
-    user_threads: ReaderThreads, question_id: str, text: str, parent_id: str | None, now_ms: int
-) -> ReaderThreads:
+    user_threads: UserThreads, question_id: str, text: str, parent_id: str | None, now_ms: int
+) -> UserThreads:
     """Add a question to the thread of its parent, or to a new thread; adding it again changes nothing."""
     if find_thread(user_threads, question_id) is not None:
         return user_threads
@@ -64,7 +64,7 @@ def add_question(
     return _trim_threads(_replace_thread(user_threads, thread))
 
 
-def add_news(user_threads: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
+def add_news(user_threads: UserThreads, thread_id: str, news: News) -> UserThreads:
     """Record significant content before the question about it is submitted.
 
     The content joins other waiting news and keeps the minimal time after the last update. Content before the thread's
@@ -85,7 +85,7 @@ def add_news(user_threads: ReaderThreads, thread_id: str, news: News) -> ReaderT
     return _replace_thread(user_threads, thread.model_copy(update={"later": later}))
 
 
-def start_question(user_threads: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
+def start_question(user_threads: UserThreads, thread_id: str, question_id: str) -> UserThreads:
     """Close the waiting news when its question is submitted; later content forms the next news."""
     thread = user_threads.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id:
@@ -98,8 +98,8 @@ def start_question(user_threads: ReaderThreads, thread_id: str, question_id: str
 
 
 def append_update(
-    user_threads: ReaderThreads, thread_id: str, question_id: str, offset: str, now_ms: int
-) -> ReaderThreads:
+    user_threads: UserThreads, thread_id: str, question_id: str, offset: str, now_ms: int
+) -> UserThreads:
     """Append a significant update to a subscribed thread and raise the indicators.
 
     Appending it again changes nothing, so a retried update appears once.
@@ -113,7 +113,7 @@ def append_update(
     return _raise_indicator(user_threads, thread, now_ms)
 
 
-def touch_thread(user_threads: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
+def touch_thread(user_threads: UserThreads, thread_id: str, now_ms: int) -> UserThreads:
     """Raise the indicators without an update; a thread without a subscription stays unchanged.
 
     Errors:
@@ -127,7 +127,7 @@ def touch_thread(user_threads: ReaderThreads, thread_id: str, now_ms: int) -> Re
     )
 
 
-def drop_news(user_threads: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
+def drop_news(user_threads: UserThreads, thread_id: str, question_id: str, reason: str) -> UserThreads:
     """Drop news that led to no update and store the reason; the user gets no notification."""
     thread = user_threads.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id or not thread.waits:
@@ -135,7 +135,7 @@ def drop_news(user_threads: ReaderThreads, thread_id: str, question_id: str, rea
     return _replace_thread(user_threads, _close_news(thread, question_id, thread.news.offset, dropped=reason))
 
 
-def record_judged(user_threads: ReaderThreads, thread_id: str, offset: str) -> ReaderThreads:
+def record_judged(user_threads: UserThreads, thread_id: str, offset: str) -> UserThreads:
     """Record that content up to an offset was scored for a thread and was not significant."""
     thread = user_threads.threads.get(thread_id)
     return (
@@ -146,7 +146,7 @@ def record_judged(user_threads: ReaderThreads, thread_id: str, offset: str) -> R
 
 
 def list_threads(
-    user_threads: ReaderThreads, *, rows: int, start: int, before_ms: int | None = None
+    user_threads: UserThreads, *, rows: int, start: int, before_ms: int | None = None
 ) -> ThreadPage:
     """List threads, latest activity first."""
     ordered = sorted(user_threads.threads.values(), key=lambda thread: (-thread.time_ms, thread.thread_id))
@@ -156,7 +156,7 @@ def list_threads(
 
 
 def list_questions(
-    user_threads: ReaderThreads, question_id: str, *, rows: int, descending: bool = False, after: str = ""
+    user_threads: UserThreads, question_id: str, *, rows: int, descending: bool = False, after: str = ""
 ) -> QuestionPage:
     """List the questions of the thread that contains a question; `after` skips up to a question of it.
 
@@ -170,7 +170,7 @@ def list_questions(
     return QuestionPage(ids[:rows], len(ids) > rows)
 
 
-def rename_thread(user_threads: ReaderThreads, question_id: str, title: str) -> ReaderThreads:
+def rename_thread(user_threads: UserThreads, question_id: str, title: str) -> UserThreads:
     """Change the title of a thread.
 
     Errors:
@@ -180,7 +180,7 @@ def rename_thread(user_threads: ReaderThreads, question_id: str, title: str) -> 
     return _replace_thread(user_threads, thread.model_copy(update={"title": title[:MAX_TITLE_CHARS]}))
 
 
-def delete_threads(user_threads: ReaderThreads, thread_ids: Iterable[str]) -> tuple[ReaderThreads, int]:
+def delete_threads(user_threads: UserThreads, thread_ids: Iterable[str]) -> tuple[UserThreads, int]:
     """Delete threads and their indicators by their root questions; unknown ones are skipped."""
     gone = {thread_id for thread_id in thread_ids if thread_id in user_threads.threads}
     if not gone:
@@ -189,14 +189,12 @@ def delete_threads(user_threads: ReaderThreads, thread_ids: Iterable[str]) -> tu
     return _next_revision(user_threads, threads=left), len(gone)
 
 
-def delete_all_threads(user_threads: ReaderThreads) -> ReaderThreads:
+def delete_all_threads(user_threads: UserThreads) -> UserThreads:
     """Delete all threads."""
     return _next_revision(user_threads, threads={}) if user_threads.threads else user_threads
 
 
-def set_subscription(
-    user_threads: ReaderThreads, thread_id: str, *, on: bool, offset: str = ""
-) -> ReaderThreads:
+def set_subscription(user_threads: UserThreads, thread_id: str, *, on: bool, offset: str = "") -> UserThreads:
     """Start or end the subscription of a thread; existing news stays.
 
     `offset` is the end of the current content: only later content can be news.
@@ -213,7 +211,7 @@ def set_subscription(
     return _replace_thread(user_threads, after)
 
 
-def dismiss_thread(user_threads: ReaderThreads, thread_id: str) -> ReaderThreads:
+def dismiss_thread(user_threads: UserThreads, thread_id: str) -> UserThreads:
     """Clear one thread's indicator.
 
     Errors:
@@ -227,7 +225,7 @@ def dismiss_thread(user_threads: ReaderThreads, thread_id: str) -> ReaderThreads
     )
 
 
-def dismiss_account(user_threads: ReaderThreads, now_ms: int) -> ReaderThreads:
+def dismiss_account(user_threads: UserThreads, now_ms: int) -> UserThreads:
     """Clear the account's indicator; threads keep theirs. A later update raises it again."""
     newest = max((thread.new_at_ms for thread in user_threads.threads.values() if thread.has_new), default=0)
     # clock skew must not leave an update unread that existed at the time of the dismissal
@@ -239,7 +237,7 @@ def dismiss_account(user_threads: ReaderThreads, now_ms: int) -> ReaderThreads:
     )
 
 
-def has_new(user_threads: ReaderThreads) -> bool:
+def has_new(user_threads: UserThreads) -> bool:
     """Return whether the account's indicator is on."""
     return user_threads.has_new
 
@@ -255,7 +253,7 @@ def is_after(offset: str, other: str) -> bool:
     return parse_offset(offset) > parse_offset(other)
 
 
-def find_thread(user_threads: ReaderThreads, question_id: str | None) -> Thread | None:
+def find_thread(user_threads: UserThreads, question_id: str | None) -> Thread | None:
     """Return the thread that contains a question, or None."""
     if not question_id:
         return None
@@ -266,7 +264,7 @@ def find_thread(user_threads: ReaderThreads, question_id: str | None) -> Thread 
     )
 
 
-def get_thread(user_threads: ReaderThreads, question_id: str) -> Thread:
+def get_thread(user_threads: UserThreads, question_id: str) -> Thread:
     """Return the thread that contains a question.
 
     Errors:
@@ -317,7 +315,7 @@ def _close_news(
     return thread.model_copy(update={"judged": judged, "news": news, "later": later, "sketches": sketches})
 
 
-def _raise_indicator(user_threads: ReaderThreads, thread: Thread, now_ms: int) -> ReaderThreads:
+def _raise_indicator(user_threads: UserThreads, thread: Thread, now_ms: int) -> UserThreads:
     # strictly newer than a dismissal of the same millisecond, which may have been answered before this update
     raised_ms = max(now_ms, user_threads.dismissed_at_ms + 1)
     return _replace_thread(user_threads, thread.model_copy(update={"has_new": True, "new_at_ms": raised_ms}))
@@ -330,13 +328,13 @@ def _append_question(thread: Thread, question_id: str, now_ms: int) -> Thread:
     return thread.model_copy(update={"question_ids": tuple(ids), "time_ms": max(now_ms, thread.time_ms)})
 
 
-def _replace_thread(user_threads: ReaderThreads, thread: Thread) -> ReaderThreads:
+def _replace_thread(user_threads: UserThreads, thread: Thread) -> UserThreads:
     if user_threads.threads.get(thread.thread_id) == thread:
         return user_threads
     return _next_revision(user_threads, threads={**user_threads.threads, thread.thread_id: thread})
 
 
-def _trim_threads(user_threads: ReaderThreads) -> ReaderThreads:
+def _trim_threads(user_threads: UserThreads) -> UserThreads:
     spare = len(user_threads.threads) - MAX_THREADS
     if spare <= 0:
         return user_threads
@@ -347,5 +345,5 @@ def _trim_threads(user_threads: ReaderThreads) -> ReaderThreads:
     )
 
 
-def _next_revision(user_threads: ReaderThreads, **change: object) -> ReaderThreads:
+def _next_revision(user_threads: UserThreads, **change: object) -> UserThreads:
     return user_threads.model_copy(update={**change, "revision": user_threads.revision + 1})

@@ -21,7 +21,7 @@ from actors.history.messages import (
 )
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store.archive.threads import ThreadStore
 from cluster.store.data.changes import ChangeLog
 
@@ -31,7 +31,7 @@ ANSWER_S = 20.0
 "Time limit of `generate` for an answer."
 _POLL_S = 0.1
 
-ThreadRule = Callable[[ReaderThreads], ReaderThreads]
+ThreadRule = Callable[[UserThreads], UserThreads]
 
 
 def new_question_id() -> str:
@@ -71,7 +71,7 @@ class ThreadTracker:
         except HouseError as error:
             return Refusal.of(error)
 
-    async def apply(self, app_id: str, user_id: str, rule: ThreadRule) -> ReaderThreads:
+    async def apply(self, app_id: str, user_id: str, rule: ThreadRule) -> UserThreads:
         """Change a user's threads by a rule; return the new value.
 
         Errors:
@@ -121,7 +121,7 @@ class ThreadTracker:
     async def _delete(self, change: ThreadChange) -> ThreadChangeResult:
         gone = 0
 
-        def rule(user_threads: ReaderThreads) -> ReaderThreads:
+        def rule(user_threads: UserThreads) -> UserThreads:
             nonlocal gone
             after, gone = rules.delete_threads(user_threads, change.thread_ids)
             return after
@@ -132,7 +132,7 @@ class ThreadTracker:
     async def _touch(self, change: ThreadChange, thread_id: str, now_ms: int) -> ThreadChangeResult:
         moved = False
 
-        def rule(user_threads: ReaderThreads) -> ReaderThreads:
+        def rule(user_threads: UserThreads) -> UserThreads:
             nonlocal moved
             after = rules.touch_thread(user_threads, thread_id, now_ms)
             moved = after is not user_threads

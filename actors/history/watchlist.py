@@ -13,7 +13,7 @@ from heapq import nlargest
 from actors.history.significance import THRESHOLD, ArticleTerms, TermFrequencies, ThreadSubject
 from actors.history.threads import judged_offset
 from actors.language.analysis import Analyzers
-from cluster.records.thread import ReaderThreads, Thread
+from cluster.records.thread import Thread, UserThreads
 
 ThreadKey = tuple[str, str]
 "User and thread."
@@ -53,7 +53,7 @@ class Watchlist:
         """List threads with news of which their users were not notified yet, the most significant first."""
         return sorted(self._waiting.items(), key=_urgency)
 
-    def put(self, user_id: str, user_threads: ReaderThreads) -> None:
+    def put(self, user_id: str, user_threads: UserThreads) -> None:
         """Replace the watched threads of a user."""
         for name in self._by_user.pop(user_id, ()):
             self._delete(name)
@@ -84,7 +84,7 @@ class Watchlist:
     def keep_only(self, user_ids: set[str]) -> None:
         """Remove users without watched threads."""
         for user_id in set(self._by_user) - user_ids:
-            self.put(user_id, ReaderThreads())
+            self.put(user_id, UserThreads())
 
     def find_candidates(
         self, article: ArticleTerms, frequencies: TermFrequencies, threshold: float = THRESHOLD

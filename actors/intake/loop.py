@@ -20,7 +20,7 @@ from actors.intake.applier import BatchApplier, LostTaskSweeper
 from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, SegmentRebuilder
 from actors.intake.erasure import PersonEraser
 from actors.intake.log_compaction import KEEP_DAYS, LogCompactionConfig, LogCompactor
-from actors.intake.outcomes import OutcomeAttributor
+from actors.intake.outcome_attribution import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder

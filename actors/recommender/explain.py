@@ -323,7 +323,7 @@ def _split_clauses(node: Node | None) -> tuple[Node, ...]:
 
 def _seen_reason(ranked: _RankedList, row: int, more: str = "") -> dict[str, Any]:
     """Build the reason of a product with a recent interaction of the user; `as` names the variant."""
-    reason = {"reason": "seen", "told": "the reader dealt with it lately" + more}
+    reason = {"reason": "seen", "told": "the user dealt with it lately" + more}
     recent = list_recent_rows(ranked.user.history, None)
     if ranked.user.older is not None:
         recent += ranked.user.older.rows.tolist()
@@ -353,7 +353,7 @@ def _explain_scores(rows: Sequence[int], request: QueryContext, user: UserSignal
 
 def _no_candidate_reason(query: UserQuery) -> str:
     if query.kind == "user_to_history":
-        return "the reader did nothing of the kind with it"
+        return "the user did nothing of the kind with it"
     if query.kind in _GROUPED:
         return "it stands in none of the groups that were returned"
     return "it was not ranked"

@@ -50,7 +50,9 @@ def list_replaced_files(before: Manifest, files: Iterable[FileEntry]) -> tuple[s
     return tuple(entry.name for entry in before.files if entry.name not in kept)
 
 
-def tidy_folder(store: ArtifactStore, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
+def remove_incomplete_files(
+    store: ArtifactStore, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int
+) -> int:
     """Remove files of interrupted writes, and manifests before a sequence; return the number of files."""
     named = {entry.name for entry in newest.files}
     before_ms = now_ms - ORPHAN_AGE_MS

@@ -26,8 +26,8 @@ from cluster.artifacts.manifest import (
     load_manifest,
     manifest_path,
     newest_manifest,
+    remove_incomplete_files,
     save_manifest,
-    tidy_folder,
 )
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
@@ -164,7 +164,7 @@ class SegmentFiles:
         """Remove files of interrupted writes, `at_once` also recent ones; return the number of files."""
         newest = self.manifest(app_id)
         # keep the manifest before the newest one: a process that has listed it may be about to read it
-        return tidy_folder(
+        return remove_incomplete_files(
             self._store,
             _folder(app_id),
             newest,

@@ -82,7 +82,7 @@ class Person(BaseModel):
         return any(_stands_alone(text, form) for word in self.words for form in _forms(word))
 
 
-class ErasedReaders:
+class ErasedUsers:
     """Users and visitors that were erased, known by keyed hashes of their ids only."""
 
     def __init__(self, salt: bytes = b"", subjects: Iterable[str] = ()) -> None:
@@ -92,7 +92,7 @@ class ErasedReaders:
     def __bool__(self) -> bool:
         return bool(self._subjects)
 
-    def update(self, other: ErasedReaders) -> None:
+    def update(self, other: ErasedUsers) -> None:
         """Take the hashes of a later look."""
         self._salt = other._salt
         self._subjects = other._subjects

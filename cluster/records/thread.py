@@ -73,7 +73,7 @@ class Thread(BaseModel):
         return self.news is not None and self.news.state in ("waiting", "asked")
 
 
-class ReaderThreads(BaseModel):
+class UserThreads(BaseModel):
     """All threads of one user, and the state of acknowledgements for all of them."""
 
     model_config = ConfigDict(frozen=True)

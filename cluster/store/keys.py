@@ -593,7 +593,7 @@ def log_rewrite() -> str:
 
 
 def threads(app: str) -> str:
-    """Hash user_id -> sealed JSON `ReaderThreads`. Owner: API replicas and the tracker. For ever, until erased."""
+    """Hash user_id -> sealed JSON `UserThreads`. Owner: API replicas and the tracker. For ever, until erased."""
     return f"{{{app}}}:thread"
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from cluster.ids import AppId
-from deployments.demo.script import JAVASCRIPT, STATIC
+from deployments.demo.browser_script import JAVASCRIPT, STATIC
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.published_document import PublishedDocument
 

@@ -23,7 +23,7 @@ from actors.experiments.client import ActorExperimentClient, LocalExperimentClie
 from actors.experiments.guardrails import GuardrailWatcher
 from actors.history.client import LocalHistoryClient
 from actors.hosting.memory_budget import MemoryBudget
-from actors.language.encoder_store import EncoderStore
+from actors.language.imported_encoders import EncoderStore
 from actors.models.loading.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -67,7 +67,7 @@ from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.demo.script import build_script_routes
+from deployments.demo.browser_script import build_script_routes
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import ClientAddresses

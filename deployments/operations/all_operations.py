@@ -54,8 +54,8 @@ from deployments.operations.models import (
     runs,
     schedules,
     snapshot_lists,
+    snapshot_trials,
     snapshots,
-    trials,
 )
 
 AdminOperation = Operation[AdminServices, Any]
@@ -85,7 +85,7 @@ _MODULES: tuple[ModuleType, ...] = (
     snapshots,
     snapshot_lists,
     promotions,
-    trials,
+    snapshot_trials,
     evaluations,
     measurements,
     rules,

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from cluster.errors import HouseError, Invalid, Unavailable
-from jobs.articles import feeds, mediawiki, tables, wordpress
+from jobs.articles import feeds, mediawiki, tables, wordpress_exports
 from jobs.articles.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest.files import sources
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds, cut_rows
@@ -81,7 +81,7 @@ class ArchiveReading:
             yield from self._pages(source)
         elif kind == "wordpress":
             with _open_packed(source) as stream:
-                for story in wordpress.read_posts(stream):
+                for story in wordpress_exports.read_posts(stream):
                     yield partial(self._record, story)
         elif kind == "feed":
             with _open_packed(source) as stream:
@@ -162,7 +162,7 @@ def detect_kind(source: SourceFile) -> Kind | None:
         raise _read_error(source, error) from error
     if b"<mediawiki" in beginning:
         return "mediawiki"
-    return "wordpress" if wordpress.MARK in beginning else "feed"
+    return "wordpress" if wordpress_exports.MARK in beginning else "feed"
 
 
 def _read_error(source: SourceFile, error: Exception) -> HouseError:

@@ -9,7 +9,7 @@ from rich.console import Console
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language.encoder import SHARE
-from actors.language.encoder_store import EncoderStore
+from actors.language.imported_encoders import EncoderStore
 from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock

@@ -25,7 +25,7 @@ from jobs.articles.feeds import (
     parse_xml,
 )
 from jobs.articles.source_article import ArticleSection, SourceArticle
-from jobs.articles.wordpress import MARK, WordPressExport, is_published, is_removed
+from jobs.articles.wordpress_exports import MARK, WordPressExport, is_published, is_removed
 
 _VERSION = "https://jsonfeed.org/version/1"
 

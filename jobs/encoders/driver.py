@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.language.encoder_store import EncoderStore
+from actors.language.imported_encoders import EncoderStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings
 
 
-def publish_encoder(settings: Settings, folder: Path) -> None:
+def copy_encoder_to_store(settings: Settings, folder: Path) -> None:
     """Copy an imported encoder to the artifact store, unless that is below the data directory.
 
     Errors:

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from cluster.errors import HouseError, Invalid, Unprocessable
-from cluster.records.erasure import ErasedReaders
+from cluster.records.erasure import ErasedUsers
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
-from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
+from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords
 from jobs.ingest.files.chunks import CHUNK_BYTES
 from jobs.ingest.files.columns import ColumnRows
 from jobs.ingest.files.row import Row, UnreadableRow
@@ -71,7 +71,7 @@ def check_records(
     first: int,
     read: RowMapper,
     now_ms: int,
-    erased: ErasedReaders | None = None,
+    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[AcceptedRecords]:
     """Validate users or products as the API does, except that an invalid row rejects no other row."""
     return _check_rows(
@@ -89,7 +89,7 @@ def check_interactions(
     read: RowMapper,
     now_ms: int,
     plain: PlainInteractions | None = None,
-    erased: ErasedReaders | None = None,
+    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[AcceptedInteractions]:
     """Validate interactions as the API does; an interaction without any user id is rejected.
 
@@ -173,7 +173,7 @@ def _check_rows(
     read: RowMapper,
     parse: Callable[[bytes], T],
     also: Callable[[dict[str, Any]], str] = lambda record: "",
-    erased: ErasedReaders | None = None,
+    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[T]:
     refused: list[RejectedRow] = []
     good: list[tuple[int, bytes]] = []

@@ -187,10 +187,10 @@ def check_snapshot(artifacts: ArtifactStore, order: ScoringOrder) -> None:
 
 def _without_follower_notes(stores: Stores) -> Stores:
     """Return the stores with a change log that does not record its follower."""
-    return replace(stores, changes=cast(ChangeLog, UntrackedChangeLog(stores.changes)))
+    return replace(stores, changes=cast(ChangeLog, TransientChangeLog(stores.changes)))
 
 
-class UntrackedChangeLog:
+class TransientChangeLog:
     """A `ChangeLog` for a short-lived follower, for which trimming does not wait.
 
     If the log is trimmed past its offset, the recommender reloads the segments.

@@ -32,8 +32,8 @@ from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from deployments.archive.archive_apps import DefaultArchive
-from deployments.operations.insight.archive.archive_report import ArchiveReport, build_archive_report
 from deployments.operations.insight.archive.readership import load_calls
+from deployments.operations.insight.archive.usage_report import ArchiveReport, build_archive_report
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
 

@@ -15,8 +15,8 @@ from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from deployments.api.http.routes import build_application
+from deployments.demo.browser_script import build_script_routes
 from deployments.demo.routes import DemoServices, build_demo_routes
-from deployments.demo.script import build_script_routes
 from jobs.playground.loader import SampleData, build_sample, load_playground
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving
 from tests.fakes.request_handler import BROWSER as AGENT

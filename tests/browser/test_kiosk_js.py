@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from deployments.api.http.routes import build_application
-from deployments.demo.script import build_script_routes, read_script, script_integrity, script_version
+from deployments.demo.browser_script import build_script_routes, read_script, script_integrity, script_version
 from deployments.operations.insight.outcomes import load_report
 from tests.browser.site import HOSTILE, Site
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving

@@ -15,7 +15,7 @@ from cluster.local.haproxy_process import find_haproxy
 from cluster.process.sockets import free_ports
 from cluster.records.access import AppSettings
 from deployments.api.http.routes import build_application
-from deployments.demo.script import build_script_routes
+from deployments.demo.browser_script import build_script_routes
 from deployments.edge.http.client_address import ClientAddresses
 from tests.contract.oauth.test_browser import serving
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

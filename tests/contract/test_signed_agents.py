@@ -20,8 +20,8 @@ from cluster.records.archive.archive_client import ArchiveCall, ClientRule
 from deployments.archive.signatures import key_directories
 from deployments.archive.signatures.key_directories import read_agent_address, read_key_set
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH
-from deployments.operations.insight.archive.archive_report import build_archive_report
 from deployments.operations.insight.archive.call_sums import frame_from_calls
+from deployments.operations.insight.archive.usage_report import build_archive_report
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
 from tests.fakes.certificates import Authority

@@ -14,7 +14,7 @@ NOUNS = _words(
     """
     daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced
     logged
-    goal guardrails
+    goal guardrails circles silence uploads limit encoders wordpress exports
     attempt combined claimed
     citation citations reads revision revisions publisher rsl directories agents
     citation citations reads revision revisions publisher
@@ -100,7 +100,7 @@ VERBS = _words(
 
 TERMS = _words(
     """
-    accepted all archive hot columnar down extractive lexical local open shared standardized trending up
+    all archive hot columnar down extractive lexical local open shared trending up
     """
 )
 "Adjectives and participles that are terms of the vocabulary, alone as well."
@@ -110,7 +110,7 @@ MODIFIERS = _words(
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of
     off plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
-    sparse stateless stored structured uncompacted unverified
+    imported scaled sparse stateless stored structured uncompacted unordered unverified valid
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -20,7 +20,7 @@ from cluster.records.experiment import Experiment, Variant
 from cluster.records.field_types.changes import with_changes
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
-from cluster.records.thread import ReaderThreads, Thread
+from cluster.records.thread import Thread, UserThreads
 from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
@@ -46,7 +46,7 @@ SCHEDULE = Schedule(app_id=APP, name="nightly", engine_id="summer", when="nightl
 RULE = BoostRule(name="sale", engine_id="default", boost_fq="*:*")
 ACCOUNT = Account(username="ann", user_id="usr-1", password="x", created_at=NOW)
 REGISTRATION = Registration(client_id="c1", issued_at=1)
-THREADS = ReaderThreads(
+THREADS = UserThreads(
     threads={"t1": Thread(thread_id="t1", title="Tulips", time_ms=NOW, question_ids=("t1",))}
 )
 QUESTION = Question(question_id="q1", app_id=APP, text="How deep?", asked_at=NOW, deadline_at=NOW + 60_000)
@@ -156,7 +156,7 @@ CASES = {
         lambda s: s.registrations.put(REGISTRATION, now_ms=NOW), "method",
     ),
     "threads": Case(
-        keys.threads(APP), "u1", lambda s: s.threads.compare_and_set(APP, "u1", ReaderThreads(), THREADS),
+        keys.threads(APP), "u1", lambda s: s.threads.compare_and_set(APP, "u1", UserThreads(), THREADS),
         lambda s: s.threads.read(APP, "u1"), lambda s: s.threads.read_many(APP, ["u1"]), _rewrite_threads,
         "threads", ("threads", "t1"),
     ),
@@ -209,7 +209,7 @@ async def test_a_record_that_only_a_newer_release_can_read_stays(name: str, redi
     newer = await stored(redis_stores, case) | {case.literal: "of the next release"}
     await store(redis_stores, case, newer)
     records = await case.every(redis_stores) if name != "registration" else []
-    assert not records or records == [ReaderThreads(revision=1)]
+    assert not records or records == [UserThreads(revision=1)]
     if name in READ_ALONE:
         with pytest.raises(NewerRelease, match="newer release"):
             await case.read(redis_stores)

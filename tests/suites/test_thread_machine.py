@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from actors.history import threads as rules
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from tests.fakes.request_handler import NOW_MS
@@ -83,7 +83,7 @@ async def test_calls_at_once_in_redis_are_explained_by_one_order(redis_stores: O
 
 
 def test_the_search_finds_a_dismissal_that_came_back() -> None:
-    threads = rules.set_subscription(rules.add_question(ReaderThreads(), "q0", "q0", None, 1), "q0", on=True)
+    threads = rules.set_subscription(rules.add_question(UserThreads(), "q0", "q0", None, 1), "q0", on=True)
     begin = rules.append_update(threads, "q0", "q0-u1", "1-0", NOW_MS)
     dismissed = Call("dismiss_overall", "q0", 1, 2.0, None)
     assert explained(begin, [dismissed, Call("poll", "q0", 3, 4.0, False)], NOW_MS)

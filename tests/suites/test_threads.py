@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.history import threads as rules
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
@@ -33,7 +33,7 @@ class TestOverRedis(ThreadSuite):
         broken = sealed[:-3] + bytes([sealed[-3] ^ 1]) + sealed[-2:]
         await redis_stores.server.execute_slow("HSET", keys.threads(APP), "ada", broken)
         threads_read = await redis_stores.threads.read(APP, "ada")
-        assert threads_read == ReaderThreads(revision=threads_read.revision)
+        assert threads_read == UserThreads(revision=threads_read.revision)
         assert not await redis_stores.threads.has_new(APP, "ada")
         assert await redis_stores.server.execute_slow("XLEN", keys.quarantine(APP)) == 1
         assert list((await ask(redis_stores, "ada", "q2")).threads) == ["q2"]

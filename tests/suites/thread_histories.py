@@ -20,7 +20,7 @@ from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange, ThreadVerb
 from actors.history.tracker import ThreadTracker
 from cluster.errors import HouseError, NotFound
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP
@@ -45,7 +45,7 @@ class Call:
     ended: float
     answer: Answer
 
-    def apply(self, threads: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
+    def apply(self, threads: UserThreads, now_ms: int) -> tuple[UserThreads, Answer]:
         """Do it alone, by the rules."""
         try:
             return _alone(self.verb, self.name, threads, now_ms)
@@ -53,7 +53,7 @@ class Call:
             return threads, "not found"
 
 
-def _alone(verb: str, name: str, threads: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
+def _alone(verb: str, name: str, threads: UserThreads, now_ms: int) -> tuple[UserThreads, Answer]:
     if verb == "poll":
         return threads, threads.has_new
     if verb == "list":
@@ -63,7 +63,7 @@ def _alone(verb: str, name: str, threads: ReaderThreads, now_ms: int) -> tuple[R
     if verb == "touch":
         after = rules.touch_thread(threads, name, now_ms)
         return after, int(after is not threads)
-    steps: dict[str, Callable[[], ReaderThreads]] = {
+    steps: dict[str, Callable[[], UserThreads]] = {
         "asked": lambda: rules.add_question(threads, name, name, None, now_ms),
         "rename": lambda: rules.rename_thread(threads, name, "renamed"),
         "delete_all": lambda: rules.delete_all_threads(threads),
@@ -76,7 +76,7 @@ def _alone(verb: str, name: str, threads: ReaderThreads, now_ms: int) -> tuple[R
     return steps[verb](), None
 
 
-def seen(threads: ReaderThreads) -> Answer:
+def seen(threads: UserThreads) -> Answer:
     """Everything a reader can see of their threads."""
     return frozenset(
         (thread.thread_id, thread.title, thread.subscribed, thread.has_new, thread.question_ids)
@@ -96,7 +96,7 @@ class Clients:
         self.user_id = f"reader-{seed}"
         self.calls: list[Call] = []
 
-    async def play(self) -> ReaderThreads:
+    async def play(self) -> UserThreads:
         """Run all clients to their ends; return where they begin."""
         first = LocalHistoryClient(self._stores, self._clock)
         for root in ROOTS:
@@ -164,11 +164,11 @@ class Clients:
         return self._ticks
 
 
-def explained(begin: ReaderThreads, calls: list[Call], now_ms: int) -> bool:
+def explained(begin: UserThreads, calls: list[Call], now_ms: int) -> bool:
     """Is there one order of the calls that explains every answer?"""
     tried: set[tuple[frozenset[int], Any]] = set()
 
-    def search(left: frozenset[int], threads: ReaderThreads) -> bool:
+    def search(left: frozenset[int], threads: UserThreads) -> bool:
         if all(calls[at].answer is KILLED for at in left):
             return True
         key = (

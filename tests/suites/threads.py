@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from actors.history import threads as rules
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
-EMPTY = ReaderThreads()
+EMPTY = UserThreads()
 
 
-async def ask(stores: Stores, user_id: str, question_id: str, parent_id: str | None = None) -> ReaderThreads:
+async def ask(stores: Stores, user_id: str, question_id: str, parent_id: str | None = None) -> UserThreads:
     """Add a question and read what stands there then."""
     before = await stores.threads.read(APP, user_id)
     after = rules.add_question(before, question_id, f"{question_id}?", parent_id, NOW)
@@ -22,7 +22,7 @@ async def ask(stores: Stores, user_id: str, question_id: str, parent_id: str | N
     return await stores.threads.read(APP, user_id)
 
 
-async def change(stores: Stores, user_id: str, after: ReaderThreads) -> ReaderThreads:
+async def change(stores: Stores, user_id: str, after: UserThreads) -> UserThreads:
     """Write a value in place of what stands there."""
     before = await stores.threads.read(APP, user_id)
     assert await stores.threads.compare_and_set(APP, user_id, before, after)

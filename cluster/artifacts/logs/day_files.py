@@ -30,9 +30,9 @@ from cluster.artifacts.manifest import (
     load_manifest,
     manifest_path,
     newest_manifest,
+    remove_incomplete_files,
     save_manifest,
     sequence_from_path,
-    tidy_folder,
 )
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.clock import Clock, SystemClock, from_ms
@@ -241,7 +241,9 @@ class DayFiles:
         newest = self._manifest(app_id)
         now_ms = self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0)
         folder = self._folder(app_id)
-        return tidy_folder(self._store, folder, newest, oldest_kept=newest.sequence, now_ms=now_ms)
+        return remove_incomplete_files(
+            self._store, folder, newest, oldest_kept=newest.sequence, now_ms=now_ms
+        )
 
     def _manifest(self, app_id: str) -> Manifest:
         """Return the newest manifest; a damaged one counts as empty, and the next commit replaces it."""

@@ -31,7 +31,7 @@ from cluster.query.columnar.column import FieldColumn, RowValuePairs
 from cluster.query.columnar.column_cache import ColumnCache
 from cluster.query.columnar.column_source import ColumnSourceFactory, FieldSource, Key, PointSource
 from cluster.query.columnar.compile import Mask, compile_filter
-from cluster.query.columnar.geo import PointColumn
+from cluster.query.columnar.geo_circles import PointColumn
 from cluster.query.columnar.record_reader import Record, load_record
 from cluster.query.language.field_names import FieldNames, fields_of
 from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, list_paths

@@ -54,7 +54,7 @@ class ValueCounts:
         self._others: list[Scalar] = [scalar_from_float(float(value)) for value in values[codes].tolist()]
         flags = [(flag, those) for flag, those in ((True, pairs.true), (False, pairs.false)) if len(those)]
         self._others += [flag for flag, _ in flags]
-        flag_counts = [count_units(those, units) for _, those in flags]
+        flag_counts = [count_distinct_units(those, units) for _, those in flags]
         self._counts = np.concatenate((text_counts, number_counts, np.array(flag_counts, np.int64)))
         self._other_names: TextDictionary | None = None
         self._order: ValueIndexes | None = None
@@ -121,10 +121,10 @@ def count_rows(mask: Mask, units: Units | None) -> int:
         mask: bool [rows]
         units: int64 [rows]
     """
-    return int(np.count_nonzero(mask)) if units is None else count_units(np.flatnonzero(mask), units)
+    return int(np.count_nonzero(mask)) if units is None else count_distinct_units(np.flatnonzero(mask), units)
 
 
-def count_units(rows: NDArray[np.int64], units: Units | None) -> int:
+def count_distinct_units(rows: NDArray[np.int64], units: Units | None) -> int:
     """Return the number of units of some distinct rows.
 
     Shapes:

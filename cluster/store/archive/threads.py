@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import NewerRelease
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store import keys
 from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
@@ -41,11 +41,11 @@ class ThreadStore:
         self._server = server
         self._records = SealedRecords(quarantine)
 
-    async def read(self, app_id: str, user_id: str) -> ReaderThreads:
+    async def read(self, app_id: str, user_id: str) -> UserThreads:
         """Return a user's threads; an empty value of revision 0 for a user without threads."""
         return (await self._read_all(app_id, [user_id]))[0]
 
-    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[UserThreads]:
         """Read several; a value that only a newer release can read is empty in the result, and `read`
         refuses it.
         """
@@ -53,7 +53,7 @@ class ThreadStore:
 
     async def _read_all(
         self, app_id: str, user_ids: Sequence[str], *, skips_unreadable: bool = False
-    ) -> list[ReaderThreads]:
+    ) -> list[UserThreads]:
         names = [keys.threads(app_id), keys.thread_revision(app_id)]
         histories = []
         for page in _pages(user_ids):
@@ -64,12 +64,12 @@ class ThreadStore:
                 except NewerRelease:
                     if not skips_unreadable:
                         raise
-                    threads = ReaderThreads()
+                    threads = UserThreads()
                 histories.append(threads.model_copy(update={"revision": int(revision or 0)}))
         return histories
 
     async def compare_and_set(
-        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+        self, app_id: str, user_id: str, before: UserThreads, after: UserThreads
     ) -> bool:
         """Write a user's threads if they are unchanged since `before`; else write nothing and return False.
 
@@ -118,16 +118,16 @@ class ThreadStore:
         """Record the product offset up to which the app's threads were judged."""
         await self._server.execute_slow("SET", keys.thread_judged(app_id), offset)
 
-    async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> ReaderThreads:
+    async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> UserThreads:
         if sealed is None:
-            return ReaderThreads()
+            return UserThreads()
         key = keys.threads(app_id)
-        threads = await self._records.get(ReaderThreads, app_id, key, user_id, sealed)
+        threads = await self._records.get(UserThreads, app_id, key, user_id, sealed)
         if threads is not None:
             return threads
         # a thread that can't be returned must not be announced
         await self._server.execute_slow("SREM", keys.thread_new(app_id), user_id)
-        return ReaderThreads()
+        return UserThreads()
 
 
 async def erase_threads(server: RedisClient, app_id: str, user_ids: Sequence[str]) -> int:

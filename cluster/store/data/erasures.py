@@ -13,7 +13,7 @@ import structlog
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
 from cluster.ids import user_key_from_anonymous_id
-from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
+from cluster.records.erasure import ErasedUsers, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.questions import erase_questions
@@ -102,7 +102,7 @@ class ErasureStore:
         salt = await self._salts.get(person.app_id)
         return tuple(pseudonym(salt, user_key) for user_key in person.user_keys)
 
-    async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
+    async def erased_since(self, app_id: str, since_ms: int) -> ErasedUsers:
         """Return whom the app erased from a time on."""
         order = keys.erasure_ids(app_id)
         names = await self._server.execute_slow("ZRANGEBYSCORE", order, since_ms, "+inf")
@@ -111,7 +111,7 @@ class ErasureStore:
             with contextlib.suppress(NewerRelease):
                 receipt = await self.read(app_id, name_of(name))
                 subjects |= {receipt.subject, *receipt.subjects} if receipt is not None else set()
-        return ErasedReaders(await self._salts.get(app_id), subjects)
+        return ErasedUsers(await self._salts.get(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         """Store an order until it is carried out; durable when it returns."""

@@ -21,7 +21,7 @@ from cluster.records.experiment import Experiment
 from cluster.records.file_import import FileImport, ImportProgress
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs
@@ -42,7 +42,7 @@ _HASHES_OF_APPS = (
     (keys.run, Run),
     (keys.schedule, Schedule),
     (keys.client_rule, ClientRule),
-    (keys.threads, ReaderThreads),
+    (keys.threads, UserThreads),
     (keys.erasure, Erasure),
     (keys.file_import, FileImport),
     (keys.import_progress, ImportProgress),

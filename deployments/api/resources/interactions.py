@@ -12,9 +12,9 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.errors import messages
-from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
+from cluster.records.validation.valid_uploads import AcceptedInteractions
 from cluster.store.app_bounds import StorageBounds
 from cluster.store.data.append_plan import BrowserWriter
 from cluster.store.stores import Stores

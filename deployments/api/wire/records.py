@@ -261,7 +261,7 @@ class RecommendationReply(BaseModel):
     warnings: Warnings = None
     anchor_found: bool | None = Field(
         None,
-        description="false: no product that was named exists, so the list is what the reader likes anyway.",
+        description="false: no product that was named exists, so the list is what the user likes anyway.",
     )
 
 

@@ -26,7 +26,7 @@ from pydantic import (
 from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind, UserQuery
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.columnar.geo import kilometres
+from cluster.query.columnar.geo_circles import kilometres
 from cluster.query.fields import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse

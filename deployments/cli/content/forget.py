@@ -72,7 +72,7 @@ def forget(
     if receipt:
         erasure: Erasure = installation.perform("users.erasure", app_id=app, erasure_id=receipt)
     else:
-        erasure = asyncio.run(_erase_user(installation, app, _reader_id(user), anonymous, later))
+        erasure = asyncio.run(_erase_user(installation, app, _user_id(user), anonymous, later))
     if as_json:
         screen.print_json(erasure.to_dict())
     else:
@@ -88,7 +88,7 @@ def export_user(
     out: Annotated[Path | None, typer.Option(help="Write into this file; else to standard output.")] = None,
 ) -> None:
     """Write everything that is known of a person, as JSON Lines."""
-    person = {"user_id": _reader_id(user), "anonymous_id": anonymous}
+    person = {"user_id": _user_id(user), "anonymous_id": anonymous}
     export: UserExport = Installation().perform("users.export", app_id=app, **person)
     text = export.to_lines()
     if out is None:
@@ -158,7 +158,7 @@ async def _intake(
         await work
 
 
-def _reader_id(given: str) -> str:
+def _user_id(given: str) -> str:
     if given != "-":
         return given
     line = sys.stdin.readline().rstrip("\r\n")

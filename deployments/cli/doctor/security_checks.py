@@ -91,7 +91,7 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
     if settings.address_share >= 1:
         yield "address_share", "0.2", "one visitor can use up the rate of all browsers"
     if not (settings.browser_events and settings.browser_readers):
-        yield "browser_events", "100 browser_readers=3", "one request writes for any number of readers"
+        yield "browser_events", "100 browser_readers=3", "one request writes for any number of users"
     if not (settings.questions_per_address and settings.questions_without_proof):
         yield "questions_per_address", "200 questions_without_proof=5000", "strangers ask without end"
     if not settings.provider_tokens_per_day:

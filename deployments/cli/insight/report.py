@@ -15,7 +15,6 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import print_result
-from deployments.operations.insight.archive.archive_report import ArchiveReport
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
 from deployments.operations.insight.archive.readership import (
     MOST_LINES,
@@ -24,6 +23,7 @@ from deployments.operations.insight.archive.readership import (
     load_archive_report,
     write_usage,
 )
+from deployments.operations.insight.archive.usage_report import ArchiveReport
 from jobs.refresh.evaluation.plots import BarChart
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.models import trials
+from deployments.operations.models import snapshot_trials
 
 app = typer.Typer(help="Comparisons of two snapshots on people.", no_args_is_help=True)
 
@@ -32,4 +32,4 @@ COMMANDS = (
     OperationCommand("show", "trials.show", SHOW_EPILOG),
     OperationCommand("stop", "trials.stop", STOP_EPILOG),
 )
-add_commands(app, COMMANDS, trials)
+add_commands(app, COMMANDS, snapshot_trials)

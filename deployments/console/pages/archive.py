@@ -18,8 +18,8 @@ from deployments.operations.access.archive_clients import ArchiveClients
 from deployments.operations.access.archive_terms import SetTerms
 from deployments.operations.access.named_archives import OpenArchive
 from deployments.operations.frame.operation import Download
-from deployments.operations.insight.archive.archive_report import ArchiveReport
 from deployments.operations.insight.archive.readership import MEDIA_TYPES, Breakdown
+from deployments.operations.insight.archive.usage_report import ArchiveReport
 
 ARCHIVE = "/apps/{app_id}/archive"
 _IN_ADDRESS = frozenset({"app_id"})

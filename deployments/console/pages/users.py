@@ -18,7 +18,7 @@ ROWS = 25
 _ACCOUNT = ("name", "profile_image", "description", "created_at", "updated_at")
 
 
-async def show_readers(request: ConsoleRequest) -> Response:
+async def show_users(request: ConsoleRequest) -> Response:
     """List users by the beginning of their ids."""
     prefix = request.query.get("prefix", "")
     after = request.query.get("after", "")
@@ -44,7 +44,7 @@ async def show_readers(request: ConsoleRequest) -> Response:
     )
 
 
-async def show_reader(request: ConsoleRequest) -> Response:
+async def show_user(request: ConsoleRequest) -> Response:
     """Show what is known of one person."""
     who = _who(request.query)
     person = await request.perform("users.get", app_id=request.app_id, **who)
@@ -79,14 +79,14 @@ async def show_absence(request: ConsoleRequest) -> Response:
     return request.fragment("users/absence.html", answer=answer)
 
 
-async def erase_reader(request: ConsoleRequest) -> Response:
+async def erase_user(request: ConsoleRequest) -> Response:
     """Order the erasure of a person."""
     erasure = await request.perform("users.erase", app_id=request.app_id, **_who(request.form))
     address = path_of(USERS + "/erasures/{erasure_id}", app_id=request.app_id, erasure_id=erasure.erasure_id)
     return request.redirect(address.removeprefix("/console"), request.services.text("users.erasing"))
 
 
-async def export_reader(request: ConsoleRequest) -> Response:
+async def export_user(request: ConsoleRequest) -> Response:
     """Send everything that is known of a person as a file."""
     export = await request.perform("users.export", app_id=request.app_id, **_who(request.query))
     return file_response(export.to_lines(), "export.jsonl", "application/x-ndjson")
@@ -117,12 +117,12 @@ def _who(given: dict[str, str]) -> dict[str, str]:
 
 
 PAGES = (
-    Page(USERS, show_readers, role="analyst"),
-    Page(USER, show_reader, role="analyst", example="-"),
+    Page(USERS, show_users, role="analyst"),
+    Page(USER, show_user, role="analyst", example="-"),
     Page(USER + "/recommendations", show_recommendations, role="analyst", example="-"),
     Page(USER + "/absence", show_absence, role="analyst", example="-"),
-    Page(USER + "/export", export_reader, role="owner", example="-"),
-    Page(USER + "/erase", erase_reader, role="owner", methods=("POST",), shown_on=USERS, example="-"),
+    Page(USER + "/export", export_user, role="owner", example="-"),
+    Page(USER + "/erase", erase_user, role="owner", methods=("POST",), shown_on=USERS, example="-"),
     Page(USERS + "/erasures", show_erasures, role="analyst"),
     Page(USERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
 )

@@ -29,8 +29,8 @@ from deployments.operations.access.named_archives import load_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.insight.archive.archive_report import ClientUsage
 from deployments.operations.insight.archive.readership import load_callers
+from deployments.operations.insight.archive.usage_report import ClientUsage
 
 SEEN_DAYS = "30d"
 _MOST_SEEN = 1_000

@@ -20,7 +20,7 @@ import numpy as np
 from actors.models.blend import Blend
 from actors.models.model import Batch, SharedScoresModel
 from actors.models.reranker import ProductFacts, Reranker, build_rows
-from actors.models.standardized import StandardizedScores
+from actors.models.scaled_scores import StandardizedScores
 from actors.models.tree_ensemble import TreeEnsemble
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.models.user_history import UserHistory

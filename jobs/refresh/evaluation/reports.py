@@ -16,9 +16,9 @@ import numpy as np
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
-from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit
+from jobs.refresh.data.unordered_baskets import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.evaluation.calibration import describe_calibration
 from jobs.refresh.evaluation.evaluate import (
     LIGHT_USER_BELOW,

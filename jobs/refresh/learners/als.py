@@ -67,7 +67,7 @@ class AlsLearner:
         spread = recipe.factors**-0.5 * 0.1
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
         items[np.diff(by_item.indptr) == 0] = 0.0
-        users: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
+        users: Matrix = np.zeros((data.n_users, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
             users = solve(matrix, items, users, recipe.solving)
             items = solve(by_item, users, items, recipe.solving)

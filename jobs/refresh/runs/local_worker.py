@@ -13,7 +13,7 @@ from cluster.ids import new_request_id
 from cluster.machine_memory import available_memory
 from cluster.process.priority import lower_priority as lower_priority
 from cluster.process.priority import use_idle_priority as use_idle_priority
-from cluster.process.training_memory import training_memory_mb
+from cluster.process.training_memory_limit import training_memory_mb
 from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.shipped_code import code_path

@@ -77,7 +77,7 @@ def plan_training(
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
-        raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_readers))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_users))
     return make_plan(recipe, split.validation, on_step)
 
 
@@ -164,7 +164,7 @@ def evaluate_plan(
         Invalid: the split has no users
     """
     if not len(trial):
-        raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_readers))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_users))
     recipe = plan.recipe
     sample = trial.sample(users, build_rng(recipe.seed, "examine"))
     k = recipe.blend.k if k is None else k
@@ -247,7 +247,7 @@ def count_data(data: Interactions) -> dict[str, int]:
     taken = np.bincount(data.reader, minlength=1)
     return {
         "events": len(data),
-        "readers": data.n_readers,
+        "readers": data.n_users,
         "items": data.n_items,
         "dropped": data.dropped,
         "most_events_of_a_reader": int(taken.max(initial=0)),

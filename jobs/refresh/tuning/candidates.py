@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.model import Model
-from actors.models.standardized import StandardizedScores
+from actors.models.scaled_scores import StandardizedScores
 from actors.vectors.top import distinct_values
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import EvaluationSplit

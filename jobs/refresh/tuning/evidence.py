@@ -122,7 +122,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
         return small
     share = validation.tune_events / len(trial.train)
     # Whole users go, so that the other histories stay complete.
-    chosen = rng.random(trial.train.n_readers) < share
+    chosen = rng.random(trial.train.n_users) < share
     train = trial.train.pick(chosen[trial.train.reader])
     return replace(small, train=train)
 

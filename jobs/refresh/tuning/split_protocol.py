@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from cluster.errors import Invalid
-from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import (
     EvaluationSplit,
@@ -18,6 +17,7 @@ from jobs.refresh.data.split import (
     split_by_time,
     split_last_sessions,
 )
+from jobs.refresh.data.unordered_baskets import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.recipe import Recipe
 
 PURCHASE = "checkout"

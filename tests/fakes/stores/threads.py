@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 from cluster.store.archive.threads import ThreadStore, ThreadWatcher
 
 
@@ -14,7 +14,7 @@ from cluster.store.archive.threads import ThreadStore, ThreadWatcher
 class _App:
     version: int = 0
     judged: str = ""
-    threads: dict[str, ReaderThreads] = field(default_factory=dict)
+    threads: dict[str, UserThreads] = field(default_factory=dict)
     watchers: dict[str, int] = field(default_factory=dict)
 
 
@@ -24,14 +24,14 @@ class MemoryThreads(ThreadStore):
     def __init__(self) -> None:
         self._apps: dict[str, _App] = defaultdict(_App)
 
-    async def read(self, app_id: str, user_id: str) -> ReaderThreads:
-        return self._apps[app_id].threads.get(user_id) or ReaderThreads()
+    async def read(self, app_id: str, user_id: str) -> UserThreads:
+        return self._apps[app_id].threads.get(user_id) or UserThreads()
 
-    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[UserThreads]:
         return [await self.read(app_id, user_id) for user_id in user_ids]
 
     async def compare_and_set(
-        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+        self, app_id: str, user_id: str, before: UserThreads, after: UserThreads
     ) -> bool:
         app = self._apps[app_id]
         if (await self.read(app_id, user_id)).revision != before.revision:

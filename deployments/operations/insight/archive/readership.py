@@ -17,20 +17,20 @@ from pydantic import Field
 
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.embedder import Embedder
-from actors.language.encoder_store import EncoderStore
+from actors.language.imported_encoders import EncoderStore
 from cluster.artifacts.logs.call_log import COLUMNS
 from cluster.errors import HouseError, NotFound, Unavailable
 from cluster.records.field_types.times import parse_span_ms
 from deployments.operations.content.refused_rows import escape_formula
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.insight.archive.archive_report import (
+from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW, UsageRow, select_period
+from deployments.operations.insight.archive.usage_report import (
     ArchiveReport,
     ClientUsage,
     build_archive_report,
     list_callers,
 )
-from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW, UsageRow, select_period
 from jobs.export.export_source import LogSource, open_source
 
 MOST_ROWS: Final = 1_000_000

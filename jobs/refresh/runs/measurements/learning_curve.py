@@ -70,12 +70,12 @@ def measure_learning_curve(
     """
     sample = trial.sample(users, build_rng(recipe.seed, "examine"))
     figure = f"ndcg@{k}"
-    order = build_rng(recipe.seed, "learning curve").permutation(trial.train.n_readers)
+    order = build_rng(recipe.seed, "learning curve").permutation(trial.train.n_users)
     engine: Scorer | None = None
     points: list[tuple[dict[str, Any], Floats]] = []
     for share in SHARES:
         on_step(f"train on {share:.0%} of the users")
-        chosen = np.zeros(trial.train.n_readers, np.bool_)
+        chosen = np.zeros(trial.train.n_users, np.bool_)
         chosen[order[: max(round(share * len(order)), 1)]] = True
         train = trial.train.pick(chosen[trial.train.reader])
         engine = train_engine(recipe, train)

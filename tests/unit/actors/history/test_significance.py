@@ -22,7 +22,7 @@ from actors.history.significance import (
 from actors.history.watchlist import Watchlist
 from actors.language.analysis import Analyzers
 from actors.language.embedder import HashingEmbedder
-from cluster.records.thread import ReaderThreads, Thread
+from cluster.records.thread import Thread, UserThreads
 
 NOW = 1_772_442_930_250
 QUESTION = "Who owns the old cement works at Harrow Bay?"
@@ -34,11 +34,11 @@ ANALYZERS = Analyzers()
 MEANINGS = QuestionEmbeddings(HashingEmbedder())
 
 
-def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
+def thread(text: str = QUESTION, **fields: object) -> UserThreads:
     watched_thread = Thread(
         thread_id="t", title=text, time_ms=NOW, question_ids=("t",), subscribed=True, **fields
     )  # type: ignore[arg-type]
-    return ReaderThreads(threads={"t": watched_thread}, revision=1)
+    return UserThreads(threads={"t": watched_thread}, revision=1)
 
 
 def subject(text: str = QUESTION, **fields: object) -> ThreadSubject:
@@ -157,7 +157,7 @@ def test_questions_match_by_words_of_their_language() -> None:
         extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
     )
     assert match.user_id == "ada"
-    watchlist.put("ada", ReaderThreads())
+    watchlist.put("ada", UserThreads())
     assert len(watchlist) == 1
     assert (
         watchlist.find_candidates(

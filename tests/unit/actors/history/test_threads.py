@@ -9,12 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors.history import threads as rules
 from cluster.errors import NotFound
-from cluster.records.thread import ReaderThreads
+from cluster.records.thread import UserThreads
 
-EMPTY = ReaderThreads()
+EMPTY = UserThreads()
 
 
-def one_thread(*, subscribed: bool = True) -> ReaderThreads:
+def one_thread(*, subscribed: bool = True) -> UserThreads:
     user_threads = rules.add_question(EMPTY, "q1", "How deep do I plant  tulips?", None, 1_000)
     user_threads = rules.add_question(user_threads, "q2", "And in pots?", "q1", 2_000)
     return rules.set_subscription(user_threads, "q1", on=True, offset="5-0") if subscribed else user_threads

@@ -10,7 +10,13 @@ import polars as pl
 import pytest
 
 from actors.intake.attribution import MOST_REVENUE
-from actors.intake.outcomes import MOST_DAYS, MOST_IDS, OutcomeAttributor, _join_events, list_people
+from actors.intake.outcome_attribution import (
+    MOST_DAYS,
+    MOST_IDS,
+    OutcomeAttributor,
+    _join_events,
+    list_people,
+)
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.outcomes import SEEN
 from cluster.clock import iso_ms

@@ -175,7 +175,7 @@ def test_each_thing_that_keeps_a_product_out_is_named(shop: Recommender) -> None
     assert why(shop, "draw-hoe", build_query(exclude=("draw-hoe",))) == ["excluded"]
     assert why(shop, "crocus-bulbs", build_query()) == ["returned"]
     assert reasons(shop, "hand-fork", build_query()) == [
-        {"reason": "seen", "told": "the reader dealt with it lately"}
+        {"reason": "seen", "told": "the user dealt with it lately"}
     ]
     assert reasons(shop, "trowel-red", build_query())[0]["as"] == "trowel-green"
     assert why(shop, "trowel-red", build_query(dedupe=False, rows=50)) == ["returned"]

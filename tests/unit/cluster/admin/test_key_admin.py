@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.language import encoder_store
+from actors.language import imported_encoders
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
 from cluster.artifacts import snapshots
 from cluster.artifacts.app_storage import SHARED_FOLDERS, TRAINING_FOLDERS
@@ -168,7 +168,12 @@ async def test_the_token_key_is_shown_where_an_app_has_one(keeping: KeyAdmin) ->
 
 
 async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: KeyAdmin) -> None:
-    assert set(SHARED_FOLDERS) == {snapshots.FOLDER, *TRAINING_FOLDERS, encoder_store.FOLDER, reports.FOLDER}
+    assert set(SHARED_FOLDERS) == {
+        snapshots.FOLDER,
+        *TRAINING_FOLDERS,
+        imported_encoders.FOLDER,
+        reports.FOLDER,
+    }
     for name in SHARED_FOLDERS:
         with pytest.raises(Invalid, match="a folder that all apps share"):
             await keeping.create_app(name, "production", NOW)

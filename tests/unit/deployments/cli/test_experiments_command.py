@@ -52,8 +52,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(data_dir: Path) -> 
     assert _run_json("start", "bookshop", "blue")["status"] == "Active"
     assert isinstance(_refusal("start", "bookshop", "red"), Conflict)
     assert (
-        "would share readers"
-        in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
+        "would share users" in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
     )
     assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
     after = _run_json("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")

@@ -6,8 +6,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from deployments.demo.browser_script import STATIC
 from deployments.demo.routes import ASSETS, PAGES, POLICY, DemoServices, build_demo_routes, render_demo
-from deployments.demo.script import STATIC
 from tests.fakes.request_handler import Corner, open_corner
 
 

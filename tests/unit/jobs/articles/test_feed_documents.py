@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cluster.errors import Invalid
-from jobs.articles import wordpress
+from jobs.articles import wordpress_exports
 from jobs.articles.feed_documents import LARGEST_DOCUMENT, FeedDocument, parse_feed_document, unpack
 from jobs.articles.json_ld import LOCKED, parse_page_article
 
@@ -121,7 +121,7 @@ def test_an_export_of_wordpress_gives_published_posts_only() -> None:
     ]
     text = EXPORT % "".join(POST % post for post in posts)
     (story,) = parse(text).entries
-    assert list(wordpress.read_posts(io.BytesIO(text.encode()))) == [story]
+    assert list(wordpress_exports.read_posts(io.BytesIO(text.encode()))) == [story]
     assert (story.id, story.html, story.summary) == (
         "https://news.example.com/?p=1",
         "<p>One.</p><p>Two.</p>",
@@ -137,7 +137,7 @@ def test_an_export_that_declares_entities_is_refused() -> None:
         POST % ("publish", "post", "")
     )
     with pytest.raises(Invalid, match="entities"):
-        list(wordpress.read_posts(io.BytesIO(text.encode())))
+        list(wordpress_exports.read_posts(io.BytesIO(text.encode())))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from deployments.api.http.endpoint import Endpoint
-from deployments.demo import script
-from deployments.demo.script import (
+from deployments.demo import browser_script
+from deployments.demo.browser_script import (
     MOST_BYTES,
     RELEASES,
     STATIC,
@@ -79,8 +79,8 @@ def test_the_bytes_of_a_released_version_never_change() -> None:
 def test_earlier_versions_stay_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("0.9.0", "1.9.0", "1.10.0"):
         (tmp_path / f"kiosk-{version}.js").write_text(f"/* {version} */")
-    monkeypatch.setattr(script, "RELEASES", tmp_path)
-    monkeypatch.setattr(script, "script_version", lambda: "1.10.0")
+    monkeypatch.setattr(browser_script, "RELEASES", tmp_path)
+    monkeypatch.setattr(browser_script, "script_version", lambda: "1.10.0")
     read_script.cache_clear()
     try:
         client = TestClient(Starlette(routes=build_script_routes()))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from cluster.query.columnar.geo import EARTH_RADIUS_KM, PointColumn, kilometres
+from cluster.query.columnar.geo_circles import EARTH_RADIUS_KM, PointColumn, kilometres
 from tests.unit.cluster.query.columnar.distances import distance_km, is_within
 
 
