@@ -33,7 +33,7 @@ from cluster.records.access import AppSettings
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from deployments.archive.archive_apps import DefaultArchive
 from deployments.operations.insight.archive.readership import load_calls
-from deployments.operations.insight.archive.usage_report import ArchiveReport, build_archive_report
+from deployments.operations.insight.archive.usage_report import ArchiveReport, build_usage_report
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
 
@@ -148,7 +148,7 @@ class Simulation:
         """Build the report of everything."""
         services: Any = SimpleNamespace(stores=self.corner.stores, artifacts=self.artifacts)
         since, rows = await load_calls(services, APP, 0)
-        return build_archive_report(rows, since=since, until=self.corner.clock.now_ms(), top=top)
+        return build_usage_report(rows, since=since, until=self.corner.clock.now_ms(), top=top)
 
     async def _call_tool(self) -> None:
         rng = self.rng

@@ -21,7 +21,7 @@ from deployments.archive.signatures import key_directories
 from deployments.archive.signatures.key_directories import read_agent_address, read_key_set
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH
 from deployments.operations.insight.archive.call_sums import frame_from_calls
-from deployments.operations.insight.archive.usage_report import build_archive_report
+from deployments.operations.insight.archive.usage_report import build_usage_report
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
 from tests.fakes.certificates import Authority
@@ -396,6 +396,6 @@ async def test_the_report_lists_agents_and_counts_signatures(scene: Scene) -> No
     await scene.ask({})
     await scene.ask(life_s=-100)
     calls = [replace(entry, at=5) for entry in await scene.calls()]
-    report = build_archive_report(frame_from_calls(calls), since=0, until=10).to_dict()
+    report = build_usage_report(frame_from_calls(calls), since=0, until=10).to_dict()
     assert report["signatures"] == {"invalid": 1, "verified": 2}
     assert report["signers"] == [{"agent": NAME, "calls": 2, "asks": 2, "reads": 0, "refused": 0}]

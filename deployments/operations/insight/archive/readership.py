@@ -28,7 +28,7 @@ from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW, U
 from deployments.operations.insight.archive.usage_report import (
     ArchiveReport,
     ClientUsage,
-    build_archive_report,
+    build_usage_report,
     list_callers,
 )
 from jobs.export.export_source import LogSource, open_source
@@ -181,7 +181,7 @@ async def load_archive_report(
     since_ms, rows = await load_calls(services, given.app_id, until_ms - parse_span_ms(given.since))
     embedder = await asyncio.to_thread(_open_embedder, services, given.app_id)
     report = await asyncio.to_thread(
-        build_archive_report,
+        build_usage_report,
         rows,
         since=since_ms,
         until=until_ms,

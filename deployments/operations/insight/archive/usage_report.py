@@ -167,7 +167,7 @@ class ArchiveReport:
         }
 
 
-def build_archive_report(
+def build_usage_report(
     rows: pl.DataFrame,
     *,
     since: int,

@@ -22,7 +22,7 @@ from deployments.cli.frame.charts import build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.insight.report import build_charts, parse_span_ms
 from deployments.operations.insight.archive.call_sums import frame_from_calls
-from deployments.operations.insight.archive.usage_report import build_archive_report
+from deployments.operations.insight.archive.usage_report import build_usage_report
 from jobs.refresh.evaluation.plots import render_png, render_svg
 
 DAY = 86_400_000
@@ -47,7 +47,7 @@ CALLS = [
 
 
 def test_sums_group_calls_by_client_and_tool() -> None:
-    report = build_archive_report(frame_from_calls(CALLS), since=DAY, until=3 * DAY)
+    report = build_usage_report(frame_from_calls(CALLS), since=DAY, until=3 * DAY)
     assert report.calls == 5
     assert [
         (client.name, client.client_ids, client.asks, client.reads, client.refused)
@@ -76,7 +76,7 @@ def test_calls_with_low_coverage_are_unanswered_most_frequent_first_then_newest(
         call(DAY + 6, "nothing", ()),
         call(DAY + 7, outcome="refused", refusal="busy"),
     ]
-    report = build_archive_report(frame_from_calls(calls), since=DAY, until=2 * DAY)
+    report = build_usage_report(frame_from_calls(calls), since=DAY, until=2 * DAY)
     assert report.to_dict()["unanswered"] == [
         {"question": "comet", "calls": 2, "last_at": DAY + 2, "coverage": 0.3},
         {"question": "nothing", "calls": 1, "last_at": DAY + 6, "coverage": 0.0},
@@ -84,23 +84,22 @@ def test_calls_with_low_coverage_are_unanswered_most_frequent_first_then_newest(
         {"question": "mulch", "calls": 1, "last_at": DAY + 1, "coverage": 0.1},
     ]
     assert (report.missing_calls, report.question_calls) == (5, 7)
-    lenient = build_archive_report(frame_from_calls(calls), since=DAY, until=2 * DAY, unanswered_below=0.0)
+    lenient = build_usage_report(frame_from_calls(calls), since=DAY, until=2 * DAY, unanswered_below=0.0)
     assert lenient.unanswered == [("nothing", 1)]
 
 
 def test_the_time_calls_took_is_summed_up_by_quantiles() -> None:
     calls = [call(DAY + at, "q", ("a",), took_ms=float(at)) for at in range(101)]
-    report = build_archive_report(frame_from_calls(calls), since=0, until=2 * DAY)
+    report = build_usage_report(frame_from_calls(calls), since=0, until=2 * DAY)
     assert report.to_dict()["took_ms"] == {"p50": 50.0, "p95": 95.0, "p99": 99.0}
     assert (
-        build_archive_report(frame_from_calls([call(DAY, "q")]), since=0, until=DAY).to_dict()["took_ms"]
-        == {}
+        build_usage_report(frame_from_calls([call(DAY, "q")]), since=0, until=DAY).to_dict()["took_ms"] == {}
     )
 
 
 def test_lists_have_the_requested_length() -> None:
     calls = [call(DAY, f"question {at}") for at in range(50)]
-    assert len(build_archive_report(frame_from_calls(calls), since=0, until=DAY, top=7).questions) == 7
+    assert len(build_usage_report(frame_from_calls(calls), since=0, until=DAY, top=7).questions) == 7
 
 
 def test_a_call_survives_being_written_and_what_is_none_is_none() -> None:
@@ -146,7 +145,7 @@ def test_strangers_words_are_only_words_on_a_chart() -> None:
 
 def test_nothing_yet_is_a_chart_too() -> None:
     assert "nothing yet" in render_svg(build_bar_chart("Calls", []))
-    assert set(build_charts(build_archive_report(frame_from_calls([]), since=0, until=1))) == {
+    assert set(build_charts(build_usage_report(frame_from_calls([]), since=0, until=1))) == {
         "days", "clients", "skills", "questions", "articles", "refusals",
     }  # fmt: skip
 
