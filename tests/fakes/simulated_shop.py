@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from actors.intake.loop import IntakeLoop
@@ -24,7 +24,10 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
+from cluster.store.stores import Stores
 from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.operations.insight.outcome_report import OutcomeReport
+from deployments.operations.insight.outcomes import load_report
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
@@ -50,6 +53,27 @@ class Journal:
     verdicts: Counter[str] = field(default_factory=Counter)
     "Verdict of attribution -> interactions that deserve it."
     people: set[str] = field(default_factory=set)
+
+
+CREDIT_NOTHING = ("unknown", "foreign", "future", "late")
+
+
+def check_report(report: OutcomeReport, journal: Journal) -> None:
+    """Compare a report by engine with the journal, to the count."""
+    assert report.total.lists == journal.lists.total()
+    assert report.total.places == ROWS * report.total.lists
+    assert report.total.people == len(journal.people)
+    for group in report.groups:
+        clicks = [
+            count
+            for (kind, engine, _), count in journal.credits.items()
+            if (kind, engine) == ("click", group.group)
+        ]
+        assert (group.lists, group.clicks) == (journal.lists[group.group], sum(clicks))
+        assert round(group.revenue.value * 100) == journal.revenue[group.group]
+    assert {name: report.verdicts.get(name, 0) for name in CREDIT_NOTHING} == {
+        name: journal.verdicts[name] for name in CREDIT_NOTHING
+    }
 
 
 @dataclass(frozen=True)
@@ -123,7 +147,7 @@ class SimulatedShop:
         """Let people come, one session after the other, minutes apart."""
         for _ in range(sessions):
             number = self._random.randrange(people)
-            await self._visit(f"v{number}", number % INTERESTS)
+            await self.visit(f"v{number}", number % INTERESTS)
             self.clock.pass_ms(self._random.randrange(20_000, 10 * MINUTE_MS))
 
     async def settle(self) -> None:
@@ -132,11 +156,17 @@ class SimulatedShop:
         await self.intake.compact_round(at_once=True)
         await self.intake.attribute_round(at_once=True)
 
+    def report(self) -> OutcomeReport:
+        """Report the outcomes of all time by engine."""
+        now_ms = self.clock.now_ms()
+        return load_report(self.artifacts, APP, "engine", now_ms - 90 * DAY_MS, now_ms + 1)
+
     @property
     def outcomes(self) -> OutcomeStore:
         return OutcomeStore(self.artifacts, self.clock)
 
-    async def _visit(self, person: str, interest: int) -> None:
+    async def visit(self, person: str, interest: int) -> None:
+        """Let a person look at lists, and react to them."""
         self.engines.interests[f"a:{person}"] = interest
         for _ in range(self._random.randint(1, 2)):
             shown = await self.ask(person)
@@ -157,18 +187,27 @@ class SimulatedShop:
         data = await self.post("recommendation/user_to_products", body)
         # a replica writes twice a second; rows that wait for an hour are dropped and counted as lost
         await self._served_log.write()
+        shown = self.show(person, engine, data)
+        if self._random.random() < 0.3:  # a robot gets nothing, and leaves no row
+            await self.post("recommendation/user_to_products", body, agent="Googlebot/2.1", status=403)
+        return shown
+
+    def show(self, person: str, engine: str, data: dict[str, Any]) -> ShownList:
+        """Note a list that the API answered."""
         products = tuple(product["product_id"] for product in data["products"])
         shown = ShownList(data["service_id"], person, engine, products, self.clock.now_ms())
         self._last |= {(person, product): shown for product in products}
         self.journal.lists[engine] += 1
         self.journal.people.add(person)
-        if self._random.random() < 0.3:  # a robot gets nothing, and leaves no row
-            await self.post("recommendation/user_to_products", body, agent="Googlebot/2.1", status=403)
         return shown
 
+    def is_named(self, kind: str) -> bool:
+        """Return whether an interaction names the list that it followed from."""
+        return kind == "click" and self._random.random() < 0.7
+
     async def _react(self, shown: ShownList, product: str) -> None:
-        is_named = self._random.random() < 0.7
-        await self._track("click", shown, [product], service_id=shown.service_id if is_named else None)
+        is_named = self.is_named("click")
+        await self.track("click", shown, [product], service_id=shown.service_id if is_named else None)
         self._credit(
             "click", self._last[shown.person, product] if not is_named else shown, product, named=is_named
         )
@@ -176,8 +215,8 @@ class SimulatedShop:
             self.clock.pass_ms(self._random.randrange(2_000, 20_000))
             cents = self._random.randrange(100, 9_000)
             source = self._last[shown.person, product]
-            await self._track("checkout", shown, [product], revenue=cents / 100)
-            if self._credit("checkout", source, product, named=False):
+            await self.track("checkout", shown, [product], revenue=cents / 100)
+            if self._credit("checkout", source, product, named=self.is_named("checkout")):
                 self.journal.revenue[source.engine] += cents
                 self._bought[shown.person, product] = (source, cents, self.clock.now_ms())
 
@@ -186,28 +225,32 @@ class SimulatedShop:
         product, kind = self._random.choice(shown.products), self._random.randrange(5)
         self.clock.pass_ms(2_000)
         if kind == 0:
-            await self._track(
+            await self.track(
                 "click", shown, [product], service_id=str(UUID(int=self._random.getrandbits(128), version=4))
             )
             self.journal.verdicts["unknown"] += 1
         elif kind == 1:
-            await self._track("click", shown, [product], service_id=shown.service_id, person="stranger")
+            await self.track("click", shown, [product], service_id=shown.service_id, person="stranger")
             self.journal.verdicts["foreign"] += 1
         elif kind == 2:
             before = iso_ms(shown.at_ms - 5 * MINUTE_MS)
-            await self._track("like", shown, [product], service_id=shown.service_id, timestamp=before)
+            await self.track("like", shown, [product], service_id=shown.service_id, timestamp=before)
             self.journal.verdicts["future"] += 1
         elif kind == 3:
             self.clock.pass_ms(31 * MINUTE_MS)
-            await self._track("click", shown, [product], service_id=shown.service_id)
+            await self.track("click", shown, [product], service_id=shown.service_id)
             self.journal.verdicts["late"] += 1
         else:
-            event_id = f"beacon-{self._events}"
-            for _ in range(10):
-                await self._track("share", shown, [product], service_id=shown.service_id, event_id=event_id)
-                self.clock.pass_ms(3_000)
+            await self.repeat(shown, product)
             self._credit("share", shown, product, named=True)
-            self.journal.verdicts["repeated"] += 9
+
+    async def repeat(self, shown: ShownList, product: str) -> None:
+        """Send one interaction ten times."""
+        event_id = f"beacon-{self._events}"
+        for _ in range(10):
+            await self.track("share", shown, [product], service_id=shown.service_id, event_id=event_id)
+            self.clock.pass_ms(3_000)
+        self.journal.verdicts["repeated"] += 9
 
     async def _refund(self, person: str) -> None:
         bought = [key for key in self._bought if key[0] == person]
@@ -215,7 +258,7 @@ class SimulatedShop:
             return
         source, cents, bought_ms = self._bought.pop(bought[0])
         self.clock.pass_ms(2_000)
-        await self._track("refund", source, [bought[0][1]])
+        await self.track("refund", source, [bought[0][1]])
         if self.clock.now_ms() - bought_ms > 30 * DAY_MS:
             self.journal.verdicts["refund_unmatched"] += 1
             return
@@ -232,9 +275,10 @@ class SimulatedShop:
         self.journal.credits[kind, source.engine, source.products.index(product) + 1] += 1
         return True
 
-    async def _track(
+    async def track(
         self, kind: str, shown: ShownList, products: list[str], *, person: str = "", **more: Any
     ) -> None:
+        """Send an interaction."""
         self._events += 1
         event = {
             "type": kind, "anonymous_id": person or shown.person, "product_ids": products,
@@ -254,11 +298,19 @@ class SimulatedShop:
 
 
 async def open_simulated_shop(folder: Path, seed: int) -> SimulatedShop:
-    """Open the world with an empty journal."""
-    clock, random = StillClock(), Random(seed)
-    stores, engines = memory_stores(clock), SimulatedEngines(random)
-    served_log = ServedLogWriter(stores.served, clock)
+    """Open the world over stores in memory, with an empty journal."""
+    clock = StillClock()
+    return await open_world(SimulatedShop, folder, seed, clock, memory_stores(clock))
+
+
+async def open_world(kind: type[Shop], folder: Path, seed: int, clock: StillClock, stores: Stores) -> Shop:
+    """Open a kind of the world over empty stores, with an empty journal."""
+    random = Random(seed)
+    engines, served_log = SimulatedEngines(random), ServedLogWriter(stores.served, clock)
     corner = await open_corner(clock=clock, stores=stores, client=engines, served_log=served_log)
     for engine_id in ("good", "plain"):
         await stores.engines.put(Engine(app_id=APP, engine_id=engine_id, created_at=0))
-    return SimulatedShop(corner, clock, folder, engines, served_log, random)
+    return kind(corner, clock, folder, engines, served_log, random)
+
+
+Shop = TypeVar("Shop", bound=SimulatedShop)
