@@ -256,7 +256,17 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
     Shapes:
         outcomes: frame with `cluster.artifacts.logs.outcomes.COLUMNS`
     """
-    frame = _with_people(_only_lists(outcomes).sort("at", maintain_order=True), "answered_at")
+    frame = _only_lists(outcomes)
+    days = frame["answered_at"] // DAY_MS
+    # an answer has one day, and copies of all days at once take more memory than the sums of answers
+    parts = [_EMPTY_OUTCOMES]
+    for day in days.unique().sort():
+        parts += _sum_day(frame.filter(days == day), by, earlier)
+    return _with_total(_fold(parts, _KEYS), by, _KEYS)
+
+
+def _sum_day(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) -> list[pl.DataFrame]:
+    frame = _with_people(frame.sort("at", maintain_order=True), "answered_at")
     frame = frame.with_columns(
         pl.col("answered_at").alias("at"), (pl.col("answered_at") // DAY_MS).cast(pl.Int32).alias("day")
     )
@@ -267,13 +277,12 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
     rows = frame.filter(~is_seen).unique(["service_id", "type", "product"], keep="first", maintain_order=True)
     rows = rows.with_columns(pl.col("places", "origins").list.first())
     rows = rows.join(confirmed, on=["service_id", "places"], how="left")
-    parts = [
+    return [
         _sum_rows(
             _with_outcome_groups(rows, dimension, earlier), _with_outcome_groups(seen, dimension, earlier)
         )
         for dimension in _list_passes(by)
     ]
-    return _with_total(_fold(parts, _KEYS), by, _KEYS)
 
 
 def count_opened(outcomes: pl.DataFrame) -> Any:
@@ -445,5 +454,13 @@ def _fold(parts: list[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
 
 _EMPTY_ANSWERS = pl.DataFrame(
     schema={"group": pl.String, "bucket": pl.UInt8, "day": pl.Int32, "lists": pl.UInt32, "places": pl.UInt32}
+)
+_EMPTY_OUTCOMES = pl.DataFrame(
+    schema={
+        **{name: _EMPTY_ANSWERS.schema[name] for name in _KEYS},
+        **dict.fromkeys(("clicked", "carts", "converted"), pl.UInt32),
+        "revenue": pl.Float64,
+        **dict.fromkeys(("clicks", "seen_clicks", "seen"), pl.UInt32),
+    }
 )
 _LISTS = pa.array(LIST_ENDPOINTS)
