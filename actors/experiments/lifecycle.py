@@ -452,6 +452,8 @@ def experiment_to_dict(experiment: Experiment, now_ms: int) -> dict[str, Any]:
     """Return an experiment as JSON; `status` is the status now, and only an interleaving has `method`."""
     ends_at = experiment.ends_at
     hidden = {"method"} if experiment.method == "split" else set[str]()
+    if not experiment.promote_when_better:
+        hidden.add("promote_when_better")
     return {
         **experiment.model_dump(mode="json", exclude=hidden),
         "status": experiment.status_at(now_ms),

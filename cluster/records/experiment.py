@@ -203,6 +203,8 @@ class Experiment(BaseModel):
     method: Method = "split"
     """`split` gives each user one variant; `interleave` drafts each list from the products of both variants; `question`
     gives each question of an agent of the archive one, which changes snippets or citations (`QuestionVariant`)."""
+    promote_when_better: bool = False
+    "Whether an interleaving of two snapshots promotes the second one once people certainly prefer it."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     goals: Goals = ()
@@ -249,6 +251,8 @@ class Experiment(BaseModel):
                 )
         if self.method == "interleave" and (len(self.variants) != 2 or self.reports_exposure):
             raise ValueError("an interleaving has two variants, and Kiosk itself serves them")
+        if self.promote_when_better and not self._compares_snapshots:
+            raise ValueError("only an interleaving of two snapshots of one engine can promote")
         if self.method == "question":
             for variant in self.variants:
                 if variant.engine_id or variant.snapshot or variant.boost_rule:
@@ -261,6 +265,14 @@ class Experiment(BaseModel):
                         "(at most 500 characters) alone"
                     ) from None
         return self
+
+    @property
+    def _compares_snapshots(self) -> bool:
+        """Return whether it interleaves two snapshots of one engine, and nothing else."""
+        is_other = any(variant.engine_id or variant.boost_rule for variant in self.variants)
+        versions = [variant.snapshot for variant in self.variants]
+        is_single = self.method == "interleave" and len(self.engines) == 1
+        return is_single and not is_other and bool(versions[-1]) and versions[0] != versions[-1]
 
     def admits(self, position: float) -> bool:
         """Return whether the user at a position from 0 to 1 is in the share of users that take part."""

@@ -46,6 +46,7 @@ async def show_interleaving(request: ConsoleRequest) -> Response:
         rows=list_sides(view),
         bar=share_bar(view),
         steps=NEXT_STEPS[stage],
+        promotion=view.promotion,
     )
 
 

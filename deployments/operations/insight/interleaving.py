@@ -15,9 +15,11 @@ from actors.experiments.interleaving import ALPHA
 from actors.experiments.interleaving_report import InterleavingReport, load_interleaving_report
 from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, Promotion
+from cluster.records.experiment import Experiment
 from cluster.records.field_types.units import Share
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
@@ -45,14 +47,22 @@ class InterleaveSides(OfApp):
         default=GOAL, description="Types of interactions that credit the side of a product."
     )
 
+    promote_when_better: bool = Field(
+        default=False, description="Promote the snapshot of the second side once users certainly prefer it."
+    )
+
     def require_rival(self) -> None:
-        """Refuse sides that are the same.
+        """Refuse sides that are the same, and promotions of anything but a snapshot of the engine.
 
         Errors:
-            Invalid: nothing makes the second side another one
+            Invalid: nothing makes the second side another one, or it can't be promoted
         """
         if not (self.snapshot or self.rival_engine or self.rule):
             raise Invalid("name a snapshot, an engine or a rule of the second side")
+        if self.promote_when_better and (not self.snapshot or self.rival_engine or self.rule):
+            raise Invalid(
+                "only a snapshot of the same engine can be promoted; name it, and no engine or rule"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,8 @@ class InterleavingView:
 
     report: InterleavingReport
     now_ms: int
+    promotion: Promotion | None = None
+    "What it promoted by itself."
 
     @property
     def verdict(self) -> str:
@@ -76,7 +88,13 @@ class InterleavingView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON."""
-        return {**self.report.to_dict(), "status": self.report.experiment.status_at(self.now_ms)}
+        promotion = self.promotion
+        return {
+            **self.report.to_dict(),
+            "status": self.report.experiment.status_at(self.now_ms),
+            "promote_when_better": self.report.experiment.promote_when_better,
+            "promoted_at": None if promotion is None else iso_ms(promotion.at_ms),
+        }
 
     def to_lines(self) -> ResultLines:
         """Return what the command line prints."""
@@ -94,7 +112,16 @@ class InterleavingView:
             f"{result.ties:,} days without a winner. The interval holds at all looks together, "
             f"with an error of {ALPHA:.0%}.",
             self.verdict,
+            *self._promotion_lines(),
         )
+
+    def _promotion_lines(self) -> ResultLines:
+        experiment = self.report.experiment
+        second = experiment.variants[1]
+        if self.promotion is not None:
+            return (f"It promoted {second.snapshot} at {iso_ms(self.promotion.at_ms)[:16]} UTC.",)
+        is_open = experiment.promote_when_better and experiment.status_at(self.now_ms) == "Active"
+        return (f"It promotes {second.snapshot} once users certainly prefer it.",) if is_open else ()
 
 
 @operation(
@@ -109,7 +136,7 @@ async def interleave_sides(services: AdminServices, given: InterleaveSides) -> E
 
     Errors:
         NotFound: no such app, engine, snapshot or rule
-        Invalid: the sides are the same, or the app keeps no served log with users
+        Invalid: the sides are the same, or the app keeps no served log with users, or promotes nothing by itself
         Conflict: the engine is interleaved already, or the name is taken
     """
     given.require_rival()
@@ -118,6 +145,11 @@ async def interleave_sides(services: AdminServices, given: InterleaveSides) -> E
     if app.settings.served_log != "on":
         raise Invalid(
             f"the served log of {given.app_id} is {app.settings.served_log}; wins are counted by user, so it must be on"
+        )
+    if given.promote_when_better and not app.is_automatic:
+        raise Invalid(
+            f"--promote-when-better needs the environment production and automatic_models=true of {given.app_id}; "
+            f"now: {app.environment} and {str(app.settings.automatic_models).lower()}"
         )
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
     rival = engine
@@ -162,6 +194,7 @@ def _build_draft(
         "engines": [given.engine_id],
         "traffic": given.traffic,
         "goal": list(given.goal),
+        "promote_when_better": given.promote_when_better,
     }
 
 
@@ -183,4 +216,14 @@ async def report_interleaving(services: AdminServices, given: OfExperiment) -> I
         "interleave",
         lambda experiment: load_interleaving_report(stores, artifacts, experiment, now_ms),
     )
-    return InterleavingView(report, services.now_ms())
+    return InterleavingView(report, services.now_ms(), await _find_promotion(services, report.experiment))
+
+
+async def _find_promotion(services: AdminServices, experiment: Experiment) -> Promotion | None:
+    if not experiment.promote_when_better:
+        return None
+    history = await services.stores.promotions.history(experiment.app_id, experiment.engines[0])
+    for entry in history:
+        if entry.evidence.get("experiment_id") == experiment.experiment_id:
+            return entry
+    return None

@@ -34,6 +34,7 @@ from jobs.refresh.automation.first_training import (
     choose_first_recipe,
     has_enough_data,
 )
+from jobs.refresh.automation.interleaving_watch import InterleavingWatch
 from jobs.refresh.automation.trial_watch import TrialWatch
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.estimate import estimate_sizes
@@ -78,6 +79,7 @@ class ModelSupervisor:
         self._artifacts = artifacts
         self._clock = clock
         self._trials = TrialWatch(stores, artifacts, clock, meter)
+        self._interleavings = InterleavingWatch(stores, artifacts, clock)
         self._due_s: dict[str, float] = {}
         self._drift_hours: dict[str, int] = {}
         "App -> the newest hour whose traffic was examined."
@@ -96,6 +98,7 @@ class ModelSupervisor:
         for app in book.apps.values():
             started_s = self._clock.monotonic_s()
             await self._guard(app, self._trials.examine_app(app))
+            await self._guard(app, self._interleavings.examine_app(app))
             if not app.is_automatic or self._due_s.setdefault(app.app_id, started_s + EVERY_S) > started_s:
                 continue
             ordered += await self._guard(app, self.examine_app(app)) or 0

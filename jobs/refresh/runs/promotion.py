@@ -39,6 +39,7 @@ async def promote_version(
     force: str = "",
     report: dict[str, Any] | None = None,
     evidence: dict[str, Any] | None = None,
+    is_watched: bool = False,
 ) -> Promotion:
     """Promote a version of an engine and return the promotion.
 
@@ -46,7 +47,8 @@ async def promote_version(
     than the stored one. With `evidence`, people have compared the version, so the gate does not judge it.
 
     In an app with the switch `automatic_models`, a share of people keeps the version that served before for some
-    days, so that a version that hurts is taken back. Not so after a promotion by force or with evidence.
+    days, so that a version that hurts is taken back. Not so after a promotion by force. `is_watched` says whether it
+    is so with evidence: a trial has watched the version before, an interleaving counted clicks alone.
 
     Errors:
         Conflict: the gate refuses, the version needs shipped code, contains erased users or serves already, or
@@ -98,7 +100,7 @@ async def promote_version(
         evidence=evidence or {},
     )
     watch = None
-    if not is_forced and evidence is None:
+    if not is_forced and (evidence is None or is_watched):
         watch = await _plan_watch(stores, artifacts, entry)
     return await _save_promotion(stores, entry, watch)
 

@@ -15,6 +15,7 @@ from cluster.records.administration import AppRole
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.archive.archive_terms import name_terms
 from cluster.records.boost_rule import BoostRule
+from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
@@ -436,3 +437,23 @@ async def test_a_preview_names_the_new_place_of_a_buried_product(console: OpenCo
     (sample,) = [listed_sample for listed_sample in preview.samples if listed_sample.endpoint == "search"]
     assert [listed_sample.after for listed_sample in sample.products] == [1, 2, 3, listed["total"]]
     assert (sample.products[3].product_id, sample.products[3].change) == (first, "down")
+
+
+async def test_an_interleaving_says_what_it_promotes_and_when_it_did(console: OpenConsole) -> None:
+    shop = console.shop
+    stores = shop.services.stores
+    lifecycle = ExperimentLifecycle(stores, shop.services.clock)
+    variants = [{"name": "now", "snapshot": "v1"}, {"name": HOSTILE, "snapshot": "v2", "weight": 0}]
+    draft = {"name": "New", "method": "interleave", "variants": variants, "promote_when_better": True}
+    (experiment,) = await lifecycle.create(APP, [draft])
+    await lifecycle.start(APP, "new")
+    visitor = await console.visit("viewer")
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v1"))
+    address = f"/apps/shop/interleavings/{experiment.experiment_id}"
+    assert "It promotes v2 by itself" in (await visitor.get(address)).text
+    evidence = {"experiment_id": experiment.experiment_id}
+    entry = Promotion(
+        app_id=APP, engine_id="default", version="v2", before="v1", at_ms=NOW_MS, evidence=evidence
+    )
+    assert await stores.promotions.promote(entry)
+    assert "It promoted v2 by itself" in (await visitor.get(address)).text

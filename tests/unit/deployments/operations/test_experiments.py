@@ -16,15 +16,18 @@ from actors.intake.segment_rows import build_compaction_batch
 from actors.recommender.messages import UserQuery
 from actors.serving.treatments import apply_treatments
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import iso_ms
 from cluster.errors import Forbidden, Invalid, NotFound
-from cluster.records.engine import Engine
+from cluster.records.access import App, AppSettings
+from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
 from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.seals.record_seal import parse_record, record_json
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
-from tests.fakes.corner_shop import APP
+from tests.fakes.corner_shop import APP, NOW_MS
 from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import publish_ring_snapshot
 
 DRAFT = {
     "name": "Paywall",
@@ -220,3 +223,32 @@ async def test_a_replica_of_a_release_without_interleaving_gives_everybody_the_f
         assert [treatment.variant.slug for treatment in treatments] == ["first"]
         treated = apply_treatments(query, treatments, shop.services.now_ms())
         assert (treated.engine_id, treated.snapshot, treated.interleaving) == ("default", "v1", None)
+
+
+async def test_only_a_snapshot_of_the_engine_is_promoted_and_the_report_says_when(
+    shop: AdminShop, tmp_path: Path
+) -> None:
+    stores = shop.services.stores
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v1"))
+    await stores.engines.put(Engine(app_id=APP, engine_id="rival", snapshot="v2"))
+    version = publish_ring_snapshot(SnapshotStore(shop.services.artifacts), tmp_path / "new", APP, seed=6)
+    given = {"name": "New", "snapshot": version, "promote_when_better": True}
+    with pytest.raises(Invalid, match="only a snapshot of the same engine can be promoted"):
+        await shop.perform("experiments.interleave", **{**given, "rival_engine": "rival"})
+    with pytest.raises(Invalid, match="needs the environment production and automatic_models=true"):
+        await shop.perform("experiments.interleave", **given)
+    settings = AppSettings(automatic_models=True)
+    app = App(app_id=APP, environment="production", created_at=0, settings=settings)
+    await stores.access.put_app(app)
+    await shop.perform("experiments.interleave", **given)
+    view = await shop.perform("experiments.interleaving", experiment="new")
+    assert view.to_lines()[-1] == f"It promotes {version} once users certainly prefer it."
+    entry = Promotion(
+        app_id=APP, engine_id="default", version=version, before="v1", at_ms=NOW_MS,
+        evidence={"experiment_id": view.report.experiment.experiment_id},
+    )  # fmt: skip
+    assert await stores.promotions.promote(entry)
+    await shop.perform("experiments.complete", experiment="new")
+    view = await shop.perform("experiments.interleaving", experiment="new")
+    assert (view.to_dict()["promoted_at"], view.to_dict()["promote_when_better"]) == (iso_ms(NOW_MS), True)
+    assert view.to_lines()[-1] == f"It promoted {version} at {iso_ms(NOW_MS)[:16]} UTC."

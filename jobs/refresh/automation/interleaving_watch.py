@@ -1,0 +1,185 @@
+"""Look at interleavings of two snapshots, and carry out what they decide: promote the better snapshot, and end.
+
+Only interleavings with `promote_when_better` are looked at, in apps whose switch `automatic_models` is on. A promotion
+replaces the record of the engine in one step with its history, and starts the trial that guards every promotion. The
+interleaving ends afterwards. A process that is killed between both leaves an interleaving of a snapshot that serves
+already, which the next look ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from actors.experiments.interleaving_report import InterleavingReport, load_interleaving_report
+from actors.experiments.lifecycle import ExperimentLifecycle
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.clock import Clock
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.access import App
+from cluster.records.administration import AuditRow
+from cluster.records.engine import Engine
+from cluster.records.experiment import Experiment
+from cluster.store.stores import Stores
+from jobs.refresh.runs.promotion import promote_version
+
+BY: Final = "automatic_models"
+EVERY_S: Final = 10.0
+"Pause between two looks at the experiments of an app."
+LOAD: Final = 20
+"The pause after a report is so many times its duration."
+
+
+class InterleavingWatch:
+    """Looks at the interleavings of all apps; only one may work at a time."""
+
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock) -> None:
+        self._stores = stores
+        self._artifacts = artifacts
+        self._clock = clock
+        self._lifecycle = ExperimentLifecycle(stores, clock)
+        self._due_s: dict[str, float] = {}
+        "App -> when to look again."
+        self._counted: dict[str, dict[str, int]] = {}
+        "App -> running interleaving -> the commit of outcomes that it was counted with."
+        self._log = structlog.get_logger()
+
+    async def examine_app(self, app: App) -> None:
+        """Look at the interleavings of an app whose outcomes changed; end those that are decided.
+
+        Errors:
+            Unavailable: the store or the artifact store is unreachable
+        """
+        started_s = self._clock.monotonic_s()
+        if not app.is_automatic or self._due_s.get(app.app_id, 0.0) > started_s:
+            return
+        book = await self._stores.experiments.read_all(app.app_id)
+        running = [
+            experiment
+            for experiment in book.experiments
+            if experiment.promote_when_better and experiment.is_running_at(self._clock.now_ms())
+        ]
+        before = self._counted.get(app.app_id, {})
+        self._counted[app.app_id] = counted = {
+            experiment.experiment_id: before.get(experiment.experiment_id, -1) for experiment in running
+        }
+        for experiment in running:
+            await self._examine(experiment, counted)
+        now_s = self._clock.monotonic_s()
+        self._due_s[app.app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
+
+    async def _examine(self, experiment: Experiment, counted: dict[str, int]) -> None:
+        engine = await self._stores.engines.get(experiment.app_id, experiment.engines[0])
+        if engine is None:
+            return
+        if engine.snapshot != experiment.variants[0].snapshot:
+            await self._end(experiment, engine, f"the engine serves {engine.snapshot or 'no snapshot'} now")
+            return
+        commit = await asyncio.to_thread(OutcomeStore(self._artifacts).commit, experiment.app_id)
+        if commit.sequence == counted[experiment.experiment_id]:
+            return
+        report = await load_interleaving_report(
+            self._stores, self._artifacts, experiment, self._clock.now_ms()
+        )
+        counted[experiment.experiment_id] = commit.sequence
+        if report.better and await self._is_unchanged(experiment, engine):
+            await self._carry_out(experiment, engine, report)
+
+    async def _is_unchanged(self, experiment: Experiment, engine: Engine) -> bool:
+        """Return whether nobody ended the interleaving or promoted another snapshot during the read."""
+        current = (await self._stores.experiments.read_all(experiment.app_id)).find(experiment.experiment_id)
+        serving = await self._stores.engines.get(engine.app_id, engine.engine_id)
+        is_running = current is not None and current.is_running_at(self._clock.now_ms())
+        return is_running and serving is not None and serving.snapshot == engine.snapshot
+
+    async def _carry_out(self, experiment: Experiment, engine: Engine, report: InterleavingReport) -> None:
+        first, second = experiment.variants
+        sentence = describe_preference(report)
+        evidence = {"sentence": sentence, **report.to_dict()}
+        if report.better == first.slug:
+            await self._end(experiment, engine, sentence, evidence)
+            return
+        try:
+            await promote_version(
+                self._stores,
+                self._artifacts,
+                engine.app_id,
+                engine.engine_id,
+                second.snapshot,
+                now_ms=self._clock.now_ms(),
+                by=BY,
+                evidence=evidence,
+                is_watched=True,
+            )
+        except (Conflict, NotFound) as error:
+            await self._end(experiment, engine, error.message, evidence)
+            return
+        await self._record(experiment, engine, "promotions.promote", sentence, evidence)
+        await self._complete(experiment)
+
+    async def _end(
+        self,
+        experiment: Experiment,
+        engine: Engine,
+        reason: str,
+        evidence: dict[str, Any] | None = None,
+    ) -> None:
+        if await self._complete(experiment):
+            await self._record(experiment, engine, "experiments.complete", reason, evidence)
+
+    async def _complete(self, experiment: Experiment) -> bool:
+        try:
+            await self._lifecycle.complete(experiment.app_id, experiment.experiment_id)
+        except (Invalid, NotFound):
+            return False  # somebody ended it meanwhile
+        return True
+
+    async def _record(
+        self,
+        experiment: Experiment,
+        engine: Engine,
+        operation: str,
+        reason: str,
+        evidence: dict[str, Any] | None,
+    ) -> None:
+        """Note what was done for the audit log: a process with the key of the log proves the row."""
+        await self._stores.audit.begin(
+            AuditRow(
+                at=self._clock.now_ms(),
+                user_id="",
+                username=BY,
+                way="automatic",
+                operation=operation,
+                app_id=engine.app_id,
+                outcome="done",
+                reason=reason,
+                arguments={
+                    "app_id": engine.app_id,
+                    "engine_id": engine.engine_id,
+                    "experiment": experiment.slug,
+                },
+                before={"snapshot": engine.snapshot},
+                after=evidence,
+            )
+        )
+        self._log.warning(
+            "interleaving_ended",
+            app=engine.app_id,
+            experiment=experiment.slug,
+            operation=operation,
+            reason=reason,
+        )
+
+
+def describe_preference(report: InterleavingReport) -> str:
+    """Return which snapshot people prefer, and how certain that is."""
+    share = report.result.share
+    days = report.result.first_wins + report.result.second_wins
+    side = report.experiment.variants[report.better != report.experiment.variants[0].slug]
+    return (
+        f"interleaved lists of {report.result.people:,} deciding people: {side.snapshot or side.name} is better; "
+        f"the second side won {share.value:.1%} of {days:,} days, certainly {share.low:.1%} to {share.high:.1%}"
+    )

@@ -1,0 +1,246 @@
+"""Interleavings that promote by themselves: what the supervisor makes of clicks, and what it leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from actors.experiments.interleaving_report import load_interleaving_report
+from actors.experiments.lifecycle import ExperimentLifecycle
+from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.logs.outcomes import OutcomeStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.records.access import App, AppSettings
+from cluster.records.engine import Engine
+from cluster.records.experiment import Experiment
+from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
+from cluster.store.stores import Stores
+from jobs.refresh.automation import interleaving_watch
+from jobs.refresh.automation.supervisor import ModelSupervisor
+from jobs.refresh.runs.promotion import HOLDBACK, promote_version
+from tests.fakes import generated_market
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import publish_ring_snapshot
+from tests.suites.manual_clock import ManualClock
+
+APP = generated_market.APP
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
+
+@dataclass
+class InterleavedShop:
+    """An app whose engine serves `now`, interleaved with `rival` since noon."""
+
+    stores: Stores
+    artifacts: ArtifactStore
+    clock: ManualClock
+    now: str
+    rival: str
+    supervisor: ModelSupervisor
+    experiment: Experiment
+
+    async def set_switch(self, is_on: bool, environment: Any = "production") -> None:
+        app = App(
+            app_id=APP, environment=environment, created_at=0, settings=AppSettings(automatic_models=is_on)
+        )
+        await self.stores.access.put_app(app)
+
+    async def engine(self) -> Engine:
+        engine = await self.stores.engines.get(APP, "default")
+        assert engine is not None
+        return engine
+
+    async def status(self) -> str:
+        book = await self.stores.experiments.read_all(APP)
+        (experiment,) = book.experiments
+        return experiment.status_at(self.clock.now_ms())
+
+    def click(self, first: int, second: int) -> None:
+        """Log a click of so many people on a product of each side."""
+        rows = [
+            {
+                "at": NOON_MS + 9, "type": "click", "product": "a", "value": 0.0, "matched": "id",
+                "service_id": f"s{at}", "answered_at": NOON_MS + 1, "places": [1], "origins": [0],
+                "sides": [FIRST_SIDE if at < first else SECOND_SIDE], "engine_id": "default",
+                "experiments": [{"experiment": self.experiment.experiment_id, "variant": "both"}],
+                "user": f"p{at}",
+            }
+            for at in range(first + second)
+        ]  # fmt: skip
+        table = pa.Table.from_pylist(rows, schema=OUTCOMES)
+        OutcomeStore(self.artifacts, self.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+
+    async def look(self) -> None:
+        self.clock.advance(60_000)
+        await self.supervisor.run_once()
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> InterleavedShop:
+    clock = ManualClock(NOON_MS)
+    stores = memory_stores(clock)
+    artifacts = ArtifactStore.open(tmp_path / "artifacts")
+    snapshots = SnapshotStore(artifacts)
+    now, rival = (publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=now))
+    experiment = await interleave(stores, clock, now, rival)
+    supervisor = ModelSupervisor(stores, artifacts, clock, owner="first")
+    opened = InterleavedShop(stores, artifacts, clock, now, rival, supervisor, experiment)
+    await opened.set_switch(True)
+    return opened
+
+
+async def interleave(stores: Stores, clock: ManualClock, now: str, rival: str, **fields: Any) -> Experiment:
+    variants = [
+        {"name": "now", "slug": "first", "snapshot": now},
+        {"name": "rival", "slug": "second", "snapshot": rival, "weight": 0.0},
+    ]
+    draft = {
+        "name": "Rival", "method": "interleave", "variants": variants, "goal": ["click"],
+        "promote_when_better": True, **fields,
+    }  # fmt: skip
+    lifecycle = ExperimentLifecycle(stores, clock)
+    (created,) = await lifecycle.create(APP, [draft])
+    return await lifecycle.start(APP, created.experiment_id)
+
+
+async def test_a_preferred_snapshot_is_promoted_with_its_evidence_and_a_trial_guards_it(
+    shop: InterleavedShop,
+) -> None:
+    shop.click(60, 60)
+    await shop.look()
+    assert (await shop.engine()).snapshot == shop.now
+    shop.click(100, 400)
+    await shop.look()
+    engine = await shop.engine()
+    assert engine.snapshot == shop.rival
+    assert engine.trial is not None
+    assert (engine.trial.version, engine.trial.share, engine.trial.is_candidate) == (
+        shop.now,
+        HOLDBACK,
+        False,
+    )
+    assert await shop.status() == "Completed"
+    (entry,) = await shop.stores.promotions.history(APP, "default")
+    assert (entry.kind, entry.by, entry.before) == ("promoted", "automatic_models", shop.now)
+    assert entry.evidence["experiment_id"] == shop.experiment.experiment_id
+    assert entry.evidence["share"]["low"] > 1 / 2
+    assert entry.reason.endswith("the second side won 80.0% of 500 days, certainly 70.5% to 89.5%")
+    ((_, row),) = await shop.stores.audit.begun()
+    assert (row.operation, row.way, row.outcome) == ("promotions.promote", "automatic", "done")
+    assert (row.arguments["experiment"], row.after) == ("rival", entry.evidence)
+    await shop.look()
+    assert len(await shop.stores.promotions.history(APP, "default")) == 1
+
+
+async def test_the_serving_snapshot_stays_where_people_prefer_it(shop: InterleavedShop) -> None:
+    shop.click(400, 100)
+    await shop.look()
+    assert ((await shop.engine()).snapshot, await shop.status()) == (shop.now, "Completed")
+    ((_, row),) = await shop.stores.audit.begun()
+    assert row.operation == "experiments.complete"
+    assert "is better; the second side won 20.0%" in row.reason
+
+
+@pytest.mark.parametrize(("is_on", "environment"), [(False, "production"), (True, "development")])
+async def test_the_switch_of_the_app_stops_promotions(
+    shop: InterleavedShop, is_on: bool, environment: str
+) -> None:
+    await shop.set_switch(is_on, environment)
+    shop.click(100, 400)
+    await shop.look()
+    assert ((await shop.engine()).snapshot, await shop.status()) == (shop.now, "Active")
+
+
+async def test_an_interleaving_without_the_option_decides_and_changes_nothing(shop: InterleavedShop) -> None:
+    lifecycle = ExperimentLifecycle(shop.stores, shop.clock)
+    await lifecycle.complete(APP, "rival")
+    shop.experiment = await interleave(
+        shop.stores, shop.clock, shop.now, shop.rival, name="Look", promote_when_better=False
+    )
+    shop.click(100, 400)
+    await shop.look()
+    report = await load_interleaving_report(shop.stores, shop.artifacts, shop.experiment, shop.clock.now_ms())
+    assert report.better == "second"
+    assert (await shop.engine()).snapshot == shop.now
+
+
+async def test_an_interleaving_ends_where_another_snapshot_serves(shop: InterleavedShop) -> None:
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.rival))
+    shop.click(100, 400)
+    await shop.look()
+    assert await shop.status() == "Completed"
+    ((_, row),) = await shop.stores.audit.begun()
+    assert (row.operation, row.reason) == ("experiments.complete", f"the engine serves {shop.rival} now")
+
+
+async def test_a_snapshot_that_is_gone_is_not_promoted(shop: InterleavedShop) -> None:
+    SnapshotStore(shop.artifacts).remove(APP, "default", shop.rival)
+    shop.click(100, 400)
+    await shop.look()
+    assert ((await shop.engine()).snapshot, await shop.status()) == (shop.now, "Completed")
+
+
+@pytest.mark.parametrize("deed", ["complete", "promote"])
+async def test_a_decision_undoes_no_change_that_came_during_the_read(
+    shop: InterleavedShop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deed: str
+) -> None:
+    newest = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "8", APP, seed=8)
+
+    async def load_slowly(*given: Any) -> Any:
+        report = await load_interleaving_report(*given)
+        if deed == "promote":
+            await promote_version(
+                shop.stores, shop.artifacts, APP, "default", newest, now_ms=NOON_MS + 1, by="ada"
+            )
+        else:
+            await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
+        return report
+
+    monkeypatch.setattr(interleaving_watch, "load_interleaving_report", load_slowly)
+    shop.click(100, 400)
+    await shop.look()
+    assert (await shop.engine()).snapshot == (newest if deed == "promote" else shop.now)
+
+
+async def test_a_report_is_read_again_only_when_outcomes_changed(
+    shop: InterleavedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    async def load_counted(*given: Any) -> Any:
+        reads.append(given)
+        return await load_interleaving_report(*given)
+
+    monkeypatch.setattr(interleaving_watch, "load_interleaving_report", load_counted)
+    shop.click(10, 10)
+    await shop.look()
+    await shop.look()
+    assert len(reads) == 1
+    shop.click(20, 20)
+    await shop.look()
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"method": "split"}, {"engines": ["default", "home"]}, {"variants": "rule"}, {"variants": "same"}],
+)
+async def test_only_an_interleaving_of_two_snapshots_of_one_engine_promotes(
+    shop: InterleavedShop, changes: dict[str, Any]
+) -> None:
+    fields = shop.experiment.model_dump() | changes
+    if "variants" in changes:
+        second = {"boost_rule": "sale"} if changes["variants"] == "rule" else {"snapshot": shop.now}
+        fields["variants"] = [
+            shop.experiment.variants[0].model_dump(), shop.experiment.variants[1].model_dump() | second,
+        ]  # fmt: skip
+    with pytest.raises(ValidationError, match="only an interleaving of two snapshots of one engine"):
+        Experiment.model_validate(fields)
