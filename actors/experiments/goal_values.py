@@ -8,6 +8,7 @@ Memory depends on the people and on their interactions of the goals' types, not 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -19,6 +20,13 @@ import polars as pl
 import pyarrow.compute as pc
 
 from actors.experiments.statistics import ValueSums
+from actors.hosting.purchase_values import (
+    list_baskets,
+    quantities_of,
+    read_prices,
+    split_products,
+    value_events,
+)
 from actors.vectors.types import Codes, Floats, Mask
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.outcomes import REFUND_WINDOW_MS
@@ -31,6 +39,7 @@ from cluster.errors import NotFound
 from cluster.records.experiment import CONVERSION, LISTS, Experiment, ExperimentGoal
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import LIST_ENDPOINTS
+from cluster.store.stores import Stores
 
 BEFORE_MS: Final = 28 * DAY_MS
 "Time before the exposure whose values CUPED uses."
@@ -158,29 +167,36 @@ def _value_expression(name: str) -> pl.Expr:
     )
 
 
-def load_figures(
+async def load_figures(
+    stores: Stores,
     artifacts: ArtifactStore,
     app_id: str,
     goals: Sequence[ExperimentGoal],
     people: ExperimentPeople,
-    salt: bytes,
 ) -> PeopleFigures:
-    """Return the figures of people.
-
-    `salt` is that of the app's log of answers; only goals of lists use it.
+    """Return the figures of people; files are read in another thread.
 
     Errors:
         Fault: the segments are damaged, or keep changing
+        Unavailable: the store is unreachable
     Cost:
         reads the segments of the interactions since 28 days before the first exposure
     """
     size = len(people.variants)
     since_ms = int(people.met_at.min(initial=0 if size == 0 else 1 << 62)) - BEFORE_MS
-    events, returning = read_events(artifacts, app_id, _Columns.of(goals), people, since_ms)
+    columns = _Columns.of(goals)
+    events, returning = await asyncio.to_thread(read_events, artifacts, app_id, columns, people, since_ms)
+    if columns.refunds_revenue and events.height:
+        trades = await asyncio.to_thread(list_refunded_purchases, events)
+        prices = await read_prices(stores, app_id, list_baskets(trades))
+        events = await asyncio.to_thread(subtract_refunds, events, trades, prices)
     lists = np.zeros(0)
     if any(LISTS in goal.per for goal in goals):
-        lists = count_lists(ServedLogStore(artifacts, SystemClock()), app_id, people, salt)
-    return PeopleFigures(tuple(_sum_goal(goal, events, lists, size) for goal in goals), returning)
+        salt = await stores.served.salt(app_id)
+        store = ServedLogStore(artifacts, SystemClock())
+        lists = await asyncio.to_thread(count_lists, store, app_id, people, salt)
+    sums = await asyncio.to_thread(lambda: [_sum_goal(goal, events, lists, size) for goal in goals])
+    return PeopleFigures(tuple(sums), returning)
 
 
 def read_events(
@@ -213,7 +229,7 @@ def read_events(
             text.str.json_path_match("$.event_id").alias("event_id"),
             pl.col("product_ids").hash().alias("products"),
             pl.col("json").bin.tail(_END_OF_JSON),
-            *([_items()] if columns.refunds_revenue else ()),
+            *(_trade_columns() if columns.refunds_revenue else ()),
             *(expression.alias(name) for name, expression in columns.fields.items()),
         )
 
@@ -221,48 +237,69 @@ def read_events(
     if not parts:
         schema = {"person": pl.Int64, "type": pl.String, "is_before": pl.Boolean}
         return pl.DataFrame(schema=schema | dict.fromkeys(columns.fields, pl.Float64)), returning
-    distinct = _drop_repeated(_limit_unverified(pl.concat(parts)))
-    return _subtract_refunds(distinct) if columns.refunds_revenue else distinct, returning
+    return _drop_repeated(_limit_unverified(pl.concat(parts))), returning
 
 
-def _items() -> pl.Expr:
-    """Return the products of purchases and refunds, without groups, each once."""
-    listed = pl.col("product_ids").list.eval(pl.element().filter(~pl.element().str.starts_with("group:")))
+def _trade_columns() -> tuple[pl.Expr, pl.Expr]:
+    """Return the products and quantities of purchases and refunds; of others null, which takes no memory."""
     is_trade = pl.col("type").is_in([PURCHASE, REFUND])
-    return pl.when(is_trade).then(listed.list.unique(maintain_order=True)).alias("items")
-
-
-def _subtract_refunds(events: pl.DataFrame) -> pl.DataFrame:
-    """Return interactions whose purchases have the revenue without refunded products, by equal shares.
-
-    A refund carries no amount: it takes the share of its product from the newest purchase of the person in the 30 days
-    before. Purchases before the exposure keep what is refunded after it, because the variant may cause refunds, and
-    CUPED needs values that it can't change.
-    """
-    events = events.with_row_index("event")
-    items = events.filter(pl.col("items").list.len() > 0).with_columns(
-        (pl.col(REVENUE) / pl.col("items").list.len()).alias("share")
+    quantity = quantities_of(pl.col("json").cast(pl.String))
+    return (
+        pl.when(is_trade).then(pl.col("product_ids")).alias("product"),
+        pl.when(is_trade).then(quantity).alias("quantity"),
     )
-    items = items.select("event", "person", "is_before", "type", "at_ms", "share", "items").explode("items")
-    places = ["person", "is_before", "items"]
+
+
+def list_refunded_purchases(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the purchases with a refunded product: one row for each of their products.
+
+    A refund carries no amount: it takes what its product was worth from the newest purchase of the person in the 30
+    days before. Purchases before the exposure keep what is refunded after it, because the variant may cause refunds,
+    and CUPED needs values that it can't change.
+
+    Shapes:
+        result: `event` (row of `events`), product, quantity, revenue, is_refunded
+    """
+    trades = events.with_row_index("event").filter(pl.col("type").is_in([PURCHASE, REFUND]))
+    kept = ["event", "person", "is_before", "type", "at_ms", REVENUE, "product", "quantity"]
+    trades = split_products(trades.select(kept))
+    purchases = trades.filter(pl.col("type") == PURCHASE)
+    places = ["person", "is_before", "product"]
     refunded = (
-        items.filter(pl.col("type") == REFUND)
-        .drop("event", "share")
+        trades.filter(pl.col("type") == REFUND)
+        .select("at_ms", *places)
         .sort("at_ms")
         .join_asof(
-            items.filter(pl.col("type") == PURCHASE).drop("type").sort("at_ms"),
+            purchases.select("event", "at_ms", *places).sort("at_ms"),
             on="at_ms",
             by=places,
             tolerance=REFUND_WINDOW_MS,
             check_sortedness=False,
         )
         .drop_nulls("event")
-        .unique(["event", "items"])
+        .select("event", "product", pl.lit(True).alias("is_refunded"))
+        .unique()
     )
-    taken = refunded.group_by("event").agg(pl.col("share").sum().alias("taken"))
-    events = events.join(taken, on="event", how="left", maintain_order="left")
+    return (
+        purchases.filter(pl.col("event").is_in(refunded["event"].implode()))
+        .select("event", "product", "quantity", pl.col(REVENUE).alias("revenue"))
+        .join(refunded, on=["event", "product"], how="left", maintain_order="left")
+    )
+
+
+def subtract_refunds(
+    events: pl.DataFrame, refunded: pl.DataFrame, prices: Mapping[str, float]
+) -> pl.DataFrame:
+    """Return interactions whose purchases have the revenue without refunded products.
+
+    Shapes:
+        refunded: as of `list_refunded_purchases`
+    """
+    values = value_events(refunded, prices).filter(pl.col("is_refunded"))
+    taken = values.group_by("event").agg(pl.col("value").sum().alias("taken"))
+    events = events.with_row_index("event").join(taken, on="event", how="left", maintain_order="left")
     left = pl.col(REVENUE) - pl.col("taken").fill_null(0.0)
-    return events.with_columns(left.alias(REVENUE)).drop("event", "taken", "items")
+    return events.with_columns(left.alias(REVENUE)).drop("event", "taken")
 
 
 def _limit_unverified(events: pl.DataFrame) -> pl.DataFrame:
@@ -349,8 +386,8 @@ class TrafficFigures:
     "With the value of the same people in the 28 days before."
 
 
-def measure_traffic(
-    artifacts: ArtifactStore, app_id: str, goal: ExperimentGoal, now_ms: int, salt: bytes
+async def measure_traffic(
+    stores: Stores, artifacts: ArtifactStore, app_id: str, goal: ExperimentGoal, now_ms: int
 ) -> TrafficFigures:
     """Measure a goal over the last two weeks, as an experiment would that began then.
 
@@ -358,8 +395,11 @@ def measure_traffic(
         Fault: the segments are damaged, or keep changing
     """
     since_ms = now_ms - TRAFFIC_DAYS * DAY_MS
-    parts = SegmentStream(artifacts, app_id).events(
-        since_ms, now_ms + 1, lambda table: pl.Series("user_key", table["reader"], pl.String).unique()
+    parts = await asyncio.to_thread(
+        SegmentStream(artifacts, app_id).events,
+        since_ms,
+        now_ms + 1,
+        lambda table: pl.Series("user_key", table["reader"], pl.String).unique(),
     )
     user_keys = pl.concat(parts).unique() if parts else pl.Series("user_key", [], pl.String)
     size = len(user_keys)
@@ -373,7 +413,8 @@ def measure_traffic(
     )
     if size < 2:
         return TrafficFigures(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
-    sums = load_figures(artifacts, app_id, [goal], people, salt).goals[0].sums(np.ones(size, bool))
+    figures = await load_figures(stores, artifacts, app_id, [goal], people)
+    sums = figures.goals[0].sums(np.ones(size, bool))
     if not sums.per:
         return TrafficFigures(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
     variance, both, before = sums.moments()

@@ -86,10 +86,7 @@ async def _add_goals(
 ) -> ExperimentReport:
     experiment = report.experiment
     people, met = await asyncio.to_thread(list_people, experiment, exposures, links)
-    salt = await stores.served.salt(experiment.app_id)
-    figures = await asyncio.to_thread(
-        load_figures, artifacts, experiment.app_id, list_goals(experiment), people, salt
-    )
+    figures = await load_figures(stores, artifacts, experiment.app_id, list_goals(experiment), people)
     labels: dict[str, Sequence[str]] = {}
     for name in experiment.segments:
         if name == "history":
@@ -117,10 +114,7 @@ async def load_people_figures(
     visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
     links = await stores.interactions.links(experiment.app_id, visitors)
     people, _ = await asyncio.to_thread(list_people, experiment, exposures, links)
-    salt = await stores.served.salt(experiment.app_id)
-    return people, await asyncio.to_thread(
-        load_figures, artifacts, experiment.app_id, list_goals(experiment), people, salt
-    )
+    return people, await load_figures(stores, artifacts, experiment.app_id, list_goals(experiment), people)
 
 
 def list_people(

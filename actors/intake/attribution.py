@@ -13,12 +13,13 @@ answer or too old credits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
+from actors.hosting.purchase_values import quantities_of, split_products
 from cluster.artifacts.logs.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, SEEN
 
 IMPRESSIONS: Final = ("impression", "viewable_impression")
@@ -38,9 +39,7 @@ REPEAT_MS: Final = 1_000
 SKEW_MS: Final = 60_000
 "How far a client's clock may be behind ours."
 MOST_REVENUE: Final = 1e12
-MOST_QUANTITY: Final = 1e9
-"Larger numbers of clients count as these: sums must stay finite."
-_GROUP: Final = "group:"
+"Larger numbers of clients count as this: sums must stay finite."
 
 _ANSWER: Final = ["service_id", "answered_at", *ANSWER_FACTS]
 _PLACE: Final = ["service_id", "answered_at", "user", "product", "place", "origin", "side"]
@@ -82,47 +81,9 @@ def parse_events(table: Any) -> pl.DataFrame:
             .clip(-MOST_REVENUE, MOST_REVENUE)
         )
         .alias("revenue"),
-        pl.when(is_checkout)
-        .then(text.str.json_path_match("$.quantities").str.strip_chars("[]").str.split(","))
-        .alias("quantity"),
+        pl.when(is_checkout).then(quantities_of(text)).alias("quantity"),
     )
-    frame = frame.filter(pl.col("product").list.len() > 0)
-    at = pl.int_ranges(pl.col("product").list.len())
-    many = pl.col("quantity").list.len() == pl.col("product").list.len()
-    frame = frame.with_columns(at.alias("_at"), many.alias("_many")).explode("product", "_at")
-    index = pl.when(pl.col("_many")).then(pl.col("_at")).otherwise(0)
-    quantity = (
-        pl.col("quantity")
-        .list.get(index, null_on_oob=True)
-        .cast(pl.Float64, strict=False)
-        .clip(0, MOST_QUANTITY)
-    )
-    return (
-        frame.with_columns(quantity.fill_null(1.0).alias("quantity"))
-        .drop("_at", "_many")
-        .filter(~pl.col("product").str.starts_with(_GROUP))
-        .unique(["event", "product"], keep="first", maintain_order=True)
-    )
-
-
-def list_baskets(events: pl.DataFrame) -> list[str]:
-    """Return the products of purchases with several products: their prices split the revenue."""
-    bought = events.filter(pl.col("revenue").is_not_null() & (pl.len().over("event") > 1))
-    return bought["product"].unique(maintain_order=True).to_list()
-
-
-def value_events(events: pl.DataFrame, prices: Mapping[str, float]) -> pl.DataFrame:
-    """Add `value`: the revenue of each product, by quantity and price where all prices of a basket are known."""
-    listed = pl.DataFrame(
-        {"product": list(prices), "price": list(prices.values())},
-        schema={"product": pl.String, "price": pl.Float64},
-    )
-    events = events.join(listed, on="product", how="left", maintain_order="left")
-    worth = pl.col("quantity") * pl.col("price")
-    total = worth.sum().over("event")
-    is_priced = (pl.col("price").is_not_null().all().over("event")) & (total > 0)
-    share = pl.when(is_priced).then(worth / total).otherwise(1.0 / pl.len().over("event"))
-    return events.with_columns((pl.col("revenue") * share).fill_null(0.0).alias("value")).drop("price")
+    return split_products(frame)
 
 
 def drop_repeated(events: pl.DataFrame) -> pl.DataFrame:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import orjson
 import polars as pl
 import pyarrow as pa
 import structlog
 
+from actors.hosting.purchase_values import list_baskets, read_prices, value_events
 from actors.intake.attribution import (
     IMPRESSIONS,
     VIEW_WINDOW_MS,
@@ -26,10 +26,8 @@ from actors.intake.attribution import (
     ShownProducts,
     attribute_events,
     join_shown,
-    list_baskets,
     parse_events,
     select_shown,
-    value_events,
 )
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, OutcomeStore
@@ -182,7 +180,9 @@ class OutcomeAttributor:
         events = await asyncio.to_thread(_join_events, parts)
         people = await self._list_people(app_id, events)
         baskets = await asyncio.to_thread(list_baskets, events)
-        events = await asyncio.to_thread(value_events, events, await self._read_prices(app_id, baskets))
+        events = await asyncio.to_thread(
+            value_events, events, await read_prices(self._stores, app_id, baskets)
+        )
         await asyncio.to_thread(self._write_day, app_id, day, events, people, plan, rest)
 
     def _write_day(
@@ -251,16 +251,6 @@ class OutcomeAttributor:
             links |= dict.fromkeys(map(user_key_from_anonymous_id, ids), user_key_from_id(user_id))
         salt = await self._stores.served.salt(app_id)
         return await asyncio.to_thread(list_people, user_keys, links, salt)
-
-    async def _read_prices(self, app_id: str, product_ids: Sequence[str]) -> dict[str, float]:
-        prices: dict[str, float] = {}
-        bodies = await self._stores.records.get_many(app_id, "product", product_ids)
-        for product_id, body in zip(product_ids, bodies, strict=True):
-            product = {} if body is None else orjson.loads(body)
-            price = product.get("sale_price", product.get("price"))
-            if isinstance(price, int | float) and price >= 0:
-                prices[product_id] = float(price)
-        return prices
 
 
 def list_people(user_keys: Iterable[str], links: Mapping[str, str], salt: bytes) -> pl.DataFrame:

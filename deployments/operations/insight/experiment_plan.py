@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -181,10 +180,7 @@ def _goal_from_name(name: str) -> ExperimentGoal:
 
 async def _measure(services: AdminServices, app_id: str, goal: ExperimentGoal) -> TrafficFigures:
     await require_app(services.stores, app_id)
-    salt = await services.stores.served.salt(app_id)
-    figures = await asyncio.to_thread(
-        measure_traffic, services.artifacts, app_id, goal, services.now_ms(), salt
-    )
+    figures = await measure_traffic(services.stores, services.artifacts, app_id, goal, services.now_ms())
     if not figures.mean or not figures.spread:
         raise Invalid(
             f"{app_id} has no {goal.name} in the last {TRAFFIC_DAYS} days; name rate, or mean and spread"

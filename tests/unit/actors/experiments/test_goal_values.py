@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -23,6 +23,7 @@ from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
+from tests.fakes.stores.records import MemoryRecords
 from tests.suites.doing import APP, put
 from tests.suites.experiments import an_experiment
 
@@ -46,6 +47,13 @@ class Place:
         for user_key, variant_id in variants.items():
             exposure = Exposure(variant_id, AT, **fields)
             await self.stores.experiments.assign(experiment, [user_key], exposure, "take")
+
+    def sell(self, **products: dict[str, float]) -> None:
+        """Store products with their prices."""
+        stored = cast(MemoryRecords, self.stores.records)._apps[APP].records["product"]
+        stored.update(
+            {name: orjson.dumps({"product_id": name, **prices}) for name, prices in products.items()}
+        )
 
     def compact(self, *items: dict[str, Any]) -> None:
         """Write interactions into one segment."""
@@ -216,6 +224,26 @@ async def test_a_refund_takes_the_revenue_of_its_product_from_the_newest_purchas
     assert values["order-value"][0] == values["revenue"][0]
     assert sum(values["order-value"][1]) == 7
     assert sum(values["quantities"][0]) == 6 + 5
+
+
+async def test_prices_and_quantities_split_what_a_refund_takes_as_outcomes_do(place: Place) -> None:
+    experiment = an_experiment(goals=["revenue"])
+    users = ("priced", "single", "unpriced", "free")
+    await place.meet(experiment, {f"u:{user}": "a" for user in users})
+    place.sell(p={"price": 2.0}, q={"price": 9.0, "sale_price": 1.0}, f={"price": 0.0}, g={"price": 0.0})
+    basket = {"product_ids": ["p", "q"], "quantities": [1, 3]}
+    place.compact(
+        happened("priced", "checkout", 5, revenue=10, **basket),
+        happened("priced", "refund", 9_000, product_ids=["q"]),
+        happened("single", "checkout", 5, revenue=10, product_ids=["p", "q"], quantities=[2]),
+        happened("single", "refund", 9_000, product_ids=["q"]),
+        happened("unpriced", "checkout", 5, revenue=10, product_ids=["p", "other"], quantities=[1, 3]),
+        happened("unpriced", "refund", 9_000, product_ids=["p"]),
+        happened("free", "checkout", 5, revenue=10, product_ids=["f", "g"]),
+        happened("free", "refund", 9_000, product_ids=["f"]),
+    )
+    values = await place.values(experiment)
+    assert values["revenue"][0] == pytest.approx([10 - 10 * 3 / 5, 10 - 10 * 2 / 6, 5, 5])
 
 
 async def test_an_address_with_many_unverified_visitors_counts_for_few(place: Place) -> None:
