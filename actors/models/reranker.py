@@ -145,8 +145,9 @@ def build_rows(
     else:
         rows[:, parts + 1 : parts + 3] = np.nan
     newest = past.items[:NEWEST_EVENTS]
-    # Shapes: [m, 1] == [1, h] -> [m]; 200 candidates and 200 events are 40,000 comparisons.
-    seen = np.count_nonzero(items[:, None] == newest[None, :], axis=1)
+    # An item's events are neighbours in order: two binary searches instead of 40,000 comparisons.
+    ordered = np.sort(newest)
+    seen = ordered.searchsorted(items, "right") - ordered.searchsorted(items)
     rows[:, parts + 3] = np.minimum(seen, _MOST_SEEN)
     rows[:, parts + 4] = np.log1p(len(newest))
     idle_s = past.now_s - past.at_s[0] if len(newest) else np.nan

@@ -23,6 +23,8 @@ MOST_TREES = 100
 
 Bits = npt.NDArray[np.uint16]
 _ALL = np.uint16(0xFFFF)
+_EXPONENT_AT, _EXPONENT_OF_1 = 52, 1023
+"Where a float64 has its exponent, and the exponent of 1.0 there (IEEE 754)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class _FeatureTable:
     """The conditions on one feature.
 
     Shapes:
-        thresholds: float64 [c], distinct and ascending; bits: uint16 [c + 2, trees], last for NaN
+        thresholds: float64 [c + 1], distinct and ascending, the last is infinite; bits: uint16 [c + 2, trees], last
+            for NaN
     """
 
     feature: int
@@ -66,8 +69,7 @@ class TreeEnsemble:
     def __init__(self, arrays: TreeArrays) -> None:
         self.arrays = arrays
         self._tables = list(_build_tables(arrays))
-        self._first_leaves = arrays.leaf_starts[:-1]
-        self._lowest_bit = _number_lowest_bits()
+        self._first_leaves = arrays.leaf_starts[:-1, None] - _EXPONENT_OF_1
 
     def predict(self, rows: Floats) -> Floats:
         """Return the sum of the trees for each row; the trees are added in their order.
@@ -77,17 +79,20 @@ class TreeEnsemble:
         Cost:
             60 trees of 15 leaves, 200 rows of 12 features: 0.2 ms
         """
+        columns = np.ascontiguousarray(rows.T)
         bits = np.full((len(rows), len(self.arrays)), _ALL)
         for table in self._tables:
-            values = rows[:, table.feature]
-            places = np.searchsorted(table.thresholds, values)
-            # `searchsorted` puts NaN behind all thresholds; its row of the table is the last one.
-            places[np.isnan(values)] = len(table.bits) - 1
+            # NaN is behind infinity, in the last row of the table.
+            places = table.thresholds.searchsorted(columns[table.feature])
             # Shape [m, trees]: one AND for each feature, not a walk through each tree.
             bits &= table.bits.take(places, axis=0)
-        exits = self._lowest_bit.take(bits) + self._first_leaves
+        # n & -n keeps the lowest bit; the exponent of that power of two is its position, without a table.
+        # Shape [trees, m] from here on, so that the sum reads rows.
+        exits = (bits & -bits).T.astype(np.float64, order="C").view(np.int64)
+        exits >>= _EXPONENT_AT
+        exits += self._first_leaves
         # One tree after the other, as in LightGBM: float sums depend on the order.
-        sums: Floats = np.add.reduce(np.ascontiguousarray(self.arrays.leaves.take(exits).T), axis=0)
+        sums: Floats = np.add.reduce(self.arrays.leaves.take(exits), axis=0)
         return sums
 
 
@@ -105,12 +110,5 @@ def _build_tables(arrays: TreeArrays) -> Sequence[_FeatureTable]:
             bits[place + 1 : -1, tree] &= right
             if not arrays.missing_left[condition]:
                 bits[-1, tree] &= right
-        tables.append(_FeatureTable(feature, thresholds, bits))
+        tables.append(_FeatureTable(feature, np.append(thresholds, np.inf), bits))
     return tables
-
-
-def _number_lowest_bits() -> npt.NDArray[np.int64]:
-    """Return the position of the lowest bit of each number of 16 bits."""
-    numbers = np.arange(1, 1 << MOST_LEAVES)
-    # n & -n keeps the lowest bit; entry 0 is never read, because the exit leaf always stays.
-    return np.append(0, np.log2(numbers & -numbers).astype(np.int64))
