@@ -17,6 +17,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine
+from jobs.refresh.data.dataset import Interactions
 from tests.fakes.corner_shop import NOW_MS, product_change
 from tests.fakes.trained_snapshot import ring_data, ring_products
 
@@ -24,9 +25,11 @@ RAISED = 3.0
 CANDIDATES = 10
 
 
-def raise_frequent(engine: TrainedEngine, candidates: int = CANDIDATES) -> Reranker:
-    """Return a tree that raises products with more events than the median."""
-    data = ring_data()
+def raise_frequent(
+    engine: TrainedEngine, candidates: int = CANDIDATES, data: Interactions | None = None
+) -> Reranker:
+    """Return a tree that raises products with more events than the median; without data, those of the ring."""
+    data = ring_data() if data is None else data
     products = ProductFacts.count(data.item, data.at_s, data.n_items)
     parts = tuple(part.name for part in engine.blend.parts)
     arrays = TreeArrays(

@@ -21,7 +21,7 @@ from cluster.process.sockets import free_ports
 from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
-from deployments.demo.script import build_script_routes
+from deployments.demo.browser_script import build_script_routes
 from tests.fakes.request_handler import BROWSER, StillClock
 from tests.fakes.simulated_shop import APP, ROWS, ShownList, SimulatedShop, open_world
 

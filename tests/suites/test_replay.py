@@ -6,17 +6,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from actors.language.embedder import HashingEmbedder
+from actors.models.loading.registry import SEARCH_RERANKER
+from actors.models.reranker import Reranker
 from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer
 from actors.serving.replay.past_app import load_past_app, read_past_settings
 from actors.serving.replay.past_state import PastState
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.records.served_answer import RULE
+from jobs.refresh.runs import training
 from tests.fakes.corner_shop import APP
 from tests.fakes.lived_in_shop import LivedInShop, live_a_day, open_lived_in_shop
+from tests.fakes.reranked_shop import raise_frequent
 
 
 async def replay_all(shop: LivedInShop, rows: list[dict[str, Any]]) -> list[ReplayedAnswer]:
@@ -49,6 +54,33 @@ async def test_lists_of_a_lived_in_day_are_ranked_again_as_they_were(tmp_path: P
         check_answers(answers, 0.99)
 
         await check_one_answer(shop, rows)
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_searches_with_a_learned_order_are_ranked_again_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_extras = training._build_extras
+
+    def build_with_reranker(attempt: Any, engine: Any, source: Any, *more: Any) -> Any:
+        reranker = raise_frequent(engine, 200, source.data)
+        return {**build_extras(attempt, engine, source, *more), SEARCH_RERANKER: reranker.save()}
+
+    monkeypatch.setattr(training, "_build_extras", build_with_reranker)
+    async with open_lived_in_shop(tmp_path, seed=13) as shop:
+        await shop.live(40)
+        await shop.train()
+        await shop.live(40)
+        log = ServedLogStore(shop.artifacts, shop.clock)
+        rows = [row for row in log.read(APP, 0).to_pylist() if row["endpoint"] == "search"]
+        answers = await replay_all(shop, rows)
+        assert len({row["snapshot"] for row in rows}) == 2
+        assert len(rows) > 15
+        check_answers(answers, 1.0)
+        monkeypatch.setattr(Reranker, "score", lambda reranker, past, items, *given: np.zeros(len(items)))
+        without = await replay_all(shop, rows)
+        assert sum(not answer.is_equal for answer in without) > len(rows) / 2
 
 
 async def check_one_answer(shop: LivedInShop, rows: list[dict[str, Any]]) -> None:
