@@ -53,7 +53,7 @@ NOUNS = _words(
     assertions digest document documents renewal replica
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa
-    quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
+    purchase quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
     recommendation recommender record recorder records redirects redis reference registration
     registrations registry regression removal renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime

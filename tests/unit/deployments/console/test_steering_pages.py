@@ -439,7 +439,7 @@ async def test_a_preview_names_the_new_place_of_a_buried_product(console: OpenCo
     assert (sample.products[3].product_id, sample.products[3].change) == (first, "down")
 
 
-async def test_an_interleaving_says_what_it_promotes_and_when_it_did(console: OpenConsole) -> None:
+async def test_the_page_of_an_interleaving_names_its_promotion(console: OpenConsole) -> None:
     shop = console.shop
     stores = shop.services.stores
     lifecycle = ExperimentLifecycle(stores, shop.services.clock)

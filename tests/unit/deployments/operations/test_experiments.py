@@ -225,7 +225,7 @@ async def test_a_replica_of_a_release_without_interleaving_gives_everybody_the_f
         assert (treated.engine_id, treated.snapshot, treated.interleaving) == ("default", "v1", None)
 
 
-async def test_only_a_snapshot_of_the_engine_is_promoted_and_the_report_says_when(
+async def test_only_a_snapshot_of_the_engine_is_promoted_and_the_report_names_the_promotion(
     shop: AdminShop, tmp_path: Path
 ) -> None:
     stores = shop.services.stores
