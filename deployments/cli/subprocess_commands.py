@@ -146,6 +146,9 @@ class RankingOptions:
     parts: tuple[RankingPart, ...] = ()
     as_json: bool = False
     out: Path | None = None
+    peers: bool = False
+    minutes: float = 30.0
+    cache: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +294,39 @@ def _add_quality(app: typer.Typer, execute: Execute) -> None:
             list[str] | None,
             typer.Option("--set", metavar="FOLDER", help="The folder of a public set; all if left out."),
         ] = None,
-        only: Annotated[str, typer.Option(help="Only protocols with this text in their name.")] = "",
+        only: Annotated[
+            str,
+            typer.Option(
+                help="Only protocols with this text in their name; with --peers, also libraries and recipes."
+            ),
+        ] = "",
         part: Annotated[
             list[RankingPart] | None, typer.Option(help="A part of the tables; all if left out.")
+        ] = None,
+        peers: Annotated[
+            bool,
+            typer.Option(
+                "--peers", help="Compare with implicit, LensKit and RecTools, which are installed apart."
+            ),
+        ] = False,
+        minutes: Annotated[
+            float,
+            typer.Option(
+                min=0.1,
+                help="Processor time of each search, and again of each training; with --peers.",
+            ),
+        ] = 30.0,
+        cache: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FOLDER",
+                help="Keeps the libraries and what ran, with --peers; ~/.cache/kiosk/peers if left out.",
+            ),
         ] = None,
         out: OutOption = None,
         as_json: AsJson = False,
     ) -> None:
         """Measure ranking on public sets beside other libraries."""
-        options = RankingOptions(tuple(sets or ()), only, tuple(part or ()), as_json, out)
+        names, parts = tuple(sets or ()), tuple(part or ())
+        options = RankingOptions(names, only, parts, as_json, out, peers, minutes, cache)
         raise typer.Exit(execute(options, context.meta[WORDS]))

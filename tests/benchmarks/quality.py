@@ -32,7 +32,7 @@ from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.peers.ranking import Peer, has_implicit, peers
+from tests.benchmarks.peers.ranking import Peer, peers
 from tests.benchmarks.unmeasured import reason_of
 
 ReportProgress = Callable[[str], None]
@@ -103,8 +103,6 @@ def measure(
     """Run all scorers of one task, the peers first; `skip` takes the peers that can't be measured, with the reason."""
     rounds = list(task.rounds())
     best = 0.0
-    if not has_implicit():
-        skip("implicit ALS, BPR and BM25", "implicit is not installed; `pip install -e '.[bench]'`")
     for peer in peers(rounds[0].test.train.n_items):
         report_progress(f"{task.folder}, {task.protocol}: {peer.name}")
         try:
@@ -114,7 +112,7 @@ def measure(
             continue
         best = max(best, line.figures[task.goal])
         yield line
-    bare = [_without_content(split) for split in rounds]
+    bare = [without_content(split) for split in rounds]
     for number, recipe in enumerate(task.recipes):
         report_progress(f"{task.folder}, {task.protocol}: kiosk {recipe}")
         line = _kiosk_line(task, recipe, rounds)
@@ -136,14 +134,14 @@ class _Sum:
 
     def add(self, scorer: Scorer, test: EvaluationSplit, fit_s: float, note: str) -> None:
         """Examine one round."""
-        returning = _split_by_history(test, has_history=True)
+        returning = split_by_history(test, has_history=True)
         examined = evaluate(scorer, returning)
         self.returning.append(dict(examined.figures))
         self.coverage.append(examined.coverage)
         self.fit_s += fit_s
         self.query_ms = _query_ms(scorer, returning)
         self.notes.append(note)
-        new = _split_by_history(test, has_history=False)
+        new = split_by_history(test, has_history=False)
         if len(new):
             self.new.append(evaluate(scorer, new).figures["ndcg@10"])
 
@@ -174,7 +172,7 @@ def _peer_line(task: Task, peer: Peer, rounds: Sequence[TrainingSplit]) -> Line:
     for split in rounds:
         chosen = 0
         if len(peer.settings) > 1:
-            trial = _split_by_history(split.validation[0], has_history=True)
+            trial = split_by_history(split.validation[0], has_history=True)
             evaluations = [evaluate(train(trial.train), trial) for _, train in peer.settings]
             chosen = int(np.argmax([examined.figures[task.goal].mean() for examined in evaluations]))
         setting, train = peer.settings[chosen]
@@ -216,11 +214,11 @@ def _query_ms(scorer: Scorer, trial: EvaluationSplit, count: int = 60) -> float:
     return float(np.median(took)) * 1000
 
 
-def _split_by_history(trial: EvaluationSplit, *, has_history: bool) -> EvaluationSplit:
+def split_by_history(trial: EvaluationSplit, *, has_history: bool) -> EvaluationSplit:
     return trial.pick(np.flatnonzero((trial.histories.lengths > 0) == has_history))
 
 
-def _without_content(split: TrainingSplit) -> TrainingSplit:
+def without_content(split: TrainingSplit) -> TrainingSplit:
     def bare(trial: EvaluationSplit) -> EvaluationSplit:
         return replace(trial, train=replace(trial.train, content=None))
 

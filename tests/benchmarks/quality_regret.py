@@ -47,7 +47,6 @@ from jobs.refresh.tuning.evidence import PartVariant, collect_evidence, tune_and
 from jobs.refresh.tuning.parameter_search import expand_time_decays
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.quality_large import taobao_events
 
 USERS = 1_500
 "Test users of each line."
@@ -114,7 +113,7 @@ def cases() -> list[Case]:
             lambda: leave_last_out(sets.yoochoose()[0], 2, seen="allowed"),
         ),
         Case("yoochoose-100k", "sessions", _sessions),
-        Case("taobao-ghcf", "last purchase", _last_purchases),
+        Case("taobao-ghcf", "last purchase", last_purchases),
     ]
 
 
@@ -218,9 +217,9 @@ def _sessions() -> TrainingSplit:
     return TrainingSplit((first, split_next_in_session(first.train, begins - 2 * day)), test)
 
 
-def _last_purchases() -> TrainingSplit:
+def last_purchases() -> TrainingSplit:
     """The last purchase of each user; what is in the cart is a valid target, what was bought is not."""
-    return leave_last_out(taobao_events(), 2, kinds=("checkout",), seen="other_kinds")
+    return leave_last_out(sets.taobao(), 2, kinds=("checkout",), seen="other_kinds")
 
 
 def _cache_path(case: Case, cache: Path) -> Path:

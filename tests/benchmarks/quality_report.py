@@ -32,6 +32,10 @@ def print_tables(options: RankingOptions) -> int:
     Errors:
         Invalid: no task has the given set and protocol
     """
+    if options.peers:
+        from tests.benchmarks import quality_peers_report
+
+        return quality_peers_report.print_peers(options)
     progress = Console(stderr=True)
     chosen = chosen_tasks(options.sets, options.only)
     if not chosen:

@@ -126,6 +126,15 @@ def yoochoose() -> tuple[Interactions, float]:
     return data, float(begins) - 1.0
 
 
+def taobao() -> Interactions:
+    """Carts, then purchases with the last one of every user at the end; there are no times."""
+    rows = [(user, item, 0.7, "add_to_cart") for user, item in _taobao_pairs("cart.txt.gz")]
+    for name in ("buy.train.txt.gz", "buy.test.txt.gz"):
+        rows += [(reader, item, 1.0, "checkout") for reader, item in _taobao_pairs(name)]
+    frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
+    return interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
+
+
 def embedded(data: Interactions, texts: Mapping[str, str]) -> Any:
     """Describe items by the platform's own embedder.
 
@@ -153,6 +162,15 @@ def tfidf(data: Interactions, attributes: Mapping[str, list[int]]) -> Any:
     weighed = marks @ sp.diags_array(np.log(data.n_items / frequency))
     lengths = np.sqrt(np.asarray(weighed.multiply(weighed).sum(axis=1)).ravel())
     return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighed).tocsr().astype(np.float32)
+
+
+def _taobao_pairs(name: str) -> list[tuple[str, str]]:
+    pairs: list[Any] = []
+    with gzip.open(data_folder() / "taobao-ghcf" / name, "rt") as lines:
+        for line in lines:
+            user, *items = line.split()
+            pairs += [(user, item) for item in items]
+    return pairs
 
 
 def _csv(path: Path, separator: str = ",") -> pl.DataFrame:

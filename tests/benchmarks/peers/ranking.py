@@ -1,4 +1,4 @@
-"""What a ranking team would build first, written plainly and apart from our own code, and the library `implicit`.
+"""What a ranking team would build first, written plainly and apart from our own code.
 
 Every peer learns from the same events, is scored by the same examination, and where it has a parameter that matters
 a few values are tried on the same validation: beating a badly set up peer proves nothing.
@@ -6,7 +6,6 @@ a few values are tried on the same validation: beating a badly set up peer prove
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,30 +30,15 @@ class Peer:
     settings: tuple[tuple[str, Train], ...]
 
 
-def has_implicit() -> bool:
-    """Is the library of three of the peers installed?"""
-    return importlib.util.find_spec("implicit") is not None
-
-
 def peers(n_items: int) -> list[Peer]:
     """List the peers that can be run on a catalog of this size."""
     lambdas = (100.0, 300.0, 1000.0) if n_items <= 5_000 else (300.0,)
-    available = [
+    return [
         Peer("popularity", (("", Popular),)),
         Peer("item-kNN (cosine)", tuple((f"k {k}", _item_knn(k)) for k in (20, 100))),
         Peer("EASE", tuple((f"lambda {value:g}", _ease(value)) for value in lambdas)),
         Peer("sequential rules", (("window 5", Follows),)),
     ]
-    if has_implicit():
-        settings = [(factors, alpha) for factors in (32, 128) for alpha in (1.0, 10.0)]
-        als = tuple(
-            (f"{factors} factors, alpha {alpha:g}", _als(factors, alpha)) for factors, alpha in settings
-        )
-        available.append(Peer("implicit ALS", als))
-        bpr = tuple((f"{factors} factors", _bpr(factors)) for factors in (32, 128))
-        available.append(Peer("implicit BPR", bpr))
-        available.append(Peer("implicit BM25", tuple((f"k {k}", _bm25(k)) for k in (20, 100))))
-    return available
 
 
 class Popular:
@@ -102,39 +86,6 @@ class Follows:
         return np.asarray((last @ self._weights).toarray(), np.float32)
 
 
-class FoldedIn:
-    """Item factors of `implicit`; a user's factors are worked out from the history by the library."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
-        seen = histories.seen().astype(np.float32).tocsr()
-        users = self._model.recalculate_user(np.arange(len(histories)), seen)
-        return np.asarray(users @ self._model.item_factors.T, np.float32)
-
-
-class Remembered:
-    """User and item factors of `implicit`; the model has no way to work out a user it was not trained with.
-
-    A user is recognised by the history it was trained with.
-    """
-
-    def __init__(self, model: Any, data: Interactions) -> None:
-        self._model = model
-        self._users = {
-            items.tobytes(): user
-            for user, items in enumerate(np.split(data.item, data.starts()[1:-1]))
-            if len(items)
-        }
-
-    def score(self, histories: UserHistories) -> npt.NDArray[np.float32]:
-        lists = np.split(histories.items, histories.starts[1:-1])
-        users = np.array([self._users.get(items.tobytes(), -1) for items in lists])
-        factors = np.where((users >= 0)[:, None], self._model.user_factors[users], 0.0)
-        return np.asarray(factors @ self._model.item_factors.T, np.float32)
-
-
 def _matrix(data: Interactions) -> Any:
     shape = (data.n_users, data.n_items)
     matrix = sp.csr_matrix((np.ones(len(data), np.float32), (data.reader, data.item)), shape=shape)
@@ -170,47 +121,5 @@ def _ease(regularisation: float) -> Train:
         weights = inverse / -np.diag(inverse)
         weights[np.diag_indices_from(weights)] = 0
         return Similar(weights)
-
-    return train
-
-
-def _als(factors: int, alpha: float) -> Train:
-    def train(data: Interactions) -> Scorer:
-        from implicit.cpu.als import AlternatingLeastSquares
-
-        model = AlternatingLeastSquares(
-            factors=factors, regularization=0.05, alpha=alpha, iterations=15, random_state=1, num_threads=1
-        )
-        model.fit(_matrix(data), show_progress=False)
-        return FoldedIn(model)
-
-    return train
-
-
-def _bpr(factors: int) -> Train:
-    def train(data: Interactions) -> Scorer:
-        from implicit.cpu.bpr import BayesianPersonalizedRanking
-
-        model = BayesianPersonalizedRanking(
-            factors=factors,
-            learning_rate=0.05,
-            regularization=0.01,
-            iterations=60,
-            random_state=1,
-            num_threads=1,
-        )
-        model.fit(_matrix(data), show_progress=False)
-        return Remembered(model, data)
-
-    return train
-
-
-def _bm25(k: int) -> Train:
-    def train(data: Interactions) -> Scorer:
-        from implicit.nearest_neighbours import BM25Recommender
-
-        model = BM25Recommender(K=k, num_threads=1)
-        model.fit(_matrix(data).tocsr(), show_progress=False)
-        return Similar(sp.csr_matrix(model.similarity).astype(np.float32))
 
     return train

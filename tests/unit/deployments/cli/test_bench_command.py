@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import typer
@@ -59,6 +60,10 @@ def app(calls: list[Call]) -> typer.Typer:
         (
             "quality --set a --set b --only time --part ranking --part more",
             RankingOptions(("a", "b"), "time", (RankingPart.RANKING, RankingPart.MORE)),
+        ),
+        (
+            "quality --peers --minutes 2.5 --cache folder",
+            RankingOptions(peers=True, minutes=2.5, cache=Path("folder")),
         ),
     ],
 )  # fmt: skip
