@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel, PlotLine
 Row = Mapping[str, Any]
 
 CHART = "peers.svg"
-RECIPES = ("kiosk default", "kiosk deep")
+RECIPES = ("kiosk fast", "kiosk default", "kiosk deep")
 _INTRO = """
 The recipes of Kiosk and the libraries implicit, LensKit and RecTools on the same public data. The first command
 measures and writes the figures of this page, the second writes the page.
@@ -73,7 +74,7 @@ def build_chart() -> str:
             end, middle = left + ndcg(row) * scale, y + row_px / 2 - 1
             low, high = (left + row["figures"][name] * scale for name in ("low", "high"))
             chart.shapes += [
-                PlotLabel(left - 6, y + row_px - 4, row["scorer"], "end", 11),
+                PlotLabel(left - 6, y + row_px - 4, label(row["scorer"]).replace("`", ""), "end", 11),
                 PlotBox(left, y, end - left, row_px - 3, _COLOURS[row["scorer"].split()[0]]),
                 PlotLine(low, middle, high, middle, "#222222"),
                 PlotLabel(high + 6, y + row_px - 4, f"{ndcg(row):.4f}", size=11),
@@ -81,6 +82,11 @@ def build_chart() -> str:
             y += row_px
     chart.height = y + row_px
     return render_svg(chart)
+
+
+def label(scorer: str) -> str:
+    """Return the name of a scorer for the page: recipes stand in code marks."""
+    return re.sub(r"^kiosk (\w+)", r"Kiosk `\1`", scorer)
 
 
 def list_ranked(task: Row) -> list[Row]:
@@ -127,14 +133,14 @@ def list_verdicts(tasks: Sequence[Row]) -> list[str]:
             if several
         ]
         missing = [task["name"] for task in tasks if not compare_with_best_library(task, recipe)]
-        line = f"- `{recipe}`, {measured} of {len(tasks)} tasks measured"
+        line = f"- {label(recipe)}, {measured} of {len(tasks)} tasks measured"
         lines.append(
             line
             + (f": {', '.join(parts)}." if parts else ".")
             + (f" Not measured: {'; '.join(missing)}." if missing else "")
         )
     for scorer, absent in _list_absent(tasks).items():
-        lines.append(f"- `{scorer}` was not run on {'; '.join(absent)}.")
+        lines.append(f"- {label(scorer)} was not run on {'; '.join(absent)}.")
     return lines
 
 
@@ -164,7 +170,14 @@ def _summarise(tasks: Sequence[Row]) -> str:
                 _interval(test) if compared else "",
             ]
         rows.append(cells)
-    return write_table(["Task", "Best library", "`default`", "Difference", "`deep`", "Difference"], rows)
+    return write_table(
+        [
+            "Task",
+            "Best library",
+            *(word for recipe in RECIPES for word in (f"`{recipe.split()[1]}`", "Difference")),
+        ],
+        rows,
+    )
 
 
 def _interval(test: Row) -> str:
@@ -174,7 +187,7 @@ def _interval(test: Row) -> str:
 def _write_task(task: Row) -> str:
     rows = []
     for row in task["scorers"]:
-        name = f"{row['scorer']} {row['version']}".strip()
+        name = f"{label(row['scorer'])} {row['version']}".strip()
         if "figures" not in row:
             rows.append([name, *[""] * 10, row["reason"]])
             continue

@@ -254,7 +254,7 @@ class PeerRun:
             share_s = left_s if number == len(peer.settings) - 1 else left_s / 2
             label = f"search-{number}"
             run = self._run_library(name, peer, interpreter, settings, (label, share_s), part="validation")
-            spent_s += run.processor_s
+            spent_s += run.cpu_s
             for place, row in enumerate(run.rows):
                 path = self.folder(name, peer.name) / label / f"lists-{place}.parquet"
                 figures = compute_figures(read_lists(path, validation), validation)
@@ -262,7 +262,7 @@ class PeerRun:
             if run.reason:
                 reason = cut if run.rows else run.reason
             else:
-                longest_s = max(longest_s, run.processor_s)
+                longest_s = max(longest_s, run.cpu_s)
         return tuple(trials), spent_s, reason
 
     def _run_library(

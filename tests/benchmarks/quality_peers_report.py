@@ -1,4 +1,4 @@
-"""Figures of a run beside libraries: means, differences paired by person, and the table of the terminal."""
+"""Figures of a run beside libraries: averages, differences paired by person, and the table of the terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.split_files import read_lists
-from tests.benchmarks.quality_peers import SCORERS, Outcome, PeerRun, compute_figures, tasks
+from tests.benchmarks.quality_peers import RECIPES, SCORERS, Outcome, PeerRun, compute_figures, tasks
 from tests.benchmarks.unmeasured import NO_SET
 
 FIGURE = "ndcg@10"
 "The figure that is compared."
-_RECIPES = ("kiosk default", "kiosk deep")
+_RECIPES = tuple(f"kiosk {recipe}" for recipe in RECIPES)
 "What every other scorer is compared with."
 CACHE = Path.home() / ".cache" / "kiosk" / "peers"
 "The folder that keeps the libraries and what ran, unless `--cache` names another."
@@ -106,7 +106,7 @@ def describe_outcome(
         return row, None
     lists = read_lists(folder / outcome.chosen["lists"], split)
     values = compute_figures(lists, split)
-    means = {figure: round(float(each.mean()), 5) for figure, each in values.items()}
+    averages = {figure: round(float(each.mean()), 5) for figure, each in values.items()}
     low, high = bootstrap_interval(values[FIGURE], np.random.default_rng(1), split.people)
     trained = np.unique(split.train.item)
     row |= {
@@ -114,7 +114,7 @@ def describe_outcome(
         "fit_s": round(outcome.chosen["fit_s"], 1),
         "rank_ms": round(1000 * outcome.chosen["rank_s"] / len(split), 2),
         "peak_mb": outcome.chosen["peak_bytes"] >> 20,
-        "figures": {**means, "low": round(low, 5), "high": round(high, 5)},
+        "figures": {**averages, "low": round(low, 5), "high": round(high, 5)},
         "coverage@10": round(len(np.intersect1d(lists[:, :10], trained)) / len(trained), 4),
     }
     if outcome.recommended is not None:

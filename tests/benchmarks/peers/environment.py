@@ -34,7 +34,7 @@ class Run:
     rows: Sequence[Mapping[str, Any]]
     "A row for each file of lists: settings, fit_s, rank_s, peak_bytes."
     version: str
-    processor_s: float
+    cpu_s: float
     reason: str = ""
     "Why it ended before its end; rows written before count."
 
@@ -95,7 +95,7 @@ def run_process(command: Sequence[str], out: Path, budget_s: float) -> Run:
     return Run(facts["rows"], facts["version"], spent_s, reason)
 
 
-def limit_processor_time(seconds: float) -> None:
+def limit_cpu_time(seconds: float) -> None:
     """End this process after so many seconds of processor time."""
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 10))
 

@@ -19,7 +19,7 @@ from jobs.refresh.evaluation.evaluate import Scorer, score_allowed_items
 from jobs.refresh.evaluation.metrics import RankedLists, rank_top_items
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
-from tests.benchmarks.peers.environment import limit_processor_time, read_peak_bytes
+from tests.benchmarks.peers.environment import limit_cpu_time, read_peak_bytes
 from tests.benchmarks.peers.split_files import LIST_LENGTH, write_lists
 
 _BLOCK = 500
@@ -42,7 +42,7 @@ def main(recipe: str, task: str, content: str, out: str, seconds: str) -> None:
     """Choose on validation, train, rank and write."""
     from tests.benchmarks import quality_peers
 
-    limit_processor_time(float(seconds))
+    limit_cpu_time(float(seconds))
     split = quality_peers.load_split(task, has_content=content == "content")
     began = time.process_time()
     plan = make_plan(load_recipe_file(recipe), split.validation)

@@ -228,14 +228,14 @@ def _recommend(model: Any, split: Split, history: pd.DataFrame) -> Lists:
     seen = split.matrix("history", "query", split.facts["queries"])
     hides_all = hidden.nnz == seen.nnz
     spare = 0 if hides_all else int(np.diff(hidden.indptr).max(initial=0))
-    known_items = set(model.data_preparator.get_known_item_ids())
+    trained_items = set(model.data_preparator.get_known_item_ids())
     lists = np.full((len(queries), places), -1, np.int64)
     context = None
     if getattr(model, "require_recommend_context", False):
         context = pd.DataFrame(
             {Columns.User: queries, Columns.Datetime: pd.to_datetime(split.query["now_s"], unit="s")}
         )
-    usable = history[history[Columns.Item].isin(known_items)]
+    usable = history[history[Columns.Item].isin(trained_items)]
     for first in range(0, len(queries), _BLOCK):
         part = usable[usable[Columns.User].between(first, first + _BLOCK - 1)]
         if part.empty:

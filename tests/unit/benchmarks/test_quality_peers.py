@@ -49,7 +49,9 @@ def test_files_have_what_a_peer_may_know_and_no_target(split: EvaluationSplit, t
 
 
 def test_a_session_of_nobody_who_was_trained_has_no_user(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"reader": ["a", "a", "b", "b"], "item": ["x", "y", "y", "x"], "at": [1, 2, 3, 9]})
+    frame = pl.DataFrame(
+        [("a", "x", 1), ("a", "y", 2), ("b", "y", 3), ("b", "x", 9)], ["reader", "item", "at"], orient="row"
+    )
     test = split_by_time(interactions_from_frame(frame), at_s=2.5).test
     write_split(test, tmp_path)
     assert pl.read_parquet(tmp_path / "query.parquet")["user"].to_list() == [-1]
@@ -121,7 +123,7 @@ if behaviour == "fails":
         ("loops", "not finished in 0.0167 min of one core"),
     ],
 )
-def test_a_process_that_ends_early_says_why_and_keeps_its_rows(
+def test_a_process_that_ends_early_gives_the_reason_and_keeps_its_rows(
     tmp_path: Path, behaviour: str, reason: str
 ) -> None:
     out = tmp_path / "out"
@@ -160,7 +162,7 @@ def run(split: EvaluationSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return measured
 
 
-def test_an_interrupted_run_goes_on_and_a_larger_budget_repeats_what_did_not_finish(
+def test_an_interrupted_run_goes_on_and_a_larger_budget_repeats_what_was_cut(
     run: quality_peers.PeerRun, tmp_path: Path
 ) -> None:
     run.measure(["toys, leave last out"], "implicit")
@@ -173,7 +175,7 @@ def test_an_interrupted_run_goes_on_and_a_larger_budget_repeats_what_did_not_fin
     assert {scorer for scorer, _ in run.calls[before:]} == {"implicit BM25"}  # type: ignore[attr-defined]
 
 
-def test_a_report_has_paired_differences_and_names_what_did_not_finish(run: quality_peers.PeerRun) -> None:
+def test_a_report_has_paired_differences_and_names_what_is_unfinished(run: quality_peers.PeerRun) -> None:
     run.measure(["toys, leave last out"])
     report = quality_peers_report.build_report(run, ["toys, leave last out"])
     rows = {row["scorer"]: row for row in report["tasks"][0]["scorers"]}
@@ -199,18 +201,19 @@ def _task(name: str, **intervals: tuple[float, float]) -> Mapping[str, Any]:
     }
 
 
-def test_the_page_says_where_a_recipe_loses_and_what_did_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_names_where_a_recipe_loses_and_what_was_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [
         _task("a", kiosk_default=(0.1, 0.2)),
         _task("b", kiosk_default=(-0.2, -0.1)),
         _task("c", kiosk_default=(-0.1, 0.1), kiosk_deep=(-0.1, 0.0)),
     ]
     lines = page.list_verdicts(tasks)
-    assert lines[0] == (
-        "- `kiosk default`, 3 of 3 tasks measured: above the best library on 1, level with the best library on 1 (c), "
+    assert lines[0] == "- Kiosk `fast`, 0 of 3 tasks measured. Not measured: a; b; c."
+    assert lines[1] == (
+        "- Kiosk `default`, 3 of 3 tasks measured: above the best library on 1, level with the best library on 1 (c), "
         "below the best library on 1 (b)."
     )
-    assert "level with the best library on 1 (c). Not measured: a; b." in lines[1]
+    assert "level with the best library on 1 (c). Not measured: a; b." in lines[2]
 
 
 @pytest.mark.slow
