@@ -49,13 +49,16 @@ def read_report() -> dict[str, Any]:
 
 def build_page() -> str:
     """Write the page."""
-    tasks = read_report()["tasks"]
+    report = read_report()
+    tasks = report["tasks"]
+    gaps = list_gaps(report)
     sections = [
         "\n".join(list_verdicts(tasks)),
         f"![NDCG@10 of every scorer, by data set]({CHART})",
         "## Beside the best library\n\nThe best library of a set is chosen afterwards, by its figure on the test. "
         "Differences are recipe minus library.\n\n" + _summarise(tasks),
         *(_write_task(task) for task in tasks),
+        "## What is missing\n\n" + "\n".join(gaps) if gaps else "",
     ]
     return write_page("Ranking beside other libraries", _INTRO, sections)
 
@@ -132,27 +135,25 @@ def list_verdicts(tasks: Sequence[Row]) -> list[str]:
             for verdict, several in names.items()
             if several
         ]
-        missing = [task["name"] for task in tasks if not compare_with_best_library(task, recipe)]
         line = f"- {label(recipe)}, {measured} of {len(tasks)} tasks measured"
-        lines.append(
-            line
-            + (f": {', '.join(parts)}." if parts else ".")
-            + (f" Not measured: {'; '.join(missing)}." if missing else "")
-        )
-    for scorer, absent in _list_absent(tasks).items():
-        lines.append(f"- {label(scorer)} was not run on {'; '.join(absent)}.")
+        lines.append(f"{line}: {', '.join(parts)}." if parts else f"{line}.")
     return lines
 
 
-def _list_absent(tasks: Sequence[Row]) -> dict[str, list[str]]:
-    """Return the tasks without any row of a scorer, by scorer."""
-    scorers = dict.fromkeys(row["scorer"] for task in tasks for row in task["scorers"])
-    absent = {
-        scorer: [task["name"] for task in tasks if all(row["scorer"] != scorer for row in task["scorers"])]
-        for scorer in scorers
-        if scorer != "kiosk default, events alone"  # it is run only where the recipes know more than events
-    }
-    return {scorer: names for scorer, names in absent.items() if names}
+def list_gaps(report: Mapping[str, Any]) -> list[str]:
+    """Say which scorers have no figures on which tasks, and why."""
+    lines = []
+    for scorer in report["scorers"]:
+        tasks_by_reason: dict[str, list[str]] = {}
+        for task in report["tasks"]:
+            rows = [row for row in task["scorers"] if row["scorer"] == scorer]
+            if not rows or "figures" not in rows[0]:
+                reason = rows[0]["reason"] if rows else "not run"
+                tasks_by_reason.setdefault(reason, []).append(task["name"])
+        for reason, names in tasks_by_reason.items():
+            where = "all tasks" if len(names) == len(report["tasks"]) else "; ".join(names)
+            lines.append(f"- {label(scorer)}: {reason} ({where}).")
+    return lines
 
 
 def _summarise(tasks: Sequence[Row]) -> str:

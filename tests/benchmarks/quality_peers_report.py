@@ -87,7 +87,7 @@ def build_report(run: PeerRun, names: Sequence[str]) -> dict[str, Any]:
         }
         reports.append({"name": name, **facts, "scorers": rows})
     machine = {"system": platform.system(), "python": platform.python_version()}
-    return {"figure": FIGURE, "machine": machine, "tasks": reports}
+    return {"figure": FIGURE, "machine": machine, "scorers": list(SCORERS), "tasks": reports}
 
 
 def describe_outcome(

@@ -80,7 +80,7 @@ def run_process(command: Sequence[str], out: Path, budget_s: float) -> Run:
                 stderr=output,
                 env=environment,
                 cwd=_ROOT,
-                timeout=_WALL_FACTOR * budget_s + 60,
+                timeout=_WALL_FACTOR * budget_s + 600,
                 check=False,
             ).returncode
         except subprocess.TimeoutExpired:

@@ -201,19 +201,30 @@ def _task(name: str, **intervals: tuple[float, float]) -> Mapping[str, Any]:
     }
 
 
-def test_the_page_names_where_a_recipe_loses_and_what_was_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_names_where_a_recipe_loses_and_what_was_not_run() -> None:
     tasks = [
         _task("a", kiosk_default=(0.1, 0.2)),
         _task("b", kiosk_default=(-0.2, -0.1)),
         _task("c", kiosk_default=(-0.1, 0.1), kiosk_deep=(-0.1, 0.0)),
     ]
     lines = page.list_verdicts(tasks)
-    assert lines[0] == "- Kiosk `fast`, 0 of 3 tasks measured. Not measured: a; b; c."
+    assert lines[0] == "- Kiosk `fast`, 0 of 3 tasks measured."
     assert lines[1] == (
         "- Kiosk `default`, 3 of 3 tasks measured: above the best library on 1, level with the best library on 1 (c), "
         "below the best library on 1 (b)."
     )
-    assert "level with the best library on 1 (c). Not measured: a; b." in lines[2]
+    assert lines[2] == "- Kiosk `deep`, 1 of 3 tasks measured: level with the best library on 1 (c)."
+
+
+def test_the_page_names_what_has_no_figures() -> None:
+    tasks = [_task("a"), _task("b")]
+    tasks[0]["scorers"].append({"scorer": "kiosk deep", "reason": "not finished in 3 min of one core"})
+    report = {"scorers": ["implicit ALS", "kiosk deep", "RecTools HSTU"], "tasks": tasks}
+    assert page.list_gaps(report) == [
+        "- Kiosk `deep`: not finished in 3 min of one core (a).",
+        "- Kiosk `deep`: not run (b).",
+        "- RecTools HSTU: not run (all tasks).",
+    ]
 
 
 @pytest.mark.slow
