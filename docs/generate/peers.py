@@ -53,10 +53,10 @@ def build_page() -> str:
     tasks = report["tasks"]
     gaps = list_gaps(report)
     sections = [
-        "\n".join(list_verdicts(tasks)),
+        "\n".join([*list_verdicts(tasks), *_list_unmeasured(report)]),
         f"![NDCG@10 of every scorer, by data set]({CHART})",
-        "## Beside the best library\n\nThe best library of a set is chosen afterwards, by its figure on the test. "
-        "Differences are recipe minus library.\n\n" + _summarise(tasks),
+        "## Beside the best library\n\nThe best library of a set is the best of those that finished, by its "
+        "figure on the test. Differences are recipe minus library.\n\n" + _summarise(tasks),
         *(_write_task(task) for task in tasks),
         "## What is missing\n\n" + "\n".join(gaps) if gaps else "",
     ]
@@ -138,6 +138,15 @@ def list_verdicts(tasks: Sequence[Row]) -> list[str]:
         line = f"- {label(recipe)}, {measured} of {len(tasks)} tasks measured"
         lines.append(f"{line}: {', '.join(parts)}." if parts else f"{line}.")
     return lines
+
+
+def _list_unmeasured(report: Mapping[str, Any]) -> list[str]:
+    """Name the scorers that have no figures on any task."""
+    ranked = {row["scorer"] for task in report["tasks"] for row in list_ranked(task)}
+    absent = [label(scorer) for scorer in report["scorers"] if scorer not in ranked]
+    return (
+        [f"- Not measured on any task yet: {'; '.join(absent)}. See the end of the page."] if absent else []
+    )
 
 
 def list_gaps(report: Mapping[str, Any]) -> list[str]:
