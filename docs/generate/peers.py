@@ -25,8 +25,9 @@ kiosk bench quality --peers --minutes 3 --out docs/generate/peers.json
 python -m docs.generate
 ```
 
-- Every scorer learns from the same events, ranks the whole catalog for the same people, and is judged by the same code.
-  Libraries run in an environment of their own. Each scorer has a process of its own with one thread. Seeds are fixed.
+- Every scorer learns from the same events, ranks the whole catalog for the same people and is judged by the same code.
+  At most 4,000 lists of a set count, drawn once.
+- Libraries run in an environment of their own. Each scorer has a process of its own with one thread. Seeds are fixed.
 - Every scorer may search on validation data that ends before the test begins. A library starts with its recommended
   settings, then tries a few others until its budget of processor time ends. For each training it has the budget once
   more. A recipe has the budget twice for both. The tables show the settings that validation chose.
