@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from actors.answers.render import answer_to_json
@@ -59,14 +60,15 @@ class AnswerLease:
             Lost
             Unavailable: the store stayed away
         """
-        until_s = self._clock.monotonic_s() + _FINISH_TIMEOUT_S
-        for attempt in range(1_000):
-            try:
-                return await self._write(changes)
-            except Unavailable:
-                if self._clock.monotonic_s() >= until_s:
-                    raise
-                await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
+        await self._retry(lambda: self._write(changes))
+
+    async def discard(self) -> None:
+        """Delete the question; retry while the store is unreachable.
+
+        Errors:
+            Unavailable: the store stayed away
+        """
+        await self._retry(lambda: self._store.discard(self.question))
 
     async def renew(self) -> bool:
         """Renew the lease; return False when it is lost."""
@@ -78,6 +80,16 @@ class AnswerLease:
     async def release(self) -> None:
         """Release the question, so that another process continues at once."""
         await self._store.release(self.question.app_id, self.question.question_id, holder=self._holder)
+
+    async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
+        until_s = self._clock.monotonic_s() + _FINISH_TIMEOUT_S
+        for attempt in range(1_000):
+            try:
+                return await write()
+            except Unavailable:
+                if self._clock.monotonic_s() >= until_s:
+                    raise
+                await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
 
     async def _write(self, changes: dict[str, Any]) -> None:
         # assigned before the write: after a write whose reply was lost, the next revision must be larger

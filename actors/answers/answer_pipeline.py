@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -20,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import orjson
 import structlog
 
 from actors.answers.affiliation import (
@@ -30,8 +28,9 @@ from actors.answers.affiliation import (
     no_affiliation,
     select_affiliated,
 )
+from actors.answers.answer_digest import compute_digest
 from actors.answers.answer_lease import AnswerLease
-from actors.answers.extractive.answer_composer import RULES_VERSION, ComposedAnswer, compose_answer
+from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 from actors.answers.extractive.followups import (
     generate_related_questions,
     resolve_followup,
@@ -39,26 +38,31 @@ from actors.answers.extractive.followups import (
 )
 from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.llm.draft import Draft
-from actors.answers.passage_filter import filter_passages, load_products
+from actors.answers.passage_filter import (
+    add_product_fields,
+    collect_related_ids,
+    filter_passages,
+    keep_readable,
+    load_products,
+)
 from actors.answers.render import (
     composed_from_answer,
     drop_uncited,
     excerpts_from_article,
-    find_picture,
     passage_from_snippet,
     sentences_from_composed,
     snippet_from_passage,
 )
 from actors.archive.client import ArchiveClient
 from actors.archive.messages import ArchiveQuery, Snippet
+from cluster.access_tier import NOBODY
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.query.fields import Projection
 from cluster.query.language.parser import parse
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
-from cluster.store.archive.questions import QuestionStore
+from cluster.store.archive.questions import QuestionStore, user_key_from_question
 from cluster.store.data.records import RecordStore
 
 PASSAGE_ROWS = 12
@@ -162,10 +166,26 @@ class AnswerPipeline:
             if question.before and question_text != clean_text(question.text)
             else {}
         )
-        await hand.write_revision(stage=FETCHING, **rewritten)
-        snippets = await self._retrieve_with_retries(question, question_text)
-        await hand.write_revision(stage=VERIFYING)
-        digest = compute_digest(question_text, question, snippets, self._services.writer)
+        if question.is_entitled:
+            retrieved = await self._retrieve_with_retries(question, question_text)
+            snippets, access = await keep_readable(self._services.records, question, retrieved)
+            if not access:
+                return await hand.discard()  # no locked article takes part: the open answer is the answer
+            # The first revision that shows is this one, so that a discarded answer never had a later one than
+            # the open answer, which its asker gets then.
+            await hand.write_revision(stage=VERIFYING, access=access, sentences=(), passages=(), **rewritten)
+        else:
+            await hand.write_revision(stage=FETCHING, **rewritten)
+            snippets = await self._retrieve_with_retries(question, question_text)
+            await hand.write_revision(stage=VERIFYING)
+        writer = self._services.writer
+        digest = compute_digest(
+            question_text,
+            question.language,
+            snippets,
+            writer.name if writer is not None else "",
+            hand.answer.access,
+        )
         if await self._reuse_answer(hand, digest, snippets):
             return
         composed = await self._run_in_thread(
@@ -182,6 +202,8 @@ class AnswerPipeline:
         if self._services.writer is not None and snippets:
             written = await self._write_within_budget(hand, question_text, snippets, composed)
             composed, composer = (composed, composer) if written is None else (written, "model")
+        if question.is_entitled and not composed.sentences:
+            return await hand.discard()
         await self._finish(hand, composed, snippets, followups, composer)
         if composed.sentences and (self._services.writer is None or composer == "model"):
             await self._services.questions.remember(
@@ -221,7 +243,7 @@ class AnswerPipeline:
         for start in range(0, len(wide.snippets), _BATCH):
             batch = wide.snippets[start : start + _BATCH]
             ids = [snippet.product_id for snippet in batch]
-            products = await load_products(self._services.records, query.app_id, ids)
+            products = await load_products(self._services.records, query.app_id, ids, query.tiers)
             kept += filter_passages(batch, products, fq, boost_fq)
             if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _BATCH):
                 break
@@ -237,6 +259,7 @@ class AnswerPipeline:
             yearly_decay=question.yearly_decay,
             exclude=question.exclude,
             only=None if question.only is None else frozenset(question.only),
+            tiers=frozenset(question.tiers),
         )
         for pause_s in (0.2, 0.5, 1.0, 2.0, 4.0, 8.0):
             try:
@@ -339,38 +362,54 @@ class AnswerPipeline:
         composed, cited = drop_uncited(composed, snippets)
         form = hand.question.format
         app_id = hand.question.app_id
+        access = frozenset(hand.answer.access)
         products = await load_products(
-            self._services.records, app_id, [snippet.product_id for snippet in cited]
+            self._services.records, app_id, [snippet.product_id for snippet in cited], access
         )
-        beside = await self._select_related(hand.question, snippets, products)
+        beside = await self._select_related(hand, snippets, products)
         affiliated = await self._select_affiliated(hand, products) if composed.sentences else ()
         await hand.finish(
             finish_reason="success",
             sentences=sentences_from_composed(composed),
-            passages=_add_product_fields(cited, products, form.source_fl, pictured=True),
-            related=await self.add_fields(app_id, beside, form.related_resource_fl),
+            passages=add_product_fields(cited, products, form.source_fl, pictured=True),
+            related=await self.add_fields(app_id, beside, form.related_resource_fl, access),
             affiliated=affiliated,
             followups=tuple(followups),
             composer=composer,
         )
         self._record_duration("kiosk_answer_ms", hand)
+        if hand.question.is_counted_late and composed.sentences:
+            await self._count_as_popular(hand.question)
+
+    async def _count_as_popular(self, question: Question) -> None:
+        user_key = user_key_from_question(question)
+        with contextlib.suppress(HouseError):
+            await self._services.questions.record_question(
+                question.app_id, question.text, user_key, question.asked_at // _DAY_MS
+            )
 
     async def add_fields(
-        self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str], *, pictured: bool = False
+        self,
+        app_id: str,
+        snippets: Sequence[Snippet],
+        names: Sequence[str],
+        access: frozenset[str] = NOBODY,
+        *,
+        pictured: bool = False,
     ) -> tuple[CitedPassage, ...]:
         """Add the requested fields of their products to passages, and perhaps their pictures."""
         if not pictured and set(names) <= _STANDARD_FIELDS:
             return tuple(passage_from_snippet(snippet) for snippet in snippets)
         ids = [snippet.product_id for snippet in snippets]
-        products = await load_products(self._services.records, app_id, ids)
-        return _add_product_fields(snippets, products, names, pictured=pictured)
+        products = await load_products(self._services.records, app_id, ids, access)
+        return add_product_fields(snippets, products, names, pictured=pictured)
 
     async def list_related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
         """Return the ids in `related_ids` of some products, without those products."""
-        return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
+        return collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(
-        self, question: Question, snippets: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
+        self, hand: AnswerLease, snippets: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
     ) -> list[Snippet]:
         """Return products to read after an answer: related ids of its sources first, then other retrieved products.
 
@@ -381,13 +420,13 @@ class AnswerPipeline:
             snippet.product_id: snippet for snippet in reversed(snippets) if snippet.product_id not in cited
         }
         named = [
-            product_id for product_id in _collect_related_ids(cited) if product_id not in question.exclude
+            product_id for product_id in collect_related_ids(cited) if product_id not in hand.question.exclude
         ][:_RELATED]
         missing = [product_id for product_id in named if product_id not in others]
         if missing:
             with contextlib.suppress(HouseError):
                 others.update(
-                    {excerpt.product_id: excerpt for excerpt in await self._load_excerpts(question, missing)}
+                    {excerpt.product_id: excerpt for excerpt in await self._load_excerpts(hand, missing)}
                 )
         related = [others.pop(product_id) for product_id in named if product_id in others]
         return [*related, *sorted(others.values(), key=lambda snippet: -snippet.score)][:_RELATED]
@@ -410,7 +449,7 @@ class AnswerPipeline:
             rule = parse(rules.fq)
             query = ArchiveQuery(app_id, question_text, rows=SEARCHED, per_product=1, type=None)
             snippets = await self.retrieve(query, rules.fq, "")
-            ids = [*_collect_related_ids(cited), *list_relevant_ids(snippets, question_text)]
+            ids = [*collect_related_ids(cited), *list_relevant_ids(snippets, question_text)]
             products = await load_products(tools.records, app_id, ids)
         except HouseError as error:
             # An answer without products of partners is better than none.
@@ -418,12 +457,14 @@ class AnswerPipeline:
             return ()
         return select_affiliated(ids, products, rule, rules.hidden)
 
-    async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
+    async def _load_excerpts(self, hand: AnswerLease, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
         tools = self._services
+        question = hand.question
         app_id = question.app_id
+        access = frozenset(hand.answer.access)
         articles = await asyncio.gather(
-            *(tools.archive.article(app_id, product_id, 0) for product_id in product_ids)
+            *(tools.archive.article(app_id, product_id, 0, access) for product_id in product_ids)
         )
         snippets = [
             excerpt
@@ -431,7 +472,7 @@ class AnswerPipeline:
             if article is not None
             for excerpt in excerpts_from_article(article)[:1]
         ]
-        products = await load_products(tools.records, app_id, product_ids)
+        products = await load_products(tools.records, app_id, product_ids, access)
         if question.type is not None:
             products = {
                 name: product for name, product in products.items() if product.get("type") == question.type
@@ -443,42 +484,6 @@ class AnswerPipeline:
 
     def _record_duration(self, name: str, hand: AnswerLease) -> None:
         self._services.meter.time(name, (self._services.clock.monotonic_s() - hand.began_s) * 1000)
-
-
-def _collect_related_ids(products: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    named = (name for product in products.values() for name in product.get("related_ids") or ())
-    return [name for name in dict.fromkeys(named) if name not in products]
-
-
-def _add_product_fields(
-    snippets: Sequence[Snippet],
-    products: Mapping[str, Mapping[str, Any]],
-    names: Sequence[str],
-    *,
-    pictured: bool,
-) -> tuple[CitedPassage, ...]:
-    """Add fields of their products to passages, and perhaps their pictures."""
-    pick = Projection.of(names)
-    passages = []
-    for snippet in snippets:
-        product = products.get(snippet.product_id, {})
-        picture = find_picture(product) if pictured else None
-        passages.append(passage_from_snippet(snippet, picture, **pick(product)))
-    return tuple(passages)
-
-
-def compute_digest(
-    question_text: str, question: Question, snippets: Sequence[Snippet], writer: AnswerWriter | None
-) -> str:
-    """Return a digest of everything an answer depends on: the question, the passages, the writer and the rules."""
-    made_of: list[Any] = [
-        RULES_VERSION,
-        " ".join(question_text.casefold().split()),
-        question.language,
-        writer.name if writer is not None else "",
-        [[snippet.product_id, snippet.position, snippet.text] for snippet in snippets],
-    ]
-    return hashlib.sha256(orjson.dumps(made_of)).hexdigest()
 
 
 def loggable_reason(error: BaseException) -> str:

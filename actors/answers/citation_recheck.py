@@ -25,7 +25,7 @@ from actors.answers.render import answer_to_json, passage_from_snippet, snippet_
 from actors.archive.messages import Snippet
 from actors.archive.passages import Document, read_product
 from actors.hosting.log_follower import LogFollower
-from cluster.access_tier import NOBODY, may_read
+from cluster.access_tier import may_read
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
@@ -42,6 +42,8 @@ _READ = 32
 _MAX_CHANGES = 20
 _TRIES = 3
 _NOTE_EVERY_MS = 30_000
+_BOTH = (False, True)
+"Answers for everybody, and entitled ones."
 
 CurrentDocuments = Mapping[str, "Document | None"]
 
@@ -134,7 +136,13 @@ class CitationRechecker:
             elif change.op == "remove":
                 now[str(item)] = None
         store = self._stores.questions
-        citing = await asyncio.gather(*(store.list_citing(app_id, entry_id) for entry_id in now))
+        citing = await asyncio.gather(
+            *(
+                store.list_citing(app_id, entry_id, entitled=entitled)
+                for entry_id in now
+                for entitled in _BOTH
+            )
+        )
         question_ids = dict.fromkeys(entry_id for ids in citing for entry_id in ids)
         return sum([await self._revise(app_id, entry_id, now) for entry_id in question_ids])
 
@@ -145,7 +153,8 @@ class CitationRechecker:
             if recorded is None or not recorded.answer.finished:
                 return False
             # A task of text generation names its products: only the publisher's server starts and reads it.
-            current = now if recorded.question.generation is not None else _open_documents(now)
+            access = frozenset(recorded.answer.access)
+            current = now if recorded.question.generation is not None else _readable_documents(now, access)
             revise = partial(recheck_answer, recorded.answer, current)
             answer = await asyncio.get_running_loop().run_in_executor(self._thinking, revise)
             if answer is None:
@@ -172,10 +181,10 @@ class CitationRechecker:
         )
 
 
-def _open_documents(now: CurrentDocuments) -> CurrentDocuments:
-    """Return current documents with None for locked ones: an answer quotes none, whoever reads it."""
+def _readable_documents(now: CurrentDocuments, access: frozenset[str]) -> CurrentDocuments:
+    """Return current documents with None for those locked by another access than those an answer was made from."""
     return {
-        product_id: document if document is not None and may_read(document.access, NOBODY) else None
+        product_id: document if document is not None and may_read(document.access, access) else None
         for product_id, document in now.items()
     }
 

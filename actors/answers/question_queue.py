@@ -70,7 +70,9 @@ class QuestionQueue:
         answered: OnAnswered | None = None,
         most_in_hand: int = MAX_ACTIVE,
         sweep_s: float = SWEEP_S,
+        open_first: bool = False,
     ) -> None:
+        """`open_first`: entitled answers wait for the open ones of their questions, which so take no longer."""
         self._store = store
         self._answering = answering
         self._clock = clock
@@ -81,6 +83,7 @@ class QuestionQueue:
         self._answered = answered
         self._most = most_in_hand
         self._sweep_s = sweep_s
+        self._open_first = open_first
         self._hands: dict[str, AnswerLease] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -109,11 +112,25 @@ class QuestionQueue:
         """Return the number of questions in work in this process."""
         return len(self._hands)
 
-    async def submit(self, question: Question) -> bool:
+    async def submit(self, question: Question, entitled: Question | None = None) -> bool:
         """Store a question and begin to answer it; return False when it existed before.
+
+        Its entitled one is stored before it, so that polls see both or none, and begun after it.
 
         Errors:
             Unavailable, TooMany
+        """
+        entitled_record = None if entitled is None else await self._store_new(entitled)
+        record = await self._store_new(question)
+        for recorded in (record, entitled_record):
+            if recorded is not None and recorded.attempts:
+                self._begin(recorded)
+        return record is not None
+
+    async def _store_new(self, question: Question) -> StoredQuestion | None:
+        """Store a question, with a lease where there is room; return None when it existed before.
+
+        Without a lease it has no attempts yet, and whoever has room claims it.
         """
         has_room = len(self._hands) < self._most and bool(self._loops)
         until_ms = self._clock.now_ms() + LEASE_MS if has_room else 0
@@ -122,9 +139,7 @@ class QuestionQueue:
         new = await self._store.ask(
             question, answer, answer_to_json(question, answer), holder=holder, until_ms=until_ms
         )
-        if new and has_room:
-            self._begin(StoredQuestion(question, answer, 1))
-        return new
+        return StoredQuestion(question, answer, 1 if has_room else 0) if new else None
 
     async def refuse(self, question: Question, reason: str) -> bool:
         """Store a question of a user without permission (any more): finished, `forbidden`."""
@@ -165,7 +180,8 @@ class QuestionQueue:
         question_id = recorded.question.question_id
         hand = AnswerLease(self._store, recorded, self._name, self._clock)
         self._hands[question_id] = hand
-        task = asyncio.get_running_loop().create_task(self._process(hand))
+        before = self._tasks.get(recorded.question.open_question_id) if self._open_first else None
+        task = asyncio.get_running_loop().create_task(self._process(hand, before))
         self._tasks[question_id] = task
         task.add_done_callback(lambda _: self._remove_task(question_id, task))
 
@@ -173,16 +189,21 @@ class QuestionQueue:
         if self._tasks.get(question_id) is task:
             del self._tasks[question_id]
 
-    async def _process(self, hand: AnswerLease) -> None:
+    async def _process(self, hand: AnswerLease, before: asyncio.Task[None] | None) -> None:
         """Answer a question, or end it; a question that can't even be ended stays for the next sweep."""
         question_id = hand.question.question_id
         try:
+            if before is not None:
+                await asyncio.wait({before})
             reason = await self._answer_in_time(hand)
             if reason:
                 self._log.warning("answer_failed", question_id=question_id, reason=reason)
                 self._meter.count("kiosk_answers_failed_total")
-                await hand.finish(finish_reason="error", sentences=(), passages=())
-            if self._answered is not None and hand.answer.finished:
+                if hand.question.is_entitled:
+                    await hand.discard()  # its asker then gets the answer from open articles
+                else:
+                    await hand.finish(finish_reason="error", sentences=(), passages=())
+            if self._answered is not None and hand.answer.finished and not hand.question.is_entitled:
                 self._answered(hand.question, hand.answer, hand.model_tokens)
         except LeaseLost:
             self._meter.count("kiosk_answers_lost_total")

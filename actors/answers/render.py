@@ -13,6 +13,7 @@ from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAn
 from actors.answers.extractive.markdown import list_cited_products, render_markdown
 from actors.archive.messages import ArchiveArticle, Snippet
 from cluster.clock import iso_ms
+from cluster.records.answer_access import mark_access
 from cluster.records.question import (
     CLAIMS_MARK,
     Answer,
@@ -44,7 +45,7 @@ def render_answer(question: Question, answer: Answer, format: Format | None = No
     snippets = [snippet_from_passage(passage) for passage in answer.passages]
     return {
         "question": answer.question or question.text,
-        "question_id": question.question_id,
+        "question_id": question.open_question_id or question.question_id,
         "parent_question_id": question.parent_id,
         "answer_stage": answer.stage,
         "finished": answer.finished,
@@ -67,6 +68,8 @@ def render_answer(question: Question, answer: Answer, format: Format | None = No
 def answer_to_json(question: Question, answer: Answer) -> bytes:
     """Return the public record as JSON."""
     shown = orjson.dumps(render_answer(question, answer))
+    if question.is_entitled:
+        shown = mark_access(shown, answer.access)
     return shown[:-1] + CLAIMS_MARK if question.claims else shown
 
 

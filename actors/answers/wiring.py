@@ -77,8 +77,8 @@ class LocalQuestionClient:
         """Return whether a language model that writes texts is configured."""
         return isinstance(self._writer, TextGenerator)
 
-    async def submit(self, question: Question) -> bool:
-        return await self.queue.submit(question)
+    async def submit(self, question: Question, entitled: Question | None = None) -> bool:
+        return await self.queue.submit(question, entitled)
 
     async def refuse(self, question: Question, reason: str) -> bool:
         return await self.queue.refuse(question, reason)
@@ -130,7 +130,7 @@ class LocalQuestionClient:
     ) -> Answer:
         snippets = [snippet_from_passage(passage) for passage in getattr(answer, name)]
         filled = await self._answering.add_fields(
-            question.app_id, snippets, fields, pictured=name == "passages"
+            question.app_id, snippets, fields, frozenset(answer.access), pictured=name == "passages"
         )
         return answer.model_copy(update={name: filled})
 
@@ -180,7 +180,16 @@ def open_question_client(
     worker = QuestionWorker(tools)
     name = f"answers-{new_request_id()}"
     queue = QuestionQueue(
-        stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun, answered=answered
+        stores.questions,
+        worker,
+        clock,
+        meter,
+        name=name,
+        app_ids=apps,
+        begun=begun,
+        answered=answered,
+        # A model takes seconds that depend on much else; without one, the thread is what both would wait for.
+        open_first=writer is None,
     )
     rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
     return LocalQuestionClient(worker.answering, archive, queue, rechecker, thinking, writer)

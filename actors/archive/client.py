@@ -59,6 +59,10 @@ class ArchiveClient(Protocol):
         """
         ...
 
+    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
+        """Return the accesses of an app's locked articles; None while its archive is not loaded."""
+        ...
+
 
 class QuestionClient(Protocol):
     """Accepts questions and answers them after the reply; the question store holds the answers."""
@@ -68,8 +72,8 @@ class QuestionClient(Protocol):
         """Return whether a language model that writes texts is configured."""
         ...
 
-    async def submit(self, question: Question) -> bool:
-        """Store a question and begin to answer it; return False when it existed before.
+    async def submit(self, question: Question, entitled: Question | None = None) -> bool:
+        """Store a question, with its entitled one, and begin to answer; return False when it existed before.
 
         Errors:
             TooMany, Unavailable
@@ -134,3 +138,7 @@ class LocalArchiveClient:
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply
+
+    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
+        accesses: frozenset[str] | None = self._host.locked_accesses(app_id)
+        return accesses

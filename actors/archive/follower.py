@@ -119,6 +119,14 @@ class ArchiveFollower:
         """Return the corrections and withdrawals by product, the newest last."""
         return self._revisions.by_product
 
+    @property
+    def locked_accesses(self) -> frozenset[str] | None:
+        """Return the accesses of locked articles; None while no library is loaded."""
+        library = self._library
+        if library is None:
+            return None
+        return frozenset(segment.access for segment in library.segments if segment.access)
+
     async def query(
         self,
         thought: Callable[[PassageLibrary], T],

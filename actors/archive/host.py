@@ -96,6 +96,11 @@ class ArchiveHost:
         except HouseError as error:
             return Refusal.of(error)
 
+    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
+        """Return the accesses of an app's locked articles; None while its archive is not loaded."""
+        follower = self._followers.find(app_id)
+        return None if follower is None else follower.locked_accesses
+
     def _create_follower(self, app_id: str) -> ArchiveFollower:
         return ArchiveFollower(
             app_id,

@@ -7,6 +7,7 @@ Published in `docs/reference/rest.md`, section Ask.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -27,6 +28,9 @@ GENERATED: Final = "service_generated_by"
 CLAIMS_MARK: Final = b',"_claims":true}'
 """End of a public record whose asker's token has further claims. The claims are for the asker; no client
 gets the mark."""
+
+ACCESS_MARK: Final = b',"_access":'
+"Begins the end of the public record of an entitled answer: the accesses it rests on. No client gets it."
 
 LONGEST_QUESTION = 8_000
 "Maximal number of characters of a question; longer questions are refused."
@@ -118,6 +122,29 @@ class Question(BaseModel):
     "Set for a task of text generation, which is no question of a user."
     claims: Mapping[str, Any] = Field(default_factory=dict)
     "Further claims of the asker's token; only the asker gets them."
+    open_question_id: str = ""
+    "Set for the entitled answer of a question: the id of the question, whose answer rests on open articles."
+    tiers: tuple[str, ...] = ()
+    "Tiers of the asker's token, for an entitled answer."
+    lives_as_logged: bool = False
+    "An entitled answer to a question in the user's history; only the question itself is listed there."
+    is_counted_late: bool = False
+    "The question counts as popular only when open articles answer it: it may be about a locked one."
+
+    @property
+    def is_entitled(self) -> bool:
+        """Return whether the answer may rest on locked articles, so that only its asker reads it."""
+        return bool(self.open_question_id)
+
+
+def entitled_id(question_id: str, user_id: str) -> str:
+    """Return the id of a user's entitled answer to a question; no request can name it, because it is no UUID."""
+    return f"{question_id}~{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def is_entitled_id(question_id: str) -> bool:
+    """Return whether an id is that of an entitled answer."""
+    return "~" in question_id
 
 
 class Picture(BaseModel):
@@ -186,6 +213,8 @@ class Answer(BaseModel):
     "The question as it was understood, when that is not how it was put."
     composer: str = ""
     "What composed the answer: `extractive`, `model`, `reused`; internal."
+    access: tuple[str, ...] = ()
+    "Accesses of the locked articles that it was made from; its asker needs all of them. Empty: open."
 
     @property
     def finished(self) -> bool:

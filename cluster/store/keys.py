@@ -444,6 +444,11 @@ def question_citing(app: str, product_id: str) -> str:
     return f"{{{app}}}:question-citing:{product_id}"
 
 
+def question_entitled_citing(app: str, product_id: str) -> str:
+    """Set of question ids: finished entitled answers that cite a product. As the questions."""
+    return f"{{{app}}}:question-entitled-citing:{product_id}"
+
+
 def question_same(app: str, digest: str) -> str:
     """String: question_id of the answer that was made from exactly the digested inputs. Seven days."""
     return f"{{{app}}}:question-same:{digest}"

@@ -50,6 +50,9 @@ class ArchivesByApp:
     ) -> tuple[CitationState, ...]:
         return await self.archives[app_id].check(app_id, citations, tiers)
 
+    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
+        return self.archives[app_id].locked_accesses(app_id)
+
     async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         return await self.archives[app_id].revisions(app_id)
 

@@ -116,6 +116,10 @@ class SmallArchive:
         )
         return library
 
+    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
+        """Return the accesses of the articles that a test locked."""
+        return frozenset(self.access.values()) - {""}
+
     async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         """Return the corrections and withdrawals that a test put."""
         return self.changes

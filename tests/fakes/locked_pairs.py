@@ -24,6 +24,7 @@ TIERS = tuple(chain.from_iterable(combinations(NAMED, size) for size in range(4)
 "All sets of the three tiers, each with a token; without one, nothing but open articles is read."
 ACCESSES = ("open", "open", "registered", *NAMED)
 TOPICS = ("harbour", "river", "parliament", "museum", "railway", "orchard")
+QUESTION = "Which harbour will open?"
 ROWS = 100
 QUERIES = 40
 _WORDS = re.compile("[a-z]+")
@@ -56,6 +57,7 @@ def build_articles(count: int) -> list[dict[str, Any]]:
 async def compare_pairs(count: int) -> PairCount:
     """Return what each set of tiers gets that it may not read, in texts, counts and facets."""
     articles, result = build_articles(count), PairCount()
+    question_ids: list[str] = []
     async with open_interface(articles) as client:
         for names in (None, *TIERS):
             tiers = frozenset() if names is None else frozenset((*names, "registered"))
@@ -69,6 +71,8 @@ async def compare_pairs(count: int) -> PairCount:
             words = {_word(number) for number in range(count)} & set(_WORDS.findall(text.lower()))
             leaked = words - {_word(number) for number in readable}
             result.leaks += [f"{names} shows {word}" for word in sorted(leaked)]
+            question_ids += [await client.post_question(QUESTION, browser=True, token=token)]
+            result.leaks += await find_leaking_answers(client, articles, question_ids)
             result.leaks += await find_wrong_counts(client, token, [articles[number] for number in readable])
             result.pairs += len(articles)
             result.shown += len(words)
@@ -95,9 +99,35 @@ async def collect_shown(client: Desk, token: dict[str, Any] | None, count: int) 
         await post("search", q=_word(number), answer=False, rows=ROWS)
         await post("search_autocomplete", q=_word(number)[:-1], completion_fields=["title"])
         await post("related_questions", product_id=f"p-{number}")
-    question_id = await client.post_question("Which harbour will open?", browser=True, token=token)
+    question_id = await client.post_question(QUESTION, browser=True, token=token)
     shown.append(await client.finished(question_id))
+    await client.corner.asking.queue.wait_idle()
+    shown.append((await client.get(f"questions/{question_id}/answer", token=token)).json())
     return orjson.dumps(shown).decode()
+
+
+async def find_leaking_answers(
+    client: Desk, articles: Sequence[Mapping[str, Any]], question_ids: Sequence[str]
+) -> list[str]:
+    """Return which set of tiers reads words of locked articles, in the stored answers of all sets before."""
+    await client.corner.asking.queue.wait_idle()
+    leaks: list[str] = []
+    for names in (None, *TIERS):
+        tiers = frozenset() if names is None else frozenset((*names, "registered"))
+        token = None if names is None else token_with(client, tiers=list(names))
+        replies = [
+            await client.get(f"questions/{question_id}/answer", token=token) for question_id in question_ids
+        ]
+        for extra in ({}, {"cite_start": "("}):
+            replies.append(await client.post("answers", {"question_ids": question_ids, **extra}, token=token))
+        words = set(_WORDS.findall(b"".join(reply.body for reply in replies).decode().lower()))
+        leaks += [
+            f"{names} reads {_word(number)} in an answer"
+            for number, article in enumerate(articles)
+            if _word(number) in words
+            if article["access"] != "open" and not may_read(article["access"], tiers)
+        ]
+    return leaks
 
 
 async def find_wrong_counts(

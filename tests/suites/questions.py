@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import TooMany
+from cluster.records.answer_access import build_entitled_question
 from cluster.records.question import Answer, CitedPassage, Question
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
@@ -160,6 +161,33 @@ class QuestionSuite:
         assert await store.revise(question, citing(3, "b"), b"3", since=2)
         assert not await store.revise(question, citing(3), b"x", since=2)
         assert await store.shown(APP, question.question_id) == b"3"
+
+    async def test_entitled_answers_are_in_no_list_and_go_with_their_person(self, stores: Stores) -> None:
+        question, store = a_question(user_id="gina"), stores.questions
+        entitled = build_entitled_question(question, frozenset(("gold",)), None)
+        for record in (question, entitled):
+            await self.put_question(stores, record)
+        assert await store.write(question, citing(2, "a"), b"2", holder="one", until_ms=NOW)
+        assert await store.list_citing(APP, "a", entitled=True) == []
+        assert await store.write(entitled, citing(2, "a", "b"), b"2", holder="one", until_ms=NOW)
+        assert await store.list_citing(APP, "a") == [question.question_id]
+        assert await store.list_citing(APP, "b") == []
+        assert await store.list_citing(APP, "b", entitled=True) == [entitled.question_id]
+        recent = await store.list_recent(APP, start=0, count=10)
+        assert [stored.question.question_id for stored in recent] == [question.question_id]
+        assert await store.erase(APP, ["u:gina"]) == 2
+        assert await store.shown(APP, entitled.question_id) is None
+
+    async def test_a_discarded_question_is_gone_and_not_due(self, stores: Stores) -> None:
+        question, other, store = a_question(user_id="gina"), a_question(user_id="gina"), stores.questions
+        for record in (question, other):
+            await self.put_question(stores, record)
+        for _ in range(2):
+            await store.discard(question)
+        assert await store.read(APP, question.question_id) is None
+        assert not await store.renew(APP, question.question_id, holder="one", until_ms=NOW)
+        assert await store.count_waiting(APP) == 1
+        assert await store.erase(APP, ["u:gina"]) == 1
 
     async def test_what_was_answered_before_is_remembered(self, stores: Stores) -> None:
         assert await stores.questions.recall(APP, "d") is None

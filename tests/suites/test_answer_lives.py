@@ -11,6 +11,7 @@ import pytest
 
 from actors.answers.answer_lease import LEASE_MS
 from actors.answers.citation_recheck import LATE_MS
+from actors.answers.passage_filter import keep_readable
 from actors.answers.question_queue import MAX_ATTEMPTS
 from actors.answers.question_submission import RepeatedQuestion, StoreQuestionSubmitter
 from actors.answers.render import WITHDRAWN
@@ -22,6 +23,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
+from cluster.records.answer_access import build_entitled_question
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
 from cluster.store.archive.questions import StoredQuestion
 from cluster.store.stores import Stores
@@ -392,3 +394,77 @@ async def _citing(house: House) -> Question:
     )
     assert await house.stores.questions.write(question, done, b"{}", holder="slow", until_ms=0)
     return question
+
+
+async def entitled_question(house: House, **more: Any) -> Question:
+    """Lock the article of the answer, and return the question of a user whose token opens it."""
+    await upload(house.stores, [{**TREATY, "access": "gold"}], app_id=APP)
+    question = house.question(user_id="gina", logged=True, **more)
+    return build_entitled_question(question, frozenset(("gold", "registered")), None)
+
+
+async def test_an_entitled_answer_begins_when_the_open_one_is_finished(house: House) -> None:
+    entitled = await entitled_question(house)
+    question = entitled.model_copy(
+        update={"question_id": entitled.open_question_id, "open_question_id": "", "tiers": ()}
+    )
+    worker = await house.worker()
+    house.archive.gate.clear()
+    await worker.submit(question, entitled)
+    await until(lambda: house.archive.requests == 1)
+    assert worker.queue.active_count == 2, "both are held"
+    before = await house.recorded(entitled)
+    house.archive.gate.set()
+    await worker.queue._tasks[question.question_id]
+    assert (await house.recorded(question)).answer.finished
+    assert (await house.recorded(entitled)).answer == before.answer
+    await worker.queue.wait_idle()
+    assert (await house.recorded(entitled)).answer.access == ("gold",)
+
+
+async def test_an_entitled_answer_survives_its_worker_and_is_in_no_history(house: House) -> None:
+    question = await entitled_question(house)
+    texts: list[str] = []
+
+    async def begun(taken: Question) -> None:
+        texts.append(taken.text)
+
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    second.queue._begun = begun
+    await first.submit(question)
+    await until(lambda: house.archive.requests == 1)
+    kill(first)
+    house.archive.gate.set()
+    house.clock.advance(LEASE_MS)
+    await second.queue.sweep()
+    await second.queue.wait_idle()
+    stored = await house.recorded(question)
+    assert (stored.answer.finish_reason, stored.answer.access, stored.attempts) == ("success", ("gold",), 2)
+    assert texts == []
+
+
+async def test_an_entitled_answer_that_fails_is_gone(house: House) -> None:
+    question = await entitled_question(house)
+    worker = await house.worker()
+    house.archive.wrong.append(RuntimeError("a fault"))
+    answered: list[Question] = []
+    worker.queue._answered = lambda entitled, answer, tokens: answered.append(entitled)
+    await worker.submit(question)
+    await worker.queue.wait_idle()
+    assert await house.stores.questions.read(APP, question.question_id) is None
+    assert (worker.queue.active_count, answered) == (0, [])
+
+
+async def test_the_stored_product_decides_what_an_entitled_answer_may_rest_on(house: House) -> None:
+    question = await entitled_question(house)
+    query = ArchiveQuery(APP, QUESTION, tiers=frozenset(question.tiers))
+    snippets = (await house.archive.ask(query)).snippets
+    before, access = await keep_readable(house.stores.records, question, snippets)
+    assert (before, access) == (list(snippets), ("gold",))
+    assert "river-treaty" in {snippet.product_id for snippet in before}
+    for changed, product_ids in (("silver", False), ("open", True), ("registered", True)):
+        await upload(house.stores, [{**TREATY, "access": changed}], app_id=APP)
+        after, access = await keep_readable(house.stores.records, question, snippets)
+        assert ("river-treaty" in {snippet.product_id for snippet in after}) == product_ids
+        assert access == (("registered",) if changed == "registered" else ())

@@ -105,7 +105,8 @@ class QuestionStore:
             self._most_open,
             _flag(bool(user_key)),
             question.asked_at,
-            MOST_RECENT,
+            # editors see the answers that everybody gets
+            0 if question.is_entitled else MOST_RECENT,
         ]
         recent = keys.question_recent(app_id)
         names = [name, keys.question_open(app_id), keys.question_by(app_id, user_key), recent]
@@ -141,10 +142,11 @@ class QuestionStore:
         name = keys.question(app_id, question_id)
         shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
         cited = dict.fromkeys(passage.product_id for passage in shown_beside)
+        citing = keys.question_entitled_citing if question.is_entitled else keys.question_citing
         names = [
             name,
             keys.question_open(app_id),
-            *(keys.question_citing(app_id, product_id) for product_id in cited),
+            *(citing(app_id, product_id) for product_id in cited),
         ]
         args: list[Argument] = [
             question_id,
@@ -201,6 +203,13 @@ class QuestionStore:
         """Release the lease, so that any worker may claim the question at once."""
         await self.renew(app_id, question_id, holder=holder, until_ms=0)
 
+    async def discard(self, question: Question) -> None:
+        """Delete a question that nobody needs."""
+        app_id, question_id = question.app_id, question.question_id
+        owned = keys.question_by(app_id, user_key_from_question(question))
+        names = [owned, keys.question_open(app_id), keys.question(app_id, question_id)]
+        await self._server.run(_ERASE, names, [question_id])
+
     async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
         """Record which question was answered from these inputs, so that equal questions reuse its answer."""
         await self._server.execute_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
@@ -209,9 +218,14 @@ class QuestionStore:
         question_id = await self._server.execute_slow("GET", keys.question_same(app_id, digest))
         return None if question_id is None else name_of(question_id)
 
-    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
-        """Return questions whose finished answers cite a product; some may be revised or deleted since."""
-        members = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
+    async def list_citing(self, app_id: str, product_id: str, *, entitled: bool = False) -> list[str]:
+        """Return questions whose finished answers cite a product; some may be revised or deleted since.
+
+        `entitled` lists the answers that only their askers read; both lists are apart, so that one shows nothing of
+        the other, not even by its length.
+        """
+        citing = keys.question_entitled_citing if entitled else keys.question_citing
+        members = await self._server.execute_slow("SMEMBERS", citing(app_id, product_id))
         return sorted(name_of(member) for member in members)[:MOST_CITING]
 
     async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
@@ -320,7 +334,7 @@ def user_key_from_question(question: Question) -> str:
 
 def lifetime_ms(question: Question) -> int:
     """Return the lifetime of a question in milliseconds."""
-    if question.logged:
+    if question.logged or question.lives_as_logged:
         return LOGGED_LIFE_MS
     return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
 

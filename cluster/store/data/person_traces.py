@@ -19,6 +19,7 @@ import orjson
 from cluster.records.erasure import Person
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import pseudonym
+from cluster.records.question import is_entitled_id
 from cluster.store import keys
 from cluster.store.archive.questions import question_fingerprint
 from cluster.store.client.redis_client import RedisClient
@@ -74,7 +75,7 @@ PersonData = dict[str, list[Any]]
 _PAGE = 1_000
 _LOG_PAGE = 20
 _QUARANTINE_PAGE = 40
-_REFERENCES = ("question-same", "question-citing")
+_REFERENCES = ("question-same", "question-citing", "question-entitled-citing")
 _OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
 "Key families named by record ids, or with an owner who erases them."
 _HIDDEN = "(names the person)"
@@ -157,7 +158,10 @@ class PersonTraces:
             return {}
         return {
             "question": _read(unseal(question or b"", salt_from_key(key, "asked"))),
-            "answer": _read(unseal(shown or b"", salt_from_key(key, "shown"))),
+            # what locked articles gave is the publisher's, not the person's
+            "answer": None
+            if is_entitled_id(question_id)
+            else _read(unseal(shown or b"", salt_from_key(key, "shown"))),
         }
 
     async def _quarantined(self) -> AsyncIterator[Trace]:
@@ -346,7 +350,9 @@ class PersonTraces:
         are_members = await self._server.execute_slow("SMISMEMBER", name, *question_ids)
         mine = [question_id for question_id, is_in in zip(question_ids, are_members, strict=True) if is_in]
         return (
-            Trace(COUNTERS, ["question-citing"] * len(mine), self._act("SREM", name, *mine)) if mine else None
+            Trace(COUNTERS, [self._family(name)] * len(mine), self._act("SREM", name, *mine))
+            if mine
+            else None
         )
 
     async def _statistics(self, name: str) -> Trace | None:

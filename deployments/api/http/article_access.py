@@ -7,6 +7,7 @@ from dataclasses import replace
 from actors.recommender.messages import Boost, UserQuery
 from cluster.access_tier import MOST_OF_ACCOUNT, NOBODY, OPEN, SIGNED_IN, is_tier
 from cluster.query.language.tree import All, Any, Exists, Not, Term
+from deployments.edge.http.caller import UserToken
 from deployments.edge.http.request import ApiRequest
 
 CLAIM = "tiers"
@@ -16,7 +17,11 @@ _FIELD = "access"
 
 def tiers_from_request(request: ApiRequest) -> frozenset[str]:
     """Return the tiers of the token's user; only a token gives any, because its shop signed it."""
-    token = request.token
+    return tiers_from_token(request.token)
+
+
+def tiers_from_token(token: UserToken | None) -> frozenset[str]:
+    """Return the tiers of a token's user; none without a token."""
     if token is None or not token.user_id:
         return NOBODY
     claim = token.claims.get(CLAIM)

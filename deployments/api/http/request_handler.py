@@ -18,7 +18,7 @@ from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, me
 from cluster.store.data.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint
 from deployments.edge.access import idempotency
-from deployments.edge.access.admission import AdmissionServices, admit, bearer_user, validate_request
+from deployments.edge.access.admission import AdmissionServices, admit, bearer_token, validate_request
 from deployments.edge.http.caller import HEADER as KEY_HEADER
 from deployments.edge.http.caller import PARAMETER, find_key, key_fault
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
@@ -223,13 +223,16 @@ class RequestHandler:
         same = (endpoint.name.encode(), *_request_parts(request), request.body)
         credential = request.credential
         try:
-            user_id = bearer_user(request) if endpoint.rules.reads_token else ""
+            token = bearer_token(request) if endpoint.rules.reads_token else None
         except Unauthenticated:
             # A request without a valid token shares its idempotency key with no other request; `examine` raises the
             # error.
             return await answer()
         owner = idempotency.KeyOwner(
-            request.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+            request.app_id,
+            credential.key_id,
+            token.user_id if token is not None else "",
+            is_browser=not credential.is_secret,
         )
         return await idempotency.answer_once(
             self._replays, owner, key, same, answer, refused, lambda: request.user_keys

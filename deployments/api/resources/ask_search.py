@@ -171,7 +171,8 @@ class AskSearchResource:
     async def _retrieve_passages(self, request: ApiRequest, body: AskSearch) -> dict[str, Snippet]:
         """Return the best passage of each product that the token's user may read, best first."""
         app_id = request.app_id
-        only = await list_few_matching(self._recommender, app_id, body.fq, body.type)
+        tiers = tiers_from_request(request)
+        only = await list_few_matching(self._recommender, app_id, body.fq, body.type, tiers)
         query = ArchiveQuery(
             app_id,
             body.q,
@@ -181,7 +182,7 @@ class AskSearchResource:
             yearly_decay=body.yearly_decay,
             exclude=tuple(body.exclude),
             only=None if only is None else frozenset(only),
-            tiers=tiers_from_request(request),
+            tiers=tiers,
         )
         snippets = await self._services.client.retrieve(query)
         return {

@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
+from cluster.access_tier import NOBODY
 from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
 from deployments.api.http.article_access import keep_readable, tiers_from_request
@@ -140,7 +141,7 @@ class AskSuggestionsResource:
         )
         questions: list[str] = []
         try:
-            for product in (await self._recommender.answer(query)).products:
+            for product in (await self._recommender.answer(keep_readable(query, NOBODY))).products:
                 if len(questions) >= rows:
                     break
                 questions += await self._services.client.suggest_product_questions(

@@ -20,21 +20,25 @@ from actors.history.client import LocalHistoryClient
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.client import RecommenderClient
+from cluster.access_tier import NOBODY
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_question_id
 from cluster.query.language.parser import parse
+from cluster.records.answer_access import build_entitled_question
 from cluster.records.logged_query import UNKNOWN, has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
 from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_format
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, unprocessable_from
 from deployments.api.wire.shared import parse_filter
-from deployments.edge.access.admission import bearer_user
+from deployments.edge.access.admission import bearer_token
 from deployments.edge.http.envelope import Reply, dumps, success, success_json, with_etag
 from deployments.edge.http.request import ApiRequest
 
@@ -156,13 +160,16 @@ class QuestionsResource:
             await services.client.refuse(question, QUOTA_SPENT)
             return question.question_id
         question = await self._treatment.apply_to_question(request, question)
-        only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
+        tiers = tiers_from_request(request)
+        countable = not has_link(question.text)
+        # The same whether there are locked articles or not, or else the popular questions would tell.
+        question = question.model_copy(update={"is_counted_late": countable and bool(tiers)})
         try:
-            await services.client.submit(question.model_copy(update={"only": only}))
+            await self._submit(question, tiers)
         except HouseError:
             self._treatment.record_failed_question(question)
             raise
-        if not has_link(question.text):
+        if countable and not tiers:
             self._run_in_background(
                 services.store.record_question(request.app_id, question.text, identity.counting_id, day)
             )
@@ -171,6 +178,25 @@ class QuestionsResource:
                 {self._run_in_background(self._record_in_history(question))}, timeout=_HISTORY_WAIT_S
             )
         return question.question_id
+
+    async def _submit(self, question: Question, tiers: frozenset[str]) -> None:
+        """Store a question, with the entitled one if the tiers may open articles."""
+
+        async def select(readable: frozenset[str]) -> tuple[str, ...] | None:
+            return await list_few_matching(
+                self._recommender, question.app_id, question.fq, question.type, readable
+            )
+
+        entitled = None
+        if self._may_open_articles(question.app_id, tiers):
+            entitled = build_entitled_question(question, tiers, await select(tiers))
+        only = await select(NOBODY)
+        await self._services.client.submit(question.model_copy(update={"only": only}), entitled)
+
+    def _may_open_articles(self, app_id: str, tiers: frozenset[str]) -> bool:
+        """Return whether some tiers may open locked articles of the archive, as far as it is loaded."""
+        locked = self._services.archive.locked_accesses(app_id) if tiers else NOBODY
+        return bool(tiers) if locked is None else not locked.isdisjoint(tiers)
 
     async def _admit(self, request: ApiRequest, identity: RequestIdentity, day: int) -> None:
         """Check the daily limits of unproven users before anything is written.
@@ -207,14 +233,21 @@ class QuestionsResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Return the current state of an answer, as the bytes in the store.
 
+        A poll needs no user. A valid token in the header gives its asker the entitled answer and the claims.
+
         Errors:
             NotFound: the app has no such question
         """
-        shown = await self._services.store.shown(request.app_id, request.parsed)
+        try:
+            token = bearer_token(request)
+        except Unauthenticated:
+            token = None
+        (shown,) = await read_shown(self._services.store, request.app_id, (request.parsed,), token)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
         if shown.endswith(CLAIMS_MARK):
-            shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}")
+            user_id = token.user_id if token is not None else ""
+            shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}", user_id)
         return with_etag(success_json(shown))
 
     def read_many(self, request: ApiRequest) -> AskAnswers:
@@ -229,22 +262,20 @@ class QuestionsResource:
         store = self._services.store
         ids = body.question_ids
         if not body.has_format:
-            shown = await store.shown_many(request.app_id, ids)
+            shown = await read_shown(store, request.app_id, ids, request.token)
             plain = (b"null" if answer is None else _strip_mark(answer) for answer in shown)
             return success_json(b"[" + b",".join(plain) + b"]")
-        questions = await asyncio.gather(*(store.read(request.app_id, question_id) for question_id in ids))
+        questions = await asyncio.gather(
+            *(read_answer(store, request.app_id, question_id, request.token) for question_id in ids)
+        )
         return success_json(dumps([await self._format_answer(question, body) for question in questions]))
 
     async def close(self) -> None:
         """Wait for background writes."""
         await asyncio.gather(*self._noting, return_exceptions=True)
 
-    async def _with_claims(self, request: ApiRequest, shown: bytes) -> bytes:
+    async def _with_claims(self, request: ApiRequest, shown: bytes, user_id: str) -> bytes:
         """Add the claims of the user's token, which only this user and a secret key see."""
-        try:
-            user_id = bearer_user(request)
-        except Unauthenticated:
-            user_id = ""
         if not user_id and not request.credential.is_secret:
             return shown
         recorded = await self._services.store.read(request.app_id, request.parsed)
@@ -360,9 +391,9 @@ MOST_LISTED = 1_000
 
 
 async def list_few_matching(
-    recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
+    recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None, tiers: frozenset[str]
 ) -> tuple[str, ...] | None:
-    """Return the products that a filter matches; None if they are many, or without an engine."""
+    """Return the products that a filter matches and these tiers may read; None if many, or without an engine."""
     if fq is None or not fq.strip():
         return None
     listing = SearchQuery(campaigns=False, personalization=0)
@@ -377,7 +408,7 @@ async def list_few_matching(
         search=listing,
     )
     try:
-        answered = await recommender.answer(query)
+        answered = await recommender.answer(keep_readable(query, tiers))
     except HouseError:
         return None
     if answered.search is None or answered.search.total > MOST_LISTED:

@@ -259,14 +259,14 @@ def _has_conflicting_headers(request: ApiRequest) -> bool:
     return False
 
 
-def bearer_user(request: ApiRequest) -> str:
-    """Return the user of the token in the header; empty without a token.
+def bearer_token(request: ApiRequest) -> UserToken | None:
+    """Return the token in the header; None without one.
 
     Errors:
         Unauthenticated
     """
     text = parse_bearer(request.headers.get(b"authorization"))
-    return "" if text is None else _verify_token(request, text).user_id
+    return None if text is None else _verify_token(request, text)
 
 
 def _verify_token(request: ApiRequest, text: str) -> UserToken:

@@ -39,7 +39,7 @@ class MemoryQuestions(QuestionStore):
         self._most_open = most_open
         self._kept: dict[tuple[str, str], _Entry] = {}
         self._same: dict[tuple[str, str], str] = {}
-        self._citing: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._citing: dict[tuple[str, str, bool], set[str]] = defaultdict(set)
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self._askers: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._checked: dict[tuple[str, str], str] = {}
@@ -76,7 +76,7 @@ class MemoryQuestions(QuestionStore):
             return False
         kept.recorded, kept.shown, kept.until_ms = replace(kept.recorded, answer=answer), shown, until_ms
         for passage in (*answer.passages, *answer.related) if answer.finished else ():
-            self._citing[question.app_id, passage.product_id].add(question.question_id)
+            self._citing[question.app_id, passage.product_id, question.is_entitled].add(question.question_id)
         return True
 
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
@@ -123,11 +123,18 @@ class MemoryQuestions(QuestionStore):
     async def recall(self, app_id: str, digest: str) -> str | None:
         return self._same.get((app_id, digest))
 
-    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
-        return sorted(self._citing[app_id, product_id])[:MOST_CITING]
+    async def list_citing(self, app_id: str, product_id: str, *, entitled: bool = False) -> list[str]:
+        return sorted(self._citing[app_id, product_id, entitled])[:MOST_CITING]
+
+    async def discard(self, question: Question) -> None:
+        self._kept.pop((question.app_id, question.question_id), None)
 
     async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
-        kept = [entry.recorded for name, entry in self._kept.items() if name[0] == app_id]
+        kept = [
+            entry.recorded
+            for name, entry in self._kept.items()
+            if name[0] == app_id and not entry.recorded.question.is_entitled
+        ]
         kept.sort(key=lambda stored: stored.question.asked_at, reverse=True)
         return kept[start : start + count]
 
