@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from cluster.errors import TooMany, Unavailable
 from cluster.machine_memory import available_memory
 
-PRODUCT_BYTES = 12_000
-"Memory of a product with its former versions, vector, columns and texts, rounded up."
-INTERACTION_BYTES = 1_000
-"Memory of an interaction in the counts, the histories and the tables of a replay, rounded up."
 _SPARE = 256 << 20
 "Bytes of memory that a replay leaves free."
 
@@ -25,11 +21,11 @@ class ReplayBounds:
         self._kept: Hashable = None
 
     @contextmanager
-    def reserve(
-        self, rows: Mapping[str, int], key: Hashable, drop: Callable[[Hashable], None]
-    ) -> Iterator[None]:
-        """Run one replay of an app with so many rows; `drop` forgets the past that an earlier one kept under its key.
+    def reserve(self, needed: int, key: Hashable, drop: Callable[[Hashable], None]) -> Iterator[None]:
+        """Run one replay of an app; `drop` forgets the past that an earlier one kept under its key.
 
+        Units:
+            needed: bytes of memory (`actors.serving.replay.past_app.estimate_memory`)
         Errors:
             TooMany: another replay runs
             Unavailable: the machine has too little memory
@@ -38,7 +34,6 @@ class ReplayBounds:
             raise TooMany("another answer is ranked again just now; try again", retry_after_s=5)
         if self._kept not in (None, key):
             drop(self._kept)
-        needed = estimate_bytes(rows)
         free = self._read_free()
         if needed + _SPARE > free:
             raise Unavailable(
@@ -52,8 +47,3 @@ class ReplayBounds:
             yield
         finally:
             self._is_busy = False
-
-
-def estimate_bytes(rows: Mapping[str, int]) -> int:
-    """Return the memory of a replay by the numbers of compacted rows (`SegmentStore.row_counts`)."""
-    return rows.get("product", 0) * PRODUCT_BYTES + rows.get("interaction", 0) * INTERACTION_BYTES

@@ -12,10 +12,9 @@ from pydantic import Field
 
 from actors.language.embedder import HashingEmbedder
 from actors.serving.replay.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
-from actors.serving.replay.past_app import load_past_app, read_past_settings
+from actors.serving.replay.past_app import estimate_memory, load_past_app, read_past_settings
 from actors.serving.replay.replay_change import FORMS, ReplayChange
 from cluster.artifacts.logs.served_log import ServedLogStore, table_from_answers
-from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
@@ -122,9 +121,12 @@ async def replay_answer(services: AdminServices, given: ReplayAnswer) -> AnswerR
         users = [row["user"]] if row["user"] else []
         return await asyncio.to_thread(load_past_app, services.artifacts, given.app_id, settings, users)
 
-    rows = await asyncio.to_thread(SegmentStore(services.artifacts).row_counts, given.app_id)
+    async def estimate() -> int:
+        return await asyncio.to_thread(estimate_memory, services.artifacts, given.app_id)
+
+    needed = await services.cache.get(("answers.replay memory", given.app_id), estimate)
     key = ("answers.replay", given.app_id, row["user"])
-    with services.replay_bounds.reserve(rows, key, services.cache.drop):
+    with services.replay_bounds.reserve(needed, key, services.cache.drop):
         past = await services.cache.get(key, load)
         answer = await asyncio.to_thread(AnswerReplayer(past, HashingEmbedder()).replay, row, change)
     return AnswerReplayReport(answer, given.change.strip())
