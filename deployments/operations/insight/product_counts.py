@@ -174,6 +174,9 @@ class ProductMeasures:
         bits = float(totals @ self.bits)
         fresh = float(totals @ self.is_fresh)
         rows = [_measure(frequencies, shown, bits, fresh, catalog)]
+        # one pass over all counts: gathers for each bucket would take three times as long as all the rest
+        bits_of, fresh_of = counts @ self.bits, counts @ self.is_fresh.astype(float)
+        shown_of = counts.sum(axis=1)
         for bucket in range(BUCKETS):
             span = slice(counts.indptr[bucket], counts.indptr[bucket + 1])
             columns = counts.indices[span]
@@ -186,9 +189,9 @@ class ProductMeasures:
             rows.append(
                 _measure(
                     without,
-                    shown - float(its.sum()),
-                    bits - float(its @ self.bits[columns]),
-                    fresh - float(its @ self.is_fresh[columns]),
+                    shown - float(shown_of[bucket]),
+                    bits - float(bits_of[bucket]),
+                    fresh - float(fresh_of[bucket]),
                     catalog,
                 )
             )
