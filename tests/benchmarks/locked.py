@@ -31,6 +31,7 @@ from actors.archive.retrieve import search_passages
 from actors.language.embedder import HashingEmbedder
 from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.text_index import merge_hits
+from actors.retrieval.lexical.joined_parts import FREQUENT
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.text_query import TextQuery
 from cluster.access_tier import access_of
@@ -82,6 +83,10 @@ def open_index(case: str, records: list[Record]) -> Ask:
         if index.needs_rebuild:
             index.adopt(index.plan_rebuild()())
     index.adopt(index.plan_rebuild(every=True)())
+    for text in questions(FREQUENT):
+        index.find(TextQuery(text, partial=True, tiers=TIERS[case]))
+    if index.needs_rebuild:
+        index.adopt(index.plan_rebuild()())
     return lambda text: index.find(TextQuery(text, partial=True, tiers=TIERS[case]))
 
 

@@ -119,6 +119,30 @@ class IndexSegments:
         self._fresh: dict[int, TermVector] = {}
         self._fresh_segment: IndexSegment | None = None
 
+    @classmethod
+    def join(
+        cls, parts: Sequence[IndexSegments], seal: int = _SEAL
+    ) -> tuple[IndexSegments, Callable[[], MergedSegment]]:
+        """Return the segments of the products of several parts, and a function that merges them in another thread.
+
+        The segments take changes at once. They have their postings when they have adopted the result.
+        """
+        joined = cls(seal)
+        active = [segment for part in parts for segment in part.active_segments()]
+        owner = np.full(max((part.rows for part in parts), default=0), _GONE, np.int32)
+        for number, segment in enumerate(active):
+            owner[np.flatnonzero(segment.owner[: len(owner)] == segment.number)] = number
+        rows = np.flatnonzero(owner != _GONE)
+        joined._owner = np.full(len(owner), _GONE, np.int32)
+        joined._rows = len(owner)
+        joined.products = len(rows)
+        placeholder = joined._add(empty_segment(), rows)
+        segments = {number: (each.segment, each.row_mapping) for number, each in enumerate(active)}
+        return joined, lambda: MergedSegment(
+            merge_segments({number: _map_rows(*each) for number, each in segments.items()}, owner),
+            (placeholder,),
+        )
+
     def __len__(self) -> int:
         """Count segments."""
         return len(self._segments) + bool(self._fresh)

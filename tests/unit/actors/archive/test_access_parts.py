@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -91,11 +92,15 @@ def count_calls(library: PassageLibrary, question: str) -> Counter[str]:
             calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
 
     ask(library, question)
+    # a collection calls finalizers of objects of other tests
+    gc.collect()
+    gc.disable()
     setprofile(record)
     try:
         ask(library, question)
     finally:
         setprofile(None)
+        gc.enable()
     return calls
 
 

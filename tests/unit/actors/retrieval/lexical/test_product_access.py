@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Sequence
+from random import Random
 from sys import setprofile
 from types import FrameType
 from typing import Any
@@ -12,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical import snapshot_format
+from actors.retrieval.lexical import joined_parts, snapshot_format
+from actors.retrieval.lexical.joined_parts import FREQUENT
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from cluster.access_tier import MOST_TIERS, access_of, may_read
@@ -135,11 +139,15 @@ def count_calls(index: SearchIndex, query: TextQuery) -> Counter[str]:
             calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
 
     index.find(query)
+    # a collection calls finalizers of objects of other tests
+    gc.collect()
+    gc.disable()
     setprofile(record)
     try:
         index.find(query)
     finally:
         setprofile(None)
+        gc.enable()
     return calls
 
 
@@ -174,3 +182,60 @@ def test_a_locked_word_takes_the_calls_of_an_absent_one(build: Any) -> None:
             assert rows == ([0] if partial is True and text.startswith("river ") else [])
     with pytest.raises(AssertionError, match="was used"):
         index.find(TextQuery("river", tiers=frozenset({"gold"})))
+
+
+def test_parts_that_are_searched_often_are_joined_and_give_the_same_hits() -> None:
+    draw = Random(7)
+    everything = frozenset({"gold", "silver"})
+
+    def a_product() -> Product:
+        words = " ".join(draw.choice(WORDS) for _ in range(4))
+        return {"title": words, "language": "en", "access": draw.choice(["open", "gold", "silver"])}
+
+    index, apart = SearchIndex(4), SearchIndex(4)
+
+    def put_products(rows: Sequence[int]) -> None:
+        for row in rows:
+            product = a_product()
+            index.put(row, product)
+            apart.put(row, product)
+
+    put_products(range(40))
+    query = TextQuery("harbor", tiers=everything)
+    for _ in range(FREQUENT):
+        assert index.find(query).rows.size
+    assert index.needs_rebuild
+    join = index.plan_rebuild()
+    assert not index.joined_segments
+    # the parts are joined in another thread meanwhile
+    put_products([3, 7, 7, 41, 12])
+    for each in (index, apart):
+        each.remove(20)
+    index.adopt(join())
+    assert [len(segments) > 0 for segments in index.joined_segments] == [True]
+    put_products([5, 41, 50])
+    for each in (index, apart):
+        each.adopt(each.plan_rebuild(every=True)())
+    for tiers in (*TIERS, everything, None):
+        for text in QUERIES:
+            for partial in (False, True, 0.5):
+                query = TextQuery(text, "en", partial=partial, tiers=tiers)
+                assert shown(index.find(query)) == shown(apart.find(query))
+
+
+def test_joined_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_parts, "MOST_PRODUCTS", 7)
+    accesses = ["open", "open", "gold", "silver", "bronze"]
+    index = index_of(
+        {row: {"title": f"river {row}", "access": access} for row, access in enumerate(accesses)}
+    )
+    sets = [frozenset({"gold"}), frozenset({"silver"}), frozenset({"bronze"}), frozenset(accesses)]
+    for tiers in sets:
+        for _ in range(FREQUENT):
+            index.find(TextQuery("river", tiers=tiers))
+        index.adopt(index.plan_rebuild()())
+        assert sum(segments.products for segments in index.joined_segments) <= 7
+    assert [segments.products for segments in index.joined_segments] == [5]
+    assert not index.needs_rebuild
+    index.put(9, {"title": "river", "access": "copper"})
+    assert index.find(TextQuery("river", tiers=frozenset({"copper"}))).rows.size == 3
