@@ -10,7 +10,8 @@ from actors.recommender.state.global_signals import GlobalSignalsCache
 from actors.recommender.state.live_cohorts import LiveCohorts
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
-from actors.retrieval.autocomplete.field_index import FieldIndex, FieldIndexes
+from actors.retrieval.autocomplete.field_index import FieldIndex
+from actors.retrieval.autocomplete.field_indexes import FieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
 from cluster.store.data.changes import ChangeLogEntry

@@ -21,7 +21,7 @@ from actors.recommender.ranking.query_context import QueryContext, build_user_si
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import render_products, rerank
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
 from actors.vectors.types import Floats, Mask

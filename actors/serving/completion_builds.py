@@ -16,7 +16,7 @@ from typing import Any
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.serving.dispatch import list_completion_keys
 from actors.vectors.types import Floats
 from cluster.clock import Clock

@@ -15,7 +15,7 @@ from actors.recommender.ranking.query_context import Draw, QueryContext
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.messages import SCORES, SearchQuery
 from actors.search import completions, passage_answers, search_pipeline
 from cluster.query.columnar.column_source import Key

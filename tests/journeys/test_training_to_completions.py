@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped

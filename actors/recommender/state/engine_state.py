@@ -17,7 +17,7 @@ from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, Live
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import zscores
-from actors.retrieval.autocomplete.field_index import FieldIndexes
+from actors.retrieval.autocomplete.field_indexes import FieldIndexes
 from actors.retrieval.paragraphs.paragraph_scorer import PageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 

@@ -20,7 +20,10 @@ PartCodes = tuple[int, ...]
 FREQUENT: Final = 32
 "Searches of the same parts after which they are joined."
 MOST_PRODUCTS: Final = 100_000
-"Products in all joined copies together, about 40 MB. In a larger index the parts cost little beside their postings."
+"""Products in all joined copies together, about 40 MB. The first ones stay until the next snapshot.
+
+In a larger index the parts cost little beside their postings.
+"""
 _MOST_COUNTED: Final = 256
 "Sets of parts whose searches are counted."
 
@@ -45,7 +48,6 @@ class JoinedParts:
         self._parts = parts
         self._searches: Counter[PartCodes] = Counter()
         self._joined: dict[PartCodes, JoinedPart] = {}
-        "The least recently searched ones first."
 
     @property
     def nbytes(self) -> int:
@@ -58,9 +60,8 @@ class JoinedParts:
 
     def find(self, codes: PartCodes) -> IndexSegments | None:
         """Return the joined postings of some parts; None while there are none. It counts the searches."""
-        joined = self._joined.pop(codes, None)
+        joined = self._joined.get(codes)
         if joined is not None:
-            self._joined[codes] = joined
             return joined.segments if joined.is_ready else None
         if len(self._searches) >= _MOST_COUNTED:
             self._searches.clear()
@@ -93,16 +94,16 @@ class JoinedParts:
 
     def plan_rebuild(self, *, every: bool = False) -> list[JoinedMerge]:
         """Return the work of joining and merging for another thread; later changes are kept."""
+        # One rebuild runs at a time: that of a copy that is not ready has failed.
+        self._joined = {codes: joined for codes, joined in self._joined.items() if joined.is_ready}
         merges: list[JoinedMerge] = [
             (joined, joined.segments.plan_merge(every=every))
             for joined in self._joined.values()
             if joined.is_ready and (every or joined.segments.needs_merge)
         ]
-        for codes in self._list_frequent():
+        for codes in self._list_frequent()[:1]:
             segments, merge = IndexSegments.join(self._segments_of(codes), self._seal)
             del self._searches[codes]
-            while self._count_products() + segments.products > MOST_PRODUCTS:
-                del self._joined[next(iter(self._joined))]
             joined = self._joined[codes] = JoinedPart(segments)
             merges.append((joined, merge))
         return merges
@@ -115,15 +116,12 @@ class JoinedParts:
 
     def _list_frequent(self) -> list[PartCodes]:
         """Return the sets of parts that are worth a copy and fit."""
+        left = MOST_PRODUCTS - sum(joined.segments.products for joined in self._joined.values())
         return [
             codes
             for codes, count in self._searches.items()
-            if count >= FREQUENT
-            and sum(segments.products for segments in self._segments_of(codes)) <= MOST_PRODUCTS
+            if count >= FREQUENT and sum(part.products for part in self._segments_of(codes)) <= left
         ]
 
     def _segments_of(self, codes: PartCodes) -> Sequence[IndexSegments]:
         return [self._parts[code].segments for code in codes]
-
-    def _count_products(self) -> int:
-        return sum(joined.segments.products for joined in self._joined.values())

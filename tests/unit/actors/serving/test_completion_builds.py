@@ -13,7 +13,7 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.serving import completion_builds
 from actors.serving.app_follower import AppFollower

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.autocomplete.field_index import FieldIndexes, FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldIndexes, FieldKey
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from cluster.errors import Unavailable
 

@@ -16,7 +16,7 @@ from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
-from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, CompletionSnapshot, save
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
