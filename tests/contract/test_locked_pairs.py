@@ -10,3 +10,4 @@ async def test_two_thousand_pairs_of_tiers_and_article_leak_nothing() -> None:
     assert count.leaks == []
     assert count.pairs >= 2_000
     assert count.shown > 200
+    assert count.quoted > 20, "answers quote locked articles for those who may read them"

@@ -14,3 +14,4 @@ async def test_a_hundred_thousand_pairs_leak_nothing() -> None:
     assert count.leaks == []
     assert count.pairs >= 100_000
     assert count.shown > 200
+    assert count.quoted > 20, "answers quote locked articles for those who may read them"

@@ -25,6 +25,7 @@ TIERS = tuple(chain.from_iterable(combinations(NAMED, size) for size in range(4)
 ACCESSES = ("open", "open", "registered", *NAMED)
 TOPICS = ("harbour", "river", "parliament", "museum", "railway", "orchard")
 QUESTION = "Which harbour will open?"
+TOPIC_PAIRS = (("harbour", "museum"), ("river", "orchard"), ("railway", "river"), ("orchard", "parliament"))
 ROWS = 100
 QUERIES = 40
 _WORDS = re.compile("[a-z]+")
@@ -36,6 +37,8 @@ class PairCount:
 
     pairs: int = 0
     shown: int = 0
+    quoted: int = 0
+    "Words of locked articles in answers, for tiers that open them."
     leaks: list[str] = field(default_factory=list)
 
 
@@ -71,8 +74,10 @@ async def compare_pairs(count: int) -> PairCount:
             words = {_word(number) for number in range(count)} & set(_WORDS.findall(text.lower()))
             leaked = words - {_word(number) for number in readable}
             result.leaks += [f"{names} shows {word}" for word in sorted(leaked)]
-            question_ids += [await client.post_question(QUESTION, browser=True, token=token)]
-            result.leaks += await find_leaking_answers(client, articles, question_ids)
+            for topic, other in TOPIC_PAIRS:
+                text = f"In which year will the {topic} near the {other} open?"
+                question_ids.append(await client.post_question(text, browser=True, token=token))
+            await read_answers(client, articles, question_ids, result)
             result.leaks += await find_wrong_counts(client, token, [articles[number] for number in readable])
             result.pairs += len(articles)
             result.shown += len(words)
@@ -106,12 +111,12 @@ async def collect_shown(client: Desk, token: dict[str, Any] | None, count: int) 
     return orjson.dumps(shown).decode()
 
 
-async def find_leaking_answers(
-    client: Desk, articles: Sequence[Mapping[str, Any]], question_ids: Sequence[str]
-) -> list[str]:
-    """Return which set of tiers reads words of locked articles, in the stored answers of all sets before."""
+async def read_answers(
+    client: Desk, articles: Sequence[Mapping[str, Any]], question_ids: Sequence[str], result: PairCount
+) -> None:
+    """Read the stored answers of all sets of tiers by each of the sets, in all ways, and record what is quoted."""
     await client.corner.asking.queue.wait_idle()
-    leaks: list[str] = []
+    locked = {_word(number): article["access"] for number, article in enumerate(articles)}
     for names in (None, *TIERS):
         tiers = frozenset() if names is None else frozenset((*names, "registered"))
         token = None if names is None else token_with(client, tiers=list(names))
@@ -121,13 +126,13 @@ async def find_leaking_answers(
         for extra in ({}, {"cite_start": "("}):
             replies.append(await client.post("answers", {"question_ids": question_ids, **extra}, token=token))
         words = set(_WORDS.findall(b"".join(reply.body for reply in replies).decode().lower()))
-        leaks += [
-            f"{names} reads {_word(number)} in an answer"
-            for number, article in enumerate(articles)
-            if _word(number) in words
-            if article["access"] != "open" and not may_read(article["access"], tiers)
-        ]
-    return leaks
+        for word in words & locked.keys():
+            if locked[word] == "open":
+                continue
+            if may_read(locked[word], tiers):
+                result.quoted += 1
+            else:
+                result.leaks.append(f"{names} reads {word} in an answer")
 
 
 async def find_wrong_counts(
