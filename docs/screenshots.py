@@ -26,6 +26,7 @@ from cluster.store.connect import OpenStores, open_stores
 from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from jobs.playground.loader import load_playground
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore
 from tests.browser.stage import Stage, Tab, open_browser, open_stage
 from tests.fakes.corner_shop import DAY_MS
@@ -87,21 +88,22 @@ async def furnish(stage: Stage, stores: OpenStores, scratch: Path) -> str:
     return version
 
 
-def _build_report(change: float, serving: str) -> dict[str, Any]:
+def _build_report(change: float, serving: str) -> EvaluationReport:
     """Return an evaluation with figures that differ, as measured ones do."""
-    report = evaluation(change, serving=serving)
+    report = evaluation(change, serving=serving).to_dict()
     means = {"ndcg@10": 0.214, "recall@10": 0.331, "hit_rate@10": 0.402, "mrr@10": 0.176}
     for group in report["segments"]:
         group["figures"] = {
             name: {"mean": mean, "low": mean - 0.011, "high": mean + 0.012} for name, mean in means.items()
         }
     sentence = f"certainly better: ndcg@10 0.2140 against {0.214 - change:.4f} of what serves"
-    return {
+    facts = {
         **report,
         "figures": means,
         "readers_asked": 300,
         "verdict": {"allowed": True, "sentence": sentence},
     }
+    return EvaluationReport.model_validate(facts)
 
 
 async def _log_searches(stores: OpenStores, now_ms: int) -> None:

@@ -51,7 +51,7 @@ from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from jobs.refresh.runs.shipped_code import code_path, pack_and_store, read_package, store_package
 
 if TYPE_CHECKING:
-    from jobs.refresh.runs.measurements.sweep import SweepVariant
+    from jobs.refresh.runs.measurements.sweep import SweepReport, SweepVariant
 
 Connect = Callable[[], OpenStores]
 OpenArtifacts = Callable[[], ArtifactStore]
@@ -313,12 +313,14 @@ def run_sweep_on_ray(
     open_artifacts: OpenArtifacts,
     app_id: str,
     sweep: str,
-    on_variant: Callable[[SweepVariant, dict[str, Any]], None],
+    on_variant: Callable[[SweepVariant, SweepReport], None],
 ) -> None:
     """Evaluate the variants of a sweep as Ray tasks; call `on_variant` with each one that ends.
 
     Ray restarts a failed task. Variants with a stored result are not evaluated again.
     """
+    from jobs.refresh.runs.measurements.sweep import SweepReport
+
     options = Settings().node_options("training")
     task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4, **options)(_evaluate_variant)
     coming = list(variants)
@@ -333,12 +335,12 @@ def run_sweep_on_ray(
         try:
             on_variant(variant, ray.get(done))
         except ray.exceptions.RayError as error:
-            on_variant(variant, {"error": f"its worker died: {type(error).__name__}"})
+            on_variant(variant, SweepReport(error=f"its worker died: {type(error).__name__}"))
 
 
 def _evaluate_variant(
     variant: SweepVariant, open_artifacts: OpenArtifacts, app_id: str, sweep: str
-) -> dict[str, Any]:
+) -> SweepReport:
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.measurements.sweep import FOLDER, try_variant
 

@@ -18,6 +18,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS
@@ -50,7 +51,8 @@ class ModelShop:
     def publish(self, folder: Path, seed: int = 6, **report: Any) -> str:
         """Train a snapshot, put it on the shelf with its evaluation, and return its version."""
         version = publish_ring_snapshot(SnapshotStore(self.artifacts), folder, APP, seed=seed)
-        ReportStore(self.artifacts).put(APP, "default", version, {**evaluation(), **report})
+        measured = EvaluationReport.model_validate({**evaluation().to_dict(), **report})
+        ReportStore(self.artifacts).put(APP, "default", version, measured)
         return version
 
 
@@ -66,7 +68,7 @@ async def open_model_shop(folder: Path, **services: Any) -> ModelShop:
     return ModelShop(stores, artifacts, opened, folder)
 
 
-def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:
+def evaluation(change: float = 0.01, *, serving: str = "") -> EvaluationReport:
     """Make the evaluation of a snapshot that is better than what serves by a change in NDCG."""
     figures = {
         name: {"mean": 0.2, "low": 0.19, "high": 0.21}
@@ -78,7 +80,7 @@ def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:
         "segments": {"all": dict.fromkeys(figures, 0.2 - change)},
         "intervals": {"all": {"ndcg@10": [0.18, 0.2]}}, "version": serving,
     }  # fmt: skip
-    return {
+    facts = {
         "trial": "by_time", "k": 10, "coverage": 0.8, "protocol": "by_time", "recipe": "ring",
         "segments": [{"name": "all", "readers": 300, "figures": figures}],
         "beside": {"serving" if serving else "popularity": beside},
@@ -86,3 +88,4 @@ def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:
         "figures": {"ndcg@10": 0.2}, "verdict": {"allowed": change > -0.005, "sentence": "measured"},
         "run_id": "run-1",
     }  # fmt: skip
+    return EvaluationReport.model_validate(facts)

@@ -153,9 +153,10 @@ async def _finish_run(stage: Stage, values: dict[str, str]) -> str:
     )
     working = update_leased_run(claimed, "worker", 1, now_ms, {"stage": "plan", "stages": stages})
     assert working is not None
+    parts = tuple(part.to_dict() for part in evaluation().parts)
     ended = end_run(
         working, "worker", 1, now_ms, "finished",
-        {"version": second, "figures": {"ndcg@10": 0.2}, "parts": tuple(evaluation()["parts"]), "verdict": "Better."},
+        {"version": second, "figures": {"ndcg@10": 0.2}, "parts": parts, "verdict": "Better."},
     )  # fmt: skip
     assert ended is not None
     await stores.runs.compare_and_set(ended)

@@ -212,30 +212,30 @@ async def test_lists_are_ranked_again_as_they_were_and_others_are_judged_or_refu
         run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span, **given)).run)
         assert (run.status, run.error) == ("finished", "")
         result = await shop.perform("evaluations.report", run_id=run.run_id)
-        (report,) = result.report["reports"]
+        (report,) = result.report.reports
         assert result.to_lines()[0].startswith("# ")
         return run, report
 
     run, report = await judge()
-    assert (report["lists"], report["people"], set(report["left_out"].values())) == (600, PEOPLE, {0})
-    assert report["agreement"]["places"] > 2_000
-    assert report["agreement"]["share"] == 1.0
+    assert (report.lists, report.people, set(report.left_out.values())) == (600, PEOPLE, {0})
+    assert report.agreement.places > 2_000
+    assert report.agreement.share == 1.0
     truth = shop.expected / shop.plain_lists
-    for name, estimate in report["estimates"].items():
-        assert estimate["low"] <= truth <= estimate["high"], name
-        assert estimate["difference"]["low"] <= 0 <= estimate["difference"]["high"], name
+    for name, estimate in report.estimates.items():
+        assert estimate.low <= truth <= estimate.high, name
+        assert estimate.difference.low <= 0 <= estimate.difference.high, name
     assert run.verdict.startswith("not certainly different: ")
-    assert run.figures["clicks_dr"] == report["estimates"]["dr"]["value"]
+    assert run.figures["clicks_dr"] == report.estimates["dr"].value
 
     run, report = await judge(recipe=POPULAR)
     assert run.verdict.startswith("no estimate: the log can show ")
     assert "`kiosk engines explore shop default --share " in run.verdict
-    assert "estimates" not in report
-    assert report["agreement"]["share"] == 1.0
+    assert not report.estimates
+    assert report.agreement.share == 1.0
 
     _, report = await judge(lists=100)
-    assert report["sample"] == {"of": 600, "seed": 26}
-    assert 60 < report["lists"] < 140
+    assert report.sample == {"of": 600, "seed": 26}
+    assert 60 < report.lists < 140
 
 
 @pytest.mark.usefixtures("allow_world")
@@ -263,12 +263,12 @@ async def test_lists_with_filters_pauses_and_anchors_count_and_agree(shop: LiveS
     shop.clock.advance(MINUTE_MS)
     span = f"{(shop.clock.now_ms() - since_ms) // MINUTE_MS}m"
     run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span)).run)
-    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report["reports"]
-    assert report["lists"] == 60
-    assert {reason: count for reason, count in report["left_out"].items() if count} == {
+    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report.reports
+    assert report.lists == 60
+    assert {reason: count for reason, count in report.left_out.items() if count} == {
         "requests that can't be rebuilt": 1
     }
-    assert report["agreement"]["share"] == 1.0
+    assert report.agreement.share == 1.0
 
 
 @pytest.mark.usefixtures("allow_world")
@@ -294,10 +294,10 @@ async def test_later_pages_count_after_the_pages_before_them_and_other_lists_are
     shop.clock.advance(MINUTE_MS)
     span = f"{(shop.clock.now_ms() - since_ms) // MINUTE_MS}m"
     run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span)).run)
-    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report["reports"]
-    assert report["lists"] == 60
-    assert report["agreement"]["share"] == 1.0
-    assert {reason for reason, count in report["left_out"].items() if count} == set(REFUSED)
+    (report,) = (await shop.perform("evaluations.report", run_id=run.run_id)).report.reports
+    assert report.lists == 60
+    assert report.agreement.share == 1.0
+    assert {reason for reason, count in report.left_out.items() if count} == set(REFUSED)
     assert set(REFUSED.values()) <= set(list_notes(report))
 
 

@@ -99,8 +99,8 @@ async def test_what_serves_is_compared_and_is_what_is_evaluated_without_a_recipe
     other = (await market.perform("evaluations.order", recipe="fast", changes={"seed": 9}, readers=50)).run
     assert other.options == {"protocols": ["by_time", "leave_last_out"], "readers": 50, "compare": True}
     assert (await market.work(other)).status == "finished"
-    reports = (await market.perform("evaluations.report", run_id=other.run_id)).report["reports"]
-    assert version in [beside.get("version") for beside in reports[0]["beside"].values()]
+    reports = (await market.perform("evaluations.report", run_id=other.run_id)).report.reports
+    assert version in [beside.version for beside in reports[0].beside.values()]
     assert published(market) == [version]
 
 
@@ -140,4 +140,4 @@ async def test_the_newest_reports_are_kept(market: Market, monkeypatch: pytest.M
         assert (await market.work(runs[-1])).status == "finished"
     with pytest.raises(NotFound, match="removed for newer ones"):
         await market.perform("evaluations.report", run_id=runs[0].run_id)
-    assert (await market.perform("evaluations.report", run_id=runs[1].run_id)).report["rows"]
+    assert (await market.perform("evaluations.report", run_id=runs[1].run_id)).report.rows

@@ -65,7 +65,7 @@ def test_it_trains_with_the_code_and_reports_the_outcome_of_the_part(
     )
     report = ReportStore(artifacts).get(generated_market.APP, "default", run.version)
     assert report is not None
-    assert report["chosen"] == run.chosen
+    assert report.chosen == run.chosen
 
 
 def test_without_the_code_the_run_fails_and_names_the_cure(

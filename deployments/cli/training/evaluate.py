@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,15 @@ from deployments.cli.training.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
     from cluster.artifacts.storage.artifact_store import ArtifactStore
+    from jobs.refresh.evaluation.report_models import (
+        EvaluationReport,
+        FailedEvaluation,
+        LearningCurve,
+        LoggedReport,
+        PairedTests,
+        ProtocolReport,
+        ScorerComparison,
+    )
     from jobs.refresh.runs.measurements.measurement import EvaluationTarget
 
 EPILOG = """
@@ -81,7 +91,11 @@ def evaluate(
     from cluster.artifacts.segments import SegmentStore
     from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.local_worker import lower_priority
-    from jobs.refresh.runs.measurements.measurement import check_protocols, evaluate_protocols
+    from jobs.refresh.runs.measurements.measurement import (
+        check_protocols,
+        evaluate_protocols,
+        list_complete,
+    )
     from jobs.refresh.runs.training_source import read_training_source
 
     protocols = check_protocols(protocol or ())
@@ -103,11 +117,12 @@ def evaluate(
             status.update,
             learning_curve=learning_curve,
         )
-    if all("error" in report for report in reports):
-        raise Invalid(reports[0]["error"])
+    list_complete(reports)
     written = [] if out is None else _write_files(out, reports, app, engine)
     if as_json:
-        screen.print_json({"app_id": app, "engine_id": engine, "reports": reports, "written": written})
+        screen.print_json(
+            {"app_id": app, "engine_id": engine, "reports": _to_dicts(reports), "written": written}
+        )
         return
     for report in reports:
         _show(report)
@@ -164,20 +179,26 @@ def _evaluate_logged(
         report = evaluate_log(services, app, engine, serving, target, period, status.update)
     written = [] if out is None else _write_files(out, [report], app, engine)
     if as_json:
-        screen.print_json({"app_id": app, "engine_id": engine, "reports": [report], "written": written})
+        screen.print_json(
+            {"app_id": app, "engine_id": engine, "reports": _to_dicts([report]), "written": written}
+        )
         return
     _show_logged(report)
     if written:
         screen.out().print("Written: " + ", ".join(written))
 
 
-def _show_logged(report: dict[str, Any]) -> None:
+def _to_dicts(reports: Sequence[ProtocolReport]) -> list[dict[str, Any]]:
+    return [report.to_dict() for report in reports]
+
+
+def _show_logged(report: LoggedReport) -> None:
     from jobs.refresh.evaluation.logged_report import describe_log, list_notes, list_rows
 
     screen.print_lines(describe_log(report))
-    if "estimates" in report:
+    if report.estimates:
         table = screen.build_table(
-            "", "clicks for each list", f"against {report['against']}", title=report["target"]
+            "", "clicks for each list", f"against {report.against}", title=report.target
         )
         for row in list_rows(report):
             table.add_row(*row)
@@ -204,98 +225,96 @@ async def _select_target(
     return target
 
 
-def _format_comparison(other: dict[str, Any], figure: str) -> str:
-    mean = other["segments"]["all"].get(figure)
-    low, high = other.get("intervals", {}).get("all", {}).get(figure, (None, None))
+def _format_comparison(other: ScorerComparison, figure: str) -> str:
+    mean = other.mean("all", figure)
+    low, high = other.interval("all", figure)
     if mean is None:
         return ""
     return f"{mean:.4f}" if low is None or high is None else f"{mean:.4f} ±{(high - low) / 2:.4f}"
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: EvaluationReport | FailedEvaluation) -> None:
+    from jobs.refresh.evaluation.report_models import FailedEvaluation
     from jobs.refresh.evaluation.reports import SEGMENT_NOTE
 
-    if "error" in report:
-        screen.err().print(f"{report['protocol']}: {report['error']}")
+    if isinstance(report, FailedEvaluation):
+        screen.err().print(f"{report.protocol}: {report.error}")
         return
-    screen.print_lines(*filter(None, [report.get("split", {}).get("sentence", "")]))
-    k = report["k"]
+    screen.print_lines(*filter(None, [report.split_sentence]))
+    k = report.k
     names = [f"ndcg@{k}", f"recall@{k}", "recall@20", f"hit_rate@{k}", f"mrr@{k}", f"novelty@{k}"]
-    table = screen.build_table("users", "", *names, title=f"{report['trial']}: {report['recipe']}")
-    for segment in report["segments"]:
+    table = screen.build_table("users", "", *names, title=f"{report.trial}: {report.recipe}")
+    for segment in report.segments:
         cells = []
         for name in names:
-            figure = segment["figures"].get(name)
-            cells.append(
-                "" if figure is None else f"{figure['mean']:.4f} ±{(figure['high'] - figure['low']) / 2:.4f}"
-            )
-        table.add_row(segment["name"], f"{segment['readers']:,}", *cells)
-    for name, other in report["beside"].items():
+            figure = segment.figures.get(name)
+            cells.append("" if figure is None else f"{figure.mean:.4f} ±{(figure.high - figure.low) / 2:.4f}")
+        table.add_row(segment.name, f"{segment.readers:,}", *cells)
+    for name, other in report.beside.items():
         table.add_row(name, "", *(_format_comparison(other, figure) for figure in names))
     screen.out().print(table)
     screen.print_lines(SEGMENT_NOTE)
-    if "note" in report:
-        screen.out().print(report["note"])
-    gini = f", gini@{k} {report['gini']:.3f}" if "gini" in report else ""
-    screen.out().print(f"coverage@{k} {report['coverage']:.3f}{gini}")
-    if report.get("chosen"):
-        screen.out().print(report["chosen"])
-    for name, other in report["beside"].items():
-        change = other["after"] - other["before"]
+    if report.note:
+        screen.out().print(report.note)
+    gini = "" if report.gini is None else f", gini@{k} {report.gini:.3f}"
+    screen.out().print(f"coverage@{k} {report.coverage:.3f}{gini}")
+    if report.chosen:
+        screen.out().print(report.chosen)
+    for name, other in report.beside.items():
         screen.out().print(
-            f"{other['figure']} against {name}: {change:+.4f} (95 % interval {other['low']:+.4f} to "
-            f"{other['high']:+.4f}, the same {other['readers']:,} users)"
+            f"{other.figure} against {name}: {other.after - other.before:+.4f} (95 % interval {other.low:+.4f} to "
+            f"{other.high:+.4f}, the same {other.readers:,} users)"
         )
-    _show_tests(report)
-    if report.get("calibration"):
+    if report.tests is not None:
+        _show_tests(report.tests)
+    if report.calibration is not None:
         from jobs.refresh.evaluation.calibration import describe_calibration
 
-        screen.out().print(describe_calibration(report["calibration"]))
-    if "learning_curve" in report:
-        _show_learning_curve(report["learning_curve"])
-    if "not_compared" in report:
-        screen.err().print(report["not_compared"])
+        screen.out().print(describe_calibration(report.calibration))
+    if report.learning_curve is not None:
+        _show_learning_curve(report.learning_curve)
+    if report.not_compared:
+        screen.err().print(report.not_compared)
 
 
-def _show_tests(report: dict[str, Any]) -> None:
-    rows = report.get("tests", {}).get("rows", ())
-    if not rows:
+def _show_tests(tests: PairedTests) -> None:
+    if not tests.rows:
         return
     table = screen.build_table("against", "figure", "difference", "p", "corrected p")
-    for row in rows:
+    for row in tests.rows:
         table.add_row(
-            row["against"],
-            row["figure"],
-            f"{row['difference']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})",
-            f"{row['p']:.4f}",
-            f"{row['p_corrected']:.4f}",
+            row.against,
+            row.figure,
+            f"{row.difference:+.4f} ({row.low:+.4f} to {row.high:+.4f})",
+            f"{row.p:.4f}",
+            f"{row.p_corrected:.4f}",
         )
     screen.out().print(table)
-    screen.out().print(report["tests"]["method"])
+    screen.out().print(tests.method)
 
 
-def _show_learning_curve(curve: dict[str, Any]) -> None:
+def _show_learning_curve(curve: LearningCurve) -> None:
     from jobs.refresh.evaluation.reports import list_curve_points
 
-    table = screen.build_table("", curve["figure"], "95 % interval", "against all")
+    table = screen.build_table("", curve.figure, "95 % interval", "against all")
     for label, point in list_curve_points(curve):
         table.add_row(
             label,
-            f"{point['mean']:.4f}",
-            f"{point['low']:.4f} to {point['high']:.4f}",
-            f"{point['difference']:+.4f} ({point['difference_low']:+.4f} to {point['difference_high']:+.4f})",
+            f"{point.mean:.4f}",
+            f"{point.low:.4f} to {point.high:.4f}",
+            f"{point.difference:+.4f} ({point.difference_low:+.4f} to {point.difference_high:+.4f})",
         )
     screen.out().print(table)
 
 
-def _write_files(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
+def _write_files(out: Path, reports: Sequence[ProtocolReport], app: str, engine: str) -> list[str]:
     from jobs.refresh.evaluation.plots import draw_reports, render_png, render_reports_svg
     from jobs.refresh.evaluation.reports import markdown_from_reports
 
     out.mkdir(parents=True, exist_ok=True)
     files = {name: text.encode() for name, text in render_reports_svg(reports).items()}
     files |= {f"{name}.png": render_png(chart) for name, chart in draw_reports(reports).items()}
-    files["report.json"] = json.dumps(reports, indent=2).encode()
+    files["report.json"] = json.dumps(_to_dicts(reports), indent=2).encode()
     files["report.md"] = markdown_from_reports(reports, f"{app}/{engine}").encode()
     for name, data in files.items():
         (out / name).write_bytes(data)

@@ -19,7 +19,7 @@ from deployments.cli.frame.screen import ResponsiveTable
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe
-    from jobs.refresh.runs.measurements.sweep import SweepVariant
+    from jobs.refresh.runs.measurements.sweep import SweepReport, SweepVariant
 
 
 def run_sweep(
@@ -57,12 +57,12 @@ def run_sweep(
             artifacts, segments, app, variants, lambda: read_training_source(segments, app, recipe)
         )
     on_ray = not local and connect_to_ray(installation)
-    results: list[tuple[SweepVariant, dict[str, Any]]] = []
+    results: list[tuple[SweepVariant, SweepReport]] = []
     with Live(
         _render_table(variants, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
     ) as live:
 
-        def show(variant: SweepVariant, report: dict[str, Any]) -> None:
+        def show(variant: SweepVariant, report: SweepReport) -> None:
             results.append((variant, report))
             live.update(_render_table(variants, results, on_ray))
 
@@ -84,25 +84,25 @@ def run_sweep(
                 "rows": table,
                 "written": places,
                 "summary": sweep.compare_rows(table),
-                "split": _split_of(results),
+                "split": sweep.find_split(results),
             }
         )
     else:
         screen.out().print(_render_table(variants, results, on_ray))
         screen.out().print(f"Written: {', '.join(places)}")
         _print_summary(table, results, ["kiosk", "train", app, "--engine", engine, *given])
-    if all(report.get("error") for _, report in results):
+    if all(report.error for _, report in results):
         raise typer.Exit(1)
 
 
 def _print_summary(
-    table: list[dict[str, Any]], results: list[tuple[SweepVariant, dict[str, Any]]], words: list[str]
+    table: list[dict[str, Any]], results: list[tuple[SweepVariant, SweepReport]], words: list[str]
 ) -> None:
     """Print the test, whether a best variant is proven, and the command that trains the first one."""
-    from jobs.refresh.runs.measurements.sweep import compare_rows
+    from jobs.refresh.runs.measurements.sweep import compare_rows, find_split
 
     summary = compare_rows(table)
-    screen.print_lines(*filter(None, [_split_of(results).get("sentence", "")]))
+    screen.print_lines(*filter(None, [find_split(results).get("sentence", "")]))
     screen.print_lines(f"{summary['sentence'][:1].upper()}{summary['sentence'][1:]}.")
     best = next((row for row in table if not row["error"]), None)
     if best is None:
@@ -111,11 +111,6 @@ def _print_summary(
     settings = [f"--set={field}={_format_value(value)}" for field, value in changes.items()]
     label = "Train the best one" if summary["is_proven"] else "Train the first one"
     screen.out().print(f"{label}: {shlex.join([*words, *settings])}", markup=False, soft_wrap=True)
-
-
-def _split_of(results: list[tuple[SweepVariant, dict[str, Any]]]) -> dict[str, Any]:
-    """Return the description of the test of the first variant that was evaluated."""
-    return next((dict(report["split"]) for _, report in results if "split" in report), {})
 
 
 def _format_value(value: Any) -> str:
@@ -128,7 +123,7 @@ def _row_of_variant(row: dict[str, Any], variant: SweepVariant) -> bool:
 
 
 def _render_table(
-    variants: list[SweepVariant], results: list[tuple[SweepVariant, dict[str, Any]]], on_ray: bool
+    variants: list[SweepVariant], results: list[tuple[SweepVariant, SweepReport]], on_ray: bool
 ) -> ResponsiveTable:
     from jobs.refresh.runs.measurements.sweep import result_rows
 

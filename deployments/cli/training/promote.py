@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from deployments.operations.models.promotions import PromotionView
 
 if TYPE_CHECKING:
     from cluster.artifacts.storage.artifact_store import ArtifactStore
+    from jobs.refresh.evaluation.report_models import EvaluationReport
 
 PROMOTE_EPILOG = """
 [bold]Examples[/]
@@ -92,7 +93,7 @@ async def _promote(installation: Installation, app: str, engine: str, version: s
 
 async def _compare_anew(
     artifacts: ArtifactStore, app: str, engine: str, version: str, serving: str
-) -> dict[str, Any] | None:
+) -> EvaluationReport | None:
     """Compare a version with what serves now by training both again in this process."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.artifacts.snapshots import SnapshotStore

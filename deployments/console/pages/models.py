@@ -178,7 +178,7 @@ async def show_snapshot(request: ConsoleRequest) -> Response:
         one=preview.snapshot,
         plots=plots,
         facts=preview.snapshot.to_dict(),
-        report=preview.snapshot.report or {},
+        report=preview.snapshot.report,
         address=path_of(SNAPSHOT, **engine, version=version),
         engine_address=path_of(ENGINE, **engine),
     )
@@ -247,11 +247,9 @@ def build_curve(rows: Any, label: str) -> dict[str, Any] | None:
     """Return a chart of NDCG with its interval over the trainings; None with fewer than two of them."""
     points = []
     for row in rows:
-        report = row.report or {}
-        segments = report.get("segments") or []
-        figure = segments[0]["figures"].get(f"ndcg@{report.get('k')}") if segments else None
+        figure = row.report.everybody.get(f"ndcg@{row.report.k}") if row.report else None
         if figure:
-            points.append((row.at_ms // 1000, figure["mean"], figure["low"], figure["high"]))
+            points.append((row.at_ms // 1000, figure.mean, figure.low, figure.high))
     if len(points) < 2:
         return None
     columns = list(zip(*sorted(points), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -18,6 +18,9 @@ from deployments.operations.frame.principal import COMMAND_LINE, Principal
 from deployments.operations.frame.result_cache import ResultCache
 from deployments.operations.insight.replay_bounds import ReplayBounds
 from deployments.operations.models.snapshot_bounds import SnapshotBounds
+
+if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import EvaluationReport
 
 
 class ApiCaller(Protocol):
@@ -48,7 +51,7 @@ class NoApi:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
 
 
-CompareVersions = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
+CompareVersions = Callable[[str, str, str, str], Awaitable["EvaluationReport | None"]]
 """(app, engine, version, serving version) -> the report of a comparison that trains both again, None where they can't
 be compared."""
 ImportLauncher = Callable[[str, str], Awaitable[None]]

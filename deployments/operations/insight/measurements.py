@@ -16,11 +16,12 @@ from cluster.records.run import Run, RunKind
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.models.evaluations import load_report
+from deployments.operations.models.evaluations import load_measurement
 from deployments.operations.models.recipes import choose_recipe
 from deployments.operations.models.runs import OfRun, RunView, get_run
 
 if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import MeasurementRecord
     from jobs.refresh.recipe import Recipe
 
 _RecipeChoice = Annotated[str | dict[str, Any], Field(union_mode="left_to_right")]
@@ -67,11 +68,11 @@ class MeasurementReport:
     """What an evaluation or a sweep found."""
 
     run: Run
-    report: Mapping[str, Any]
+    report: MeasurementRecord
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report}
+        return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report.to_dict()}
 
     def to_lines(self) -> ResultLines:
         """Return the report as Markdown."""
@@ -79,11 +80,10 @@ class MeasurementReport:
         from jobs.refresh.runs.measurements.sweep import markdown_from_rows
 
         report = self.report
-        title = f"{report['recipe']} on {self.run.app_id}"
-        if "rows" not in report:
-            return markdown_from_reports(report["reports"], title).splitlines()
-        sentence = report.get("split", {}).get("sentence", "")
-        return markdown_from_rows(report["rows"], title, sentence).splitlines()
+        title = f"{report.recipe} on {self.run.app_id}"
+        if not report.rows:
+            return markdown_from_reports(report.reports, title).splitlines()
+        return markdown_from_rows(report.rows, title, report.split.get("sentence", "")).splitlines()
 
 
 @operation("evaluations.order", "POST", "/apps/{app_id}/evaluations", "editor")
@@ -151,7 +151,9 @@ async def read_report(services: AdminServices, given: OfRun) -> MeasurementRepor
         raise Conflict(
             f"{run.run_id} is {run.status}; it has no report" + (f": {run.error}" if run.error else "")
         )
-    report = await asyncio.to_thread(load_report, services.artifacts, run.app_id, run.engine_id, run.run_id)
+    report = await asyncio.to_thread(
+        load_measurement, services.artifacts, run.app_id, run.engine_id, run.run_id
+    )
     if report is None:
         raise NotFound(f"the report of {run.run_id} was removed for newer ones")
     return MeasurementReport(run, report)

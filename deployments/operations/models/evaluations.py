@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -16,6 +15,14 @@ from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshots import OfSnapshot, find_version
+
+if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import (
+        EvaluationReport,
+        MeanInterval,
+        MeasurementRecord,
+        ScorerComparison,
+    )
 
 LARGEST_REPORT = 4 << 20
 "Bytes of a report that a server reads; one of a training has some 20 KB."
@@ -34,20 +41,20 @@ class EvaluationRow:
 
     version: str
     at_ms: int
-    report: Mapping[str, Any] | None
+    report: EvaluationReport | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        report = self.report or {}
+        report = self.report
         return {
             "version": self.version,
             "at": self.at_ms,
-            "recipe": report.get("recipe", ""),
-            "protocol": report.get("protocol", ""),
-            "trial": report.get("trial", ""),
-            "figures": report.get("figures", {}),
-            "verdict": report.get("verdict"),
-            "measured": self.report is not None,
+            "recipe": report.recipe if report else "",
+            "protocol": report.protocol if report else "",
+            "trial": report.trial if report else "",
+            "figures": report.figures if report else {},
+            "verdict": asdict(report.verdict) if report and report.verdict else None,
+            "measured": report is not None,
         }
 
 
@@ -68,7 +75,7 @@ class EvaluationView:
     """One evaluation, whole."""
 
     version: str
-    report: Mapping[str, Any]
+    report: EvaluationReport
 
     @property
     def plots(self) -> list[dict[str, Any]]:
@@ -77,7 +84,7 @@ class EvaluationView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"version": self.version, "report": dict(self.report), "plots": self.plots}
+        return {"version": self.version, "report": self.report.to_dict(), "plots": self.plots}
 
 
 @operation("evaluations.list", "GET", "/apps/{app_id}/engines/{engine_id}/evaluations")
@@ -94,43 +101,42 @@ async def get_evaluation(services: AdminServices, given: OfSnapshot) -> Evaluati
     return await asyncio.to_thread(_read, services.artifacts, given)
 
 
-def build_plots(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_plots(report: EvaluationReport) -> list[dict[str, Any]]:
     """Return the plots of a report: metrics of all users, NDCG by segment, calibration, and the weights of the blend.
 
     A plot has a `name`, `labels` below the axis, and `series`: name, values, and where known low and high.
     """
-    segments = report.get("segments") or []
+    segments = report.segments
     plots: list[dict[str, Any]] = []
     if segments:
-        k = report["k"]
+        k = report.k
         figures = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
-        everybody = segments[0]["figures"]
-        plots.append(_plot("figures", figures, [_ours([everybody.get(name) for name in figures])]))
-        by_segment = [segment["figures"].get(figures[0]) for segment in segments]
-        labels = [f"{segment['name']} ({segment['readers']:,})" for segment in segments]
+        plots.append(_plot("figures", figures, [_ours([report.everybody.get(name) for name in figures])]))
+        by_segment = [segment.figures.get(figures[0]) for segment in segments]
+        labels = [f"{segment.name} ({segment.readers:,})" for segment in segments]
         plots.append(_plot("segments", labels, [_ours(by_segment)]))
-        for name, other in report.get("beside", {}).items():
+        for name, other in report.beside.items():
             plots[0]["series"].append(_theirs(name, other, [("all", figure) for figure in figures]))
             plots[1]["series"].append(
-                _theirs(name, other, [(group["name"], figures[0]) for group in segments])
+                _theirs(name, other, [(segment.name, figures[0]) for segment in segments])
             )
-    if calibration := report.get("calibration"):
-        rows = calibration["rows"]
-        labels = [f"{row['predicted']:.2g}" for row in rows]
-        ends = {end: [row[end] for row in rows] for end in ("observed", "low", "high")}
+    if report.calibration is not None:
+        rows = report.calibration.rows
+        labels = [f"{row.predicted:.2g}" for row in rows]
+        ends = {end: [getattr(row, end) for row in rows] for end in ("observed", "low", "high")}
         observed = {"name": "observed", "values": ends["observed"], "low": ends["low"], "high": ends["high"]}
         plots.append(_plot("calibration", labels, [observed]))
-    parts = [part for part in report.get("parts", ()) if isinstance(part, Mapping)]
+    parts = report.parts
     if parts:
         series = [
-            {"name": field, "values": [part.get(field) for part in parts], "low": None, "high": None}
+            {"name": field, "values": [getattr(part, field) for part in parts], "low": None, "high": None}
             for field in ("weight", "weight_new")
         ]
-        plots.append(_plot("weights", [str(part.get("part", "")) for part in parts], series))
-        alone = [part.get("alone") for part in parts]
+        plots.append(_plot("weights", [part.part for part in parts], series))
+        alone = [part.alone for part in parts]
         if any(value is not None for value in alone):
             series = [{"name": "alone", "values": alone, "low": None, "high": None}]
-            plots.append(_plot("parts", [str(part.get("part", "")) for part in parts], series))
+            plots.append(_plot("parts", [part.part for part in parts], series))
     return plots
 
 
@@ -138,21 +144,19 @@ def _plot(name: str, labels: list[str], series: list[dict[str, Any]]) -> dict[st
     return {"name": name, "labels": labels, "series": series}
 
 
-def _ours(figures: list[Mapping[str, float] | None]) -> dict[str, Any]:
+def _ours(figures: list[MeanInterval | None]) -> dict[str, Any]:
     ends = {
-        end: [None if interval is None else interval.get(end) for interval in figures]
+        end: [None if interval is None else getattr(interval, end) for interval in figures]
         for end in ("mean", "low", "high")
     }
     return {"name": "this recipe", "values": ends["mean"], "low": ends["low"], "high": ends["high"]}
 
 
-def _theirs(name: str, other: Mapping[str, Any], places: list[tuple[str, str]]) -> dict[str, Any]:
-    ends = [
-        other.get("intervals", {}).get(segment, {}).get(figure, (None, None)) for segment, figure in places
-    ]
+def _theirs(name: str, other: ScorerComparison, places: list[tuple[str, str]]) -> dict[str, Any]:
+    ends = [other.interval(segment, figure) for segment, figure in places]
     return {
         "name": name,
-        "values": [other.get("segments", {}).get(segment, {}).get(figure) for segment, figure in places],
+        "values": [other.mean(segment, figure) for segment, figure in places],
         "low": [low for low, _ in ends],
         "high": [high for _, high in ends],
     }
@@ -180,8 +184,17 @@ def _read(store: ArtifactStore, given: OfSnapshot) -> EvaluationView:
     return EvaluationView(version, report)
 
 
-def load_report(store: ArtifactStore, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
-    """Return the report of a snapshot or of a run, None if there is none. Blocks."""
+def load_report(store: ArtifactStore, app_id: str, engine_id: str, version: str) -> EvaluationReport | None:
+    """Return the report of a snapshot, None if there is none. Blocks."""
     from jobs.refresh.evaluation.reports import ReportStore
 
     return ReportStore(store).get(app_id, engine_id, version, largest=LARGEST_REPORT)
+
+
+def load_measurement(
+    store: ArtifactStore, app_id: str, engine_id: str, run_id: str
+) -> MeasurementRecord | None:
+    """Return what an evaluation or a sweep left, None if there is nothing. Blocks."""
+    from jobs.refresh.evaluation.reports import ReportStore
+
+    return ReportStore(store).get_measurement(app_id, engine_id, run_id, largest=LARGEST_REPORT)

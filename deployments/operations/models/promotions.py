@@ -6,7 +6,7 @@ import asyncio
 import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -26,6 +26,9 @@ from deployments.operations.models.snapshots import (
     find_version,
     read_snapshot,
 )
+
+if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import EvaluationReport
 
 _VERSION = r"^[0-9A-Za-z_-]{0,128}$"
 
@@ -268,7 +271,7 @@ def _choose_version(artifacts: ArtifactStore, app_id: str, engine_id: str, start
 
 async def _current_report(
     services: AdminServices, given: PromoteSnapshot, version: str, serving: str
-) -> dict[str, Any] | None:
+) -> EvaluationReport | None:
     """Return a report that compares with what serves now.
 
     Errors:
@@ -290,7 +293,8 @@ async def _current_report(
         return kept
     if services.compare_versions is not None:
         fresh = await services.compare_versions(app_id, engine_id, version, serving)
-        return kept if fresh is None else {**fresh, "run_id": (kept or {}).get("run_id", "")}
+        run_id = "" if kept is None else kept.run_id
+        return kept if fresh is None else fresh.model_copy(update={"run_id": run_id})
     if not given.force:
         raise Conflict(
             f"{version} was not compared with {serving}, which serves now. `kiosk promote {app_id} {version} "
@@ -310,7 +314,7 @@ def _preview(artifacts: ArtifactStore, given: OfSnapshot, serving: str) -> Promo
     now = None
     if serving and serving != version:
         now = read_snapshot(artifacts, app_id, engine_id, serving, serving)
-    report = None if snapshot.report is None else dict(snapshot.report)
+    report = snapshot.report
     is_current = is_compared(report, serving) or not serving
     reason = _refusal_reason(snapshot)
     if reason:

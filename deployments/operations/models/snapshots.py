@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -17,6 +17,9 @@ from cluster.errors import HouseError
 from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import find_engine
+
+if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import EvaluationReport
 
 Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,128}$")]
 "A version, or the start of one. The form is checked: versions are parts of paths in the artifact store."
@@ -80,16 +83,16 @@ class SnapshotView:
     has_shipped_code: bool
     erasures: int
     "Erasures of rows that it learned from, since its training."
-    report: Mapping[str, Any] | None
+    report: EvaluationReport | None
 
     @property
     def figures(self) -> Mapping[str, float]:
         """Return the figures of all users; empty if it was never measured."""
-        return dict((self.report or {}).get("figures", {}))
+        return {} if self.report is None else self.report.figures
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        report = self.report or {}
+        report = self.report
         return {
             "version": self.version,
             "serving": self.serving,
@@ -100,9 +103,9 @@ class SnapshotView:
             "data": dict(self.data),
             "release": self.release,
             "erased_since": self.erasures,
-            "run_id": report.get("run_id", ""),
+            "run_id": "" if report is None else report.run_id,
             "figures": dict(self.figures),
-            "verdict": report.get("verdict"),
+            "verdict": None if report is None or report.verdict is None else asdict(report.verdict),
         }
 
 
@@ -143,10 +146,10 @@ class SnapshotComparison:
         }
 
 
-def read_intervals(report: Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+def read_intervals(report: EvaluationReport | None) -> dict[str, dict[str, float]]:
     """Return the figures of all users in a report: mean, low and high; empty without a report."""
-    segments = (report or {}).get("segments") or []
-    return dict(segments[0]["figures"]) if segments else {}
+    figures = {} if report is None else report.everybody
+    return {name: figure.to_dict() for name, figure in figures.items()}
 
 
 @operation("snapshots.list", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots")

@@ -35,7 +35,7 @@ from jobs.refresh.data.split import split_at
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.gate import check_reranker
 from jobs.refresh.evaluation.place_bias import compare_orders, estimate_looks
-from jobs.refresh.evaluation.reports import comparison_to_dict
+from jobs.refresh.evaluation.reports import report_comparison
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.learners.reranker import RankingRows, RerankerRecipe, export_trees, train_trees
 from jobs.refresh.recipe import Recipe
@@ -190,7 +190,8 @@ def _compare_interactions(
         return None
     k = engine.recipe.blend.k
     before, after = (evaluate(scorer, trial, k=k) for scorer in (engine, RerankedEngine(engine, reranker)))
-    return comparison_to_dict(before, after, f"ndcg@{k}", build_rng(engine.recipe.seed, "intervals"))
+    rng = build_rng(engine.recipe.seed, "intervals")
+    return report_comparison(before, after, f"ndcg@{k}", rng).to_dict()
 
 
 def _collect_rows(

@@ -7,15 +7,15 @@ users share, so only the blend is judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.evaluation.metrics import HitMask
+from jobs.refresh.evaluation.report_models import Calibration, CalibrationRow
 
 FEWEST_HITS = 20
 "Fewest relevant places for a report; with fewer, its rates say nothing."
@@ -68,8 +68,8 @@ class ScoredPlaces:
         )
 
 
-def build_calibration(places: ScoredPlaces) -> dict[str, Any] | None:
-    """Return the calibration of the first places as JSON, None if too few of them are relevant."""
+def build_calibration(places: ScoredPlaces) -> Calibration | None:
+    """Return the calibration of the first places, None if too few of them are relevant."""
     if int(places.hits[places.used].sum()) < FEWEST_HITS:
         return None
     return summarize_calibration(places, calibrate_scores(places))
@@ -96,8 +96,8 @@ def calibrate_scores(places: ScoredPlaces) -> Floats:
     return probabilities
 
 
-def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> dict[str, Any]:
-    """Return a reliability table with equally many places in each row, and the expected calibration error, as JSON.
+def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> Calibration:
+    """Return a reliability table with equally many places in each row, and the expected calibration error.
 
     The expected calibration error is the mean distance between the predicted and the observed rate of a row, weighted
     by its places. Intervals resample people.
@@ -128,35 +128,35 @@ def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> dict[s
         [_expected_error(*drawn) for drawn in resampled], (0.025, 0.975)
     ).tolist()
     table = [
-        {
-            "places": int(total[0, at]),
-            "predicted": round(total[1, at] / total[0, at], 6),
-            "observed": round(total[2, at] / total[0, at], 6),
-            "low": round(float(low[at]), 6),
-            "high": round(float(high[at]), 6),
-        }
+        CalibrationRow(
+            places=int(total[0, at]),
+            predicted=round(total[1, at] / total[0, at], 6),
+            observed=round(total[2, at] / total[0, at], 6),
+            low=round(float(low[at]), 6),
+            high=round(float(high[at]), 6),
+        )
         for at in range(len(rows))
     ]
     brier = float(np.square(predicted - observed).mean())
-    return {
-        "users": len(places.scores),
-        "depth": places.scores.shape[1],
-        "error": round(_expected_error(*total), 6),
-        "error_low": round(error_low, 6),
-        "error_high": round(error_high, 6),
-        "brier": round(brier, 6),
-        "brier_of_mean": round(float(observed.mean() * (1 - observed.mean())), 6),
-        "rows": table,
-    }
+    return Calibration(
+        users=len(places.scores),
+        depth=places.scores.shape[1],
+        error=round(_expected_error(*total), 6),
+        error_low=round(error_low, 6),
+        error_high=round(error_high, 6),
+        brier=round(brier, 6),
+        brier_of_mean=round(float(observed.mean() * (1 - observed.mean())), 6),
+        rows=table,
+    )
 
 
-def describe_calibration(calibration: Mapping[str, Any]) -> str:
+def describe_calibration(calibration: Calibration) -> str:
     """Return a sentence about the calibration of a report, without its full stop."""
     return (
-        f"Expected calibration error {calibration['error']:.4f} (95 % interval {calibration['error_low']:.4f} to "
-        f"{calibration['error_high']:.4f}) over the first {calibration['depth']} places of "
-        f"{calibration['users']:,} users; Brier score {calibration['brier']:.4f}, of the mean rate alone "
-        f"{calibration['brier_of_mean']:.4f}"
+        f"Expected calibration error {calibration.error:.4f} (95 % interval {calibration.error_low:.4f} to "
+        f"{calibration.error_high:.4f}) over the first {calibration.depth} places of "
+        f"{calibration.users:,} users; Brier score {calibration.brier:.4f}, of the mean rate alone "
+        f"{calibration.brier_of_mean:.4f}"
     )
 
 

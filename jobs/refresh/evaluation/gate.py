@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jobs.refresh.evaluation.report_models import EvaluationReport
 
 SERVING = "serving"
 POPULARITY = "popularity"
@@ -21,26 +24,26 @@ class GateDecision:
     sentence: str
 
 
-def check_gate(report_: Mapping[str, Any]) -> GateDecision:
+def check_gate(report: EvaluationReport) -> GateDecision:
     """Decide whether the evaluated version may serve.
 
     The gate refuses a version if the whole interval of the paired difference to the serving version is below zero.
     Without a serving version, the gate compares with popularity.
     """
     for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
-        comparison = report_.get("beside", {}).get(name)
+        comparison = report.beside.get(name)
         if comparison is None:
             continue
-        change = comparison["after"] - comparison["before"]
+        change = comparison.after - comparison.before
         figures = (
-            f"{comparison['figure']} {comparison['after']:.4f} against {comparison['before']:.4f} of {against} "
-            f"({change:+.4f}, 95 % interval {comparison['low']:+.4f} to {comparison['high']:+.4f}, "
-            f"{comparison['readers']:,} users)"
+            f"{comparison.figure} {comparison.after:.4f} against {comparison.before:.4f} of {against} "
+            f"({change:+.4f}, 95 % interval {comparison.low:+.4f} to {comparison.high:+.4f}, "
+            f"{comparison.readers:,} users)"
         )
-        if comparison["high"] < 0:
+        if comparison.high < 0:
             return GateDecision(False, f"certainly worse: {figures}")
         return GateDecision(
-            True, ("certainly better: " if comparison["low"] > 0 else "not certainly worse: ") + figures
+            True, ("certainly better: " if comparison.low > 0 else "not certainly worse: ") + figures
         )
     return GateDecision(True, "there is nothing to compare it with")
 

@@ -19,8 +19,15 @@ from jobs.refresh.evaluation.off_policy import (
     estimate_policy,
     measure_shown,
 )
+from jobs.refresh.evaluation.report_models import (
+    LOGGED,
+    ClickEstimate,
+    ComparedEstimate,
+    LoggedReport,
+    LogSupport,
+    PlaceAgreement,
+)
 
-PROTOCOL = "logged"
 SHOWN = "the lists shown"
 SERVING = "the serving version"
 ESTIMATORS = ("ips", "snips", "dr")
@@ -44,52 +51,53 @@ def build_report(
     serving: PolicyPlaces | None,
     serving_version: str,
     engine: str,
-) -> dict[str, Any]:
+) -> LoggedReport:
     """Return the estimates of a policy, each with its paired difference to the serving version on the same lists.
 
     `serving` is None if the policy is the serving version. Where the log can't judge the serving version, the lists
     shown take its place. A policy that the log can't judge has `refusal` instead of `estimates`.
     """
     log = lists.log
-    report: dict[str, Any] = {
-        "protocol": PROTOCOL,
-        "lists": len(log.people),
-        "people": int(np.count_nonzero(np.bincount(log.people))) if len(log.people) else 0,
-        "places": len(log.lists),
-        "left_out": dict(lists.left_out),
-        "interval": INTERVAL,
-        "agreement": measure_agreement(lists, policy if serving is None else serving, serving_version),
-    }
+    report = LoggedReport(
+        protocol=LOGGED,
+        lists=len(log.people),
+        people=int(np.count_nonzero(np.bincount(log.people))) if len(log.people) else 0,
+        places=len(log.lists),
+        left_out=dict(lists.left_out),
+        interval=INTERVAL,
+        agreement=measure_agreement(lists, policy if serving is None else serving, serving_version),
+    )
     if not len(log.people):
-        return {**report, "refusal": _refusal_without_lists(lists.left_out)}
+        return report.model_copy(update={"refusal": _refusal_without_lists(lists.left_out)})
     shown = measure_shown(log)
-    report["shown"] = _to_dict(shown)
+    facts: dict[str, Any] = {"shown": _report_estimate(shown)}
     try:
         support = check_support(log, policy)
         estimates = estimate_policy(log, policy)
     except Invalid as error:
-        return {**report, "refusal": error.message.replace("APP ENGINE", engine)}
+        refusal = error.message.replace("APP ENGINE", engine)
+        return report.model_copy(update={**facts, "refusal": refusal})
     against = dict.fromkeys(ESTIMATORS, shown)
-    report["against"] = SHOWN
+    facts["against"] = SHOWN
     if serving is not None:
         try:
             against = estimate_policy(log, serving)
-            report["against"] = SERVING
-            report["serving"] = {name: _to_dict(estimate) for name, estimate in against.items()}
+            facts["against"] = SERVING
+            facts["serving"] = {name: _report_estimate(estimate) for name, estimate in against.items()}
         except Invalid as error:
-            report["serving_refusal"] = error.message.replace("APP ENGINE", engine)
-    report["support"] = {"share": _rounded(support.share), "effective": round(support.effective, 1)}
-    report["estimates"] = {
-        name: {
-            **_to_dict(estimate),
-            "difference": _to_dict(compare_estimates(estimate, against[name], log.people)),
-        }
+            facts["serving_refusal"] = error.message.replace("APP ENGINE", engine)
+    facts["support"] = LogSupport(share=_rounded(support.share), effective=round(support.effective, 1))
+    facts["estimates"] = {
+        name: ComparedEstimate(
+            **dict(_report_estimate(estimate)),
+            difference=_report_estimate(compare_estimates(estimate, against[name], log.people)),
+        )
         for name, estimate in estimates.items()
     }
-    return report
+    return report.model_copy(update=facts)
 
 
-def measure_agreement(lists: LoggedLists, serving: PolicyPlaces, version: str) -> dict[str, Any]:
+def measure_agreement(lists: LoggedLists, serving: PolicyPlaces, version: str) -> PlaceAgreement:
     """Return at how many places without a draw the serving version, computed again, has the product that was shown.
 
     Only lists of that version count. The rest differs because the log does not keep the whole request, and because
@@ -100,37 +108,35 @@ def measure_agreement(lists: LoggedLists, serving: PolicyPlaces, version: str) -
     counted = ((places["origins"] == RANKED) & (places["snapshot"] == version)).to_numpy()
     total = int(np.count_nonzero(counted))
     equal = int(np.count_nonzero(serving.matches[counted]))
-    return {"places": total, "share": _rounded(equal / total) if total else None}
+    return PlaceAgreement(places=total, share=_rounded(equal / total) if total else None)
 
 
-def summarize(report: Mapping[str, Any]) -> str:
+def summarize(report: LoggedReport) -> str:
     """Return the result in one sentence."""
-    if "refusal" in report:
-        return f"no estimate: {report['refusal']}"
-    estimate = report["estimates"][HEADLINE]
-    change = estimate["difference"]
-    verdict = "better" if change["low"] > 0 else "worse" if change["high"] < 0 else "not certainly different"
+    if report.refusal:
+        return f"no estimate: {report.refusal}"
+    estimate = report.estimates[HEADLINE]
+    change = estimate.difference
+    verdict = "better" if change.low > 0 else "worse" if change.high < 0 else "not certainly different"
     return (
-        f"{verdict}: {estimate['value']:.4f} clicks for each list, {change['value']:+.4f} against {report['against']} "
-        f"(95 % interval {change['low']:+.4f} to {change['high']:+.4f}, {report['lists']:,} lists of "
-        f"{report['people']:,} people)"
+        f"{verdict}: {estimate.value:.4f} clicks for each list, {change.value:+.4f} against {report.against} "
+        f"(95 % interval {change.low:+.4f} to {change.high:+.4f}, {report.lists:,} lists of "
+        f"{report.people:,} people)"
     )
 
 
-def list_figures(report: Mapping[str, Any]) -> dict[str, float]:
+def list_figures(report: LoggedReport) -> dict[str, float]:
     """Return the figures of the record of a run."""
-    shown = {"clicks_shown": report["shown"]["value"]} if "shown" in report else {}
-    return shown | {
-        f"clicks_{name}": float(estimate["value"]) for name, estimate in report.get("estimates", {}).items()
-    }
+    shown = {} if report.shown is None else {"clicks_shown": report.shown.value}
+    return shown | {f"clicks_{name}": estimate.value for name, estimate in report.estimates.items()}
 
 
-def logged_markdown(report: Mapping[str, Any]) -> list[str]:
+def logged_markdown(report: LoggedReport) -> list[str]:
     """Return a report as lines of Markdown."""
-    lines = [f"## By the log of answers: {report['target']}", "", describe_log(report), ""]
-    if "estimates" in report:
+    lines = [f"## By the log of answers: {report.target}", "", describe_log(report), ""]
+    if report.estimates:
         lines += [
-            f"| | clicks for each list | against {report['against']} |",
+            f"| | clicks for each list | against {report.against} |",
             "| --- | --- | --- |",
             *(f"| {name} | {value} | {change} |" for name, value, change in list_rows(report)),
             "",
@@ -138,47 +144,46 @@ def logged_markdown(report: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"{note[:1].upper()}{note[1:]}.\n" for note in list_notes(report))]
 
 
-def describe_log(report: Mapping[str, Any]) -> str:
+def describe_log(report: LoggedReport) -> str:
     """Return which lists a report is about."""
-    sample = report.get("sample", {})
+    sample = report.sample
     part = f", a sample of {sample['of']:,} with seed {sample['seed']}" if sample.get("of") else ""
     return (
-        f"{report['lists']:,} lists of {report['people']:,} people from {iso_ms(report['since_ms'])[:10]} to "
-        f"{iso_ms(report['until_ms'])[:10]}{part}."
+        f"{report.lists:,} lists of {report.people:,} people from {iso_ms(report.since_ms)[:10]} to "
+        f"{iso_ms(report.until_ms)[:10]}{part}."
     )
 
 
-def list_rows(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def list_rows(report: LoggedReport) -> list[tuple[str, str, str]]:
     """Return the rows of the table of estimates: name, value, difference."""
-    shown = [(SHOWN, _with_interval(report["shown"]), "")]
+    shown = [] if report.shown is None else [(SHOWN, _with_interval(report.shown), "")]
     return shown + [
-        (name, _with_interval(estimate), _with_interval(estimate["difference"], "+"))
-        for name, estimate in report["estimates"].items()
+        (name, _with_interval(estimate), _with_interval(estimate.difference, "+"))
+        for name, estimate in report.estimates.items()
     ]
 
 
-def list_notes(report: Mapping[str, Any]) -> list[str]:
+def list_notes(report: LoggedReport) -> list[str]:
     """Return what a reader of the estimates must know, as sentences without their full stops."""
     notes = [summarize(report)]
-    if "support" in report:
-        support = report["support"]
+    if report.support is not None:
         notes.append(
-            f"the log can show {support['share']:.1%} of the products at their places, and has the information of "
-            f"{support['effective']:,.0f} places"
+            f"the log can show {report.support.share:.1%} of the products at their places, and has the information of "
+            f"{report.support.effective:,.0f} places"
         )
-    if report["agreement"]["share"] is not None:
+    if report.agreement.share is not None:
         notes.append(
-            f"the serving version, computed again, agrees with the log at {report['agreement']['share']:.1%} of "
-            f"{report['agreement']['places']:,} places"
+            f"the serving version, computed again, agrees with the log at {report.agreement.share:.1%} of "
+            f"{report.agreement.places:,} places"
         )
-    left_out = ", ".join(f"{reason} {count:,}" for reason, count in report["left_out"].items() if count)
+    left_out = ", ".join(f"{reason} {count:,}" for reason, count in report.left_out.items() if count)
     if left_out:
         notes.append(f"left out: {left_out}")
-    if "serving_refusal" in report:
-        notes.append(f"not compared with the serving version: {report['serving_refusal']}")
-    if report["lists"]:
-        notes += list_refused(report["left_out"])
-    return [*notes, *report.get("notes", ()), report["interval"]]
+    if report.serving_refusal:
+        notes.append(f"not compared with the serving version: {report.serving_refusal}")
+    if report.lists:
+        notes += list_refused(report.left_out)
+    return [*notes, *report.notes, report.interval]
 
 
 def list_refused(left_out: Mapping[str, int]) -> list[str]:
@@ -192,12 +197,14 @@ def _refusal_without_lists(left_out: Mapping[str, int]) -> str:
     return "; ".join([f"the log has no list that can be judged {reasons}", *list_refused(left_out)])
 
 
-def _to_dict(estimate: PolicyEstimate) -> dict[str, float]:
-    return {name: _rounded(getattr(estimate, name)) for name in ("value", "low", "high")}
+def _report_estimate(estimate: PolicyEstimate) -> ClickEstimate:
+    return ClickEstimate(
+        value=_rounded(estimate.value), low=_rounded(estimate.low), high=_rounded(estimate.high)
+    )
 
 
-def _with_interval(estimate: Mapping[str, float], sign: str = "") -> str:
-    return f"{estimate['value']:{sign}.4f} ({estimate['low']:{sign}.4f} to {estimate['high']:{sign}.4f})"
+def _with_interval(estimate: ClickEstimate, sign: str = "") -> str:
+    return f"{estimate.value:{sign}.4f} ({estimate.low:{sign}.4f} to {estimate.high:{sign}.4f})"
 
 
 def _rounded(value: float) -> float:

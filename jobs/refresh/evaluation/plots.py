@@ -10,8 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
 
+from jobs.refresh.evaluation.report_models import (
+    Calibration,
+    EvaluationReport,
+    LearningCurve,
+    MeanInterval,
+    ProtocolReport,
+)
 from jobs.refresh.evaluation.reports import list_curve_points
 
 _COLOURS = ("#2f6f8f", "#d08c3a", "#7a9a4b", "#8a5a8c")
@@ -184,77 +190,72 @@ def render_png(chart: BarChart, scale: int = 2) -> bytes:
     return out.getvalue()
 
 
-def render_reports_svg(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def render_reports_svg(reports: Sequence[ProtocolReport]) -> dict[str, str]:
     """Return the charts of `draw_reports` by file name."""
     return {f"{name}.svg": render_svg(chart) for name, chart in draw_reports(reports).items()}
 
 
-def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
+def draw_reports(reports: Sequence[ProtocolReport]) -> dict[str, BarChart]:
     """Return the charts of reports by name: metrics of all users, NDCG by segment, calibration, and learning curve."""
     drawn = {}
     for report in reports:
-        if "segments" not in report:
+        if not isinstance(report, EvaluationReport) or not report.segments:
             continue
-        name = str(report.get("protocol", "auto"))
-        k = report["k"]
-        everybody = report["segments"][0]["figures"]
+        name = report.protocol or "auto"
+        k = report.k
         figures = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
         drawn[f"{name}-figures"] = draw_bars(
-            f"{report['trial']}: {report['recipe']}, all users",
-            {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in figures},
+            f"{report.trial}: {report.recipe}, all users",
+            {figure: _comparison_bars(report, "all", figure, report.everybody[figure]) for figure in figures},
         )
         drawn[f"{name}-segments"] = draw_bars(
-            f"{report['trial']}: NDCG@{k} by the user's history and by the targets",
+            f"{report.trial}: NDCG@{k} by the user's history and by the targets",
             {
-                f"{segment['name']} ({segment['readers']:,})": _comparison_bars(
-                    report, segment["name"], figures[0], segment["figures"][figures[0]]
+                f"{segment.name} ({segment.readers:,})": _comparison_bars(
+                    report, segment.name, figures[0], segment.figures[figures[0]]
                 )
-                for segment in report["segments"]
+                for segment in report.segments
             },
             f"NDCG@{k}, {_AXIS}",
         )
-        if report.get("calibration"):
-            drawn[f"{name}-calibration"] = _draw_calibration(report)
-        if "learning_curve" in report:
-            drawn[f"{name}-learning-curve"] = _draw_learning_curve(report)
+        if report.calibration is not None:
+            drawn[f"{name}-calibration"] = _draw_calibration(report.trial, report.calibration)
+        if report.learning_curve is not None:
+            drawn[f"{name}-learning-curve"] = _draw_learning_curve(report.trial, report.learning_curve)
     return drawn
 
 
-def _draw_calibration(report: Mapping[str, Any]) -> BarChart:
+def _draw_calibration(trial: str, calibration: Calibration) -> BarChart:
     groups = {
-        f"{row['predicted']:.2g}": {
-            "predicted": PlotBar(row["predicted"]),
-            "observed": PlotBar(row["observed"], row["low"], row["high"]),
+        f"{row.predicted:.2g}": {
+            "predicted": PlotBar(row.predicted),
+            "observed": PlotBar(row.observed, row.low, row.high),
         }
-        for row in report["calibration"]["rows"]
+        for row in calibration.rows
     }
     return draw_bars(
-        f"{report['trial']}: predicted and observed rate of relevant places",
+        f"{trial}: predicted and observed rate of relevant places",
         groups,
         "rate (0 to 1), tenths of the places; lines: 95 % intervals",
     )
 
 
-def _draw_learning_curve(report: Mapping[str, Any]) -> BarChart:
-    curve = report["learning_curve"]
+def _draw_learning_curve(trial: str, curve: LearningCurve) -> BarChart:
     groups = {
-        label.removesuffix(" of the users"): {
-            curve["figure"]: PlotBar(point["mean"], point["low"], point["high"])
-        }
+        label.removesuffix(" of the users"): {curve.figure: PlotBar(point.mean, point.low, point.high)}
         for label, point in list_curve_points(curve)
     }
-    return draw_bars(f"{report['trial']}: share of the training users, and events of a history", groups)
+    return draw_bars(f"{trial}: share of the training users, and events of a history", groups)
 
 
 def _comparison_bars(
-    report: Mapping[str, Any], segment: str, figure: str, ours: Mapping[str, float]
+    report: EvaluationReport, segment: str, figure: str, ours: MeanInterval
 ) -> dict[str, PlotBar]:
-    group = {"this recipe": PlotBar(ours["mean"], ours["low"], ours["high"])}
-    for name, other in report["beside"].items():
-        value = other.get("segments", {}).get(segment, {}).get(figure)
+    group = {"this recipe": PlotBar(ours.mean, ours.low, ours.high)}
+    for name, other in report.beside.items():
+        value = other.mean(segment, figure)
         if value is not None:
-            low, high = other.get("intervals", {}).get(segment, {}).get(figure, (None, None))
-            group[name] = PlotBar(value, low, high)
+            group[name] = PlotBar(value, *other.interval(segment, figure))
     return group
 
 

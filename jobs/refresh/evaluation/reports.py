@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import ValidationError
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
@@ -31,55 +32,67 @@ from jobs.refresh.evaluation.evaluate import (
     summarize_evaluation,
 )
 from jobs.refresh.evaluation.gate import check_gate
-from jobs.refresh.evaluation.logged_report import PROTOCOL, logged_markdown
+from jobs.refresh.evaluation.logged_report import logged_markdown
+from jobs.refresh.evaluation.report_models import (
+    CurvePoint,
+    EvaluationReport,
+    FailedEvaluation,
+    LearningCurve,
+    LoggedReport,
+    MeanInterval,
+    MeasurementRecord,
+    ProtocolReport,
+    ReportModel,
+    ScorerComparison,
+    SegmentFigures,
+    UserMetric,
+)
 
 _SEED = 95
 "Seed of the intervals of other scorers; it leaves the intervals of the engine unchanged."
 
 
-def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> dict[str, Any]:
-    """Return an evaluation as JSON."""
+def report_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationReport:
+    """Return a report with the metrics of an evaluation."""
     summed = summarize_evaluation(examined, rng)
-    return {
-        "trial": summed.trial,
-        "k": summed.k,
-        "coverage": round(summed.coverage, 6),
-        "gini": round(summed.gini, 6),
-        "segments": [
-            {
-                "name": segment.name,
-                "readers": segment.users,
-                "figures": {
-                    name: {
-                        "mean": _rounded(figure.mean),
-                        "low": _rounded(figure.low),
-                        "high": _rounded(figure.high),
-                    }
+    return EvaluationReport(
+        trial=summed.trial,
+        k=summed.k,
+        coverage=round(summed.coverage, 6),
+        gini=round(summed.gini, 6),
+        segments=[
+            SegmentFigures(
+                name=segment.name,
+                readers=segment.users,
+                figures={
+                    name: MeanInterval(
+                        mean=_rounded(figure.mean), low=_rounded(figure.low), high=_rounded(figure.high)
+                    )
                     for name, figure in segment.figures.items()
                 },
-            }
+            )
             for segment in summed.segments
         ],
-    }
+    )
 
 
-def comparison_to_dict(
-    before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: Any
-) -> dict[str, Any]:
-    """Return the comparison of two evaluations of the same users as JSON."""
+def report_comparison(
+    before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: str
+) -> ScorerComparison:
+    """Return the comparison of two evaluations of the same users; `about` may have the `version` of the first."""
     comparison: MetricComparison = compare_evaluations(before, after, figure, rng)
-    return {
-        "figure": figure,
-        "readers": comparison.users,
-        "before": _rounded(comparison.before),
-        "after": _rounded(comparison.after),
-        "low": _rounded(comparison.low),
-        "high": _rounded(comparison.high),
-        "coverage_before": round(before.coverage, 6),
-        "segments": mean_metrics(before),
-        "intervals": metric_intervals(before, figure),
+    return ScorerComparison(
+        figure=figure,
+        readers=comparison.users,
+        before=_rounded(comparison.before),
+        after=_rounded(comparison.after),
+        low=_rounded(comparison.low),
+        high=_rounded(comparison.high),
+        coverage_before=round(before.coverage, 6),
+        segments=mean_metrics(before),
+        intervals=metric_intervals(before, figure),
         **about,
-    }
+    )
 
 
 def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[str, list[float]]]:
@@ -95,15 +108,15 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
     }
 
 
-def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSplit) -> dict[str, Any]:
+def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSplit) -> UserMetric:
     """Return one metric of each user with the person, and a fingerprint of the users and their targets."""
     targets = trial.targets.starts.tobytes() + trial.targets.items.tobytes()
-    return {
-        "figure": figure,
-        "targets": hashlib.sha256(targets).hexdigest()[:16],
-        "values": [_rounded(value) for value in examined.figures[figure]],
-        "people": None if trial.people is None else trial.people.tolist(),
-    }
+    return UserMetric(
+        figure=figure,
+        targets=hashlib.sha256(targets).hexdigest()[:16],
+        values=[_rounded(value) for value in examined.figures[figure]],
+        people=None if trial.people is None else trial.people.tolist(),
+    )
 
 
 def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
@@ -114,11 +127,10 @@ def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
     }
 
 
-def headline_metrics(report_: Mapping[str, Any]) -> dict[str, float]:
+def headline_metrics(report: EvaluationReport) -> dict[str, float]:
     """Return the metrics of all users in the form of run records."""
-    everybody = report_["segments"][0]["figures"]
-    figures = {name: float(figure["mean"]) for name, figure in everybody.items()}
-    return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
+    figures = {name: figure.mean for name, figure in report.everybody.items()}
+    return {**figures, f"coverage@{report.k}": report.coverage}
 
 
 _PROTOCOLS = {
@@ -163,111 +175,110 @@ def describe_split(trial: EvaluationSplit) -> dict[str, Any]:
     }
 
 
-def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> str:
+def markdown_from_reports(reports: Sequence[ProtocolReport], title: str) -> str:
     """Return reports as Markdown tables."""
     lines = [f"# {title}", ""]
     for report in reports:
-        if "error" in report:
-            lines += [f"## {report['protocol']}", "", str(report["error"]), ""]
+        if isinstance(report, FailedEvaluation):
+            lines += [f"## {report.protocol}", "", report.error, ""]
             continue
-        if report.get("protocol") == PROTOCOL:
+        if isinstance(report, LoggedReport):
             lines += logged_markdown(report)
             continue
-        names = list(report["segments"][0]["figures"])
-        lines += [f"## {report['trial']}: {report['recipe']}", ""]
-        if sentence := report.get("split", {}).get("sentence"):
-            lines += [sentence, ""]
+        names = list(report.everybody)
+        lines += [f"## {report.trial}: {report.recipe}", ""]
+        if report.split_sentence:
+            lines += [report.split_sentence, ""]
         lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
-        for segment in report["segments"]:
-            cells = [_estimate_cell(segment["figures"].get(name)) for name in names]
-            lines.append(f"| {segment['name']} | {segment['readers']} | " + " | ".join(cells) + " |")
-        for name, other in report["beside"].items():
+        for segment in report.segments:
+            cells = [_estimate_cell(segment.figures.get(name)) for name in names]
+            lines.append(f"| {segment.name} | {segment.readers} | " + " | ".join(cells) + " |")
+        for name, other in report.beside.items():
             cells = [_comparison_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
         lines += [
             "",
-            *_unseen_lines(report.get("unseen")),
-            f"Coverage {report['coverage']:.3f}.{_gini_sentence(report)} {check_gate(report).sentence}.",
+            *_unseen_lines(report),
+            f"Coverage {report.coverage:.3f}.{_gini_sentence(report)} {check_gate(report).sentence}.",
             "",
         ]
-        notes = (report.get("chosen"), SEGMENT_NOTE, report.get("note"))
+        notes = (report.chosen, SEGMENT_NOTE, report.note)
         lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
         lines += [*_test_lines(report), *_calibration_lines(report), *_curve_lines(report)]
     return "\n".join(lines)
 
 
-def _test_lines(report: Mapping[str, Any]) -> list[str]:
+def _test_lines(report: EvaluationReport) -> list[str]:
     """Return the table of paired tests; nothing for the report of an earlier release."""
-    if "tests" not in report:
+    if report.tests is None:
         return []
     lines = ["| against | figure | difference | p | corrected p |", "|" + " --- |" * 5]
-    for row in report["tests"]["rows"]:
-        difference = f"{row['difference']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
-        figures = f"{difference} | {row['p']:.4f} | {row['p_corrected']:.4f}"
-        lines.append(f"| {row['against']} | {row['figure']} | {figures} |")
-    return [*lines, "", f"{report['tests']['method']}.", ""]
+    for row in report.tests.rows:
+        difference = f"{row.difference:+.4f} ({row.low:+.4f} to {row.high:+.4f})"
+        figures = f"{difference} | {row.p:.4f} | {row.p_corrected:.4f}"
+        lines.append(f"| {row.against} | {row.figure} | {figures} |")
+    return [*lines, "", f"{report.tests.method}.", ""]
 
 
-def _calibration_lines(report: Mapping[str, Any]) -> list[str]:
+def _calibration_lines(report: EvaluationReport) -> list[str]:
     """Return the reliability table; nothing if too few places were relevant."""
-    calibration = report.get("calibration")
-    if not calibration:
+    calibration = report.calibration
+    if calibration is None:
         return []
     lines = ["| places | predicted | observed |", "| --- | --- | --- |"]
-    for row in calibration["rows"]:
-        observed = f"{row['observed']:.4f} ({row['low']:.4f} to {row['high']:.4f})"
-        lines.append(f"| {row['places']:,} | {row['predicted']:.4f} | {observed} |")
+    for row in calibration.rows:
+        observed = f"{row.observed:.4f} ({row.low:.4f} to {row.high:.4f})"
+        lines.append(f"| {row.places:,} | {row.predicted:.4f} | {observed} |")
     return [*lines, "", f"{describe_calibration(calibration)}.", ""]
 
 
-def _curve_lines(report: Mapping[str, Any]) -> list[str]:
+def _curve_lines(report: EvaluationReport) -> list[str]:
     """Return the table of the learning curve, if it was measured."""
-    if "learning_curve" not in report:
+    curve = report.learning_curve
+    if curve is None:
         return []
-    curve = report["learning_curve"]
-    lines = [f"| | {curve['figure']} | against all |", "| --- | --- | --- |"]
+    lines = [f"| | {curve.figure} | against all |", "| --- | --- | --- |"]
     for label, point in list_curve_points(curve):
-        difference = (
-            f"{point['difference']:+.4f} ({point['difference_low']:+.4f} to {point['difference_high']:+.4f})"
-        )
+        difference = f"{point.difference:+.4f} ({point.difference_low:+.4f} to {point.difference_high:+.4f})"
         lines.append(f"| {label} | {_estimate_cell(point)} | {difference} |")
     return [*lines, ""]
 
 
-def list_curve_points(curve: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def list_curve_points(curve: LearningCurve) -> Iterator[tuple[str, CurvePoint]]:
     """Yield label and figures of each point of a learning curve."""
-    for point in curve["data"]:
-        yield f"{point['share']:.0%} of the users", point
-    for point in curve["history"]:
-        yield "all events" if point["newest"] is None else f"newest {point['newest']}", point
+    for point in curve.data:
+        yield f"{point.share:.0%} of the users", point
+    for point in curve.history:
+        yield "all events" if point.newest is None else f"newest {point.newest}", point
 
 
-def _gini_sentence(report: Mapping[str, Any]) -> str:
+def _gini_sentence(report: EvaluationReport) -> str:
     """Return how unequally the places are spread; nothing for the report of an earlier release."""
-    return f" Gini {report['gini']:.3f}." if "gini" in report else ""
+    return "" if report.gini is None else f" Gini {report.gini:.3f}."
 
 
-def _unseen_lines(unseen: Mapping[str, Any] | None) -> list[str]:
+def _unseen_lines(report: EvaluationReport) -> list[str]:
     """Return the sentence about lists without products of the history; nothing if they have the same weights."""
+    unseen = report.unseen
     if unseen is None:
         return []
-    figures = ", ".join(f"{name} {value:.4f}" for name, value in unseen["figures"].items())
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in unseen["weights"].items())
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in unseen.figures.items())
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in unseen.weights.items())
     return [
-        f"Lists without products of the history, {unseen['readers']:,} users: {figures}. Weights: {weights}.",
+        f"Lists without products of the history, {unseen.readers:,} users: {figures}. Weights: {weights}.",
         "",
     ]
 
 
-def _estimate_cell(estimate: Mapping[str, float] | None) -> str:
+def _estimate_cell(estimate: MeanInterval | CurvePoint | None) -> str:
     if estimate is None:
         return ""
-    return f"{estimate['mean']:.4f} ({estimate['low']:.4f} to {estimate['high']:.4f})"
+    return f"{estimate.mean:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"
 
 
-def _comparison_cell(other: Mapping[str, Any], figure: str) -> str:
-    mean = f"{other['segments']['all'][figure]:.4f}"
-    low, high = other.get("intervals", {}).get("all", {}).get(figure, (None, None))
+def _comparison_cell(other: ScorerComparison, figure: str) -> str:
+    mean = f"{other.segments['all'][figure]:.4f}"
+    low, high = other.interval("all", figure)
     return mean if low is None or high is None else f"{mean} ({low:.4f} to {high:.4f})"
 
 
@@ -278,32 +289,50 @@ def _rounded(value: float) -> float:
 FOLDER = "reports"
 
 
+ReportT = TypeVar("ReportT", bound=ReportModel)
+
+
 class ReportStore:
-    """Evaluation reports of engine versions in the artifact store."""
+    """Reports of engine versions, and of evaluations and sweeps by their runs, in the artifact store."""
 
     def __init__(self, artifacts: ArtifactStore) -> None:
         self._artifacts = artifacts
 
-    def put(self, app_id: str, engine_id: str, version: str, report: dict[str, Any]) -> None:
-        """Write the report of a version."""
-        self._artifacts.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
+    def put(self, app_id: str, engine_id: str, name: str, report: ReportModel) -> None:
+        """Write the report of a version or of a run."""
+        body = json.dumps(report.to_dict(), indent=2).encode()
+        self._artifacts.write(_path(app_id, engine_id, name), body)
 
-    def get(self, app_id: str, engine_id: str, version: str, *, largest: int = 0) -> dict[str, Any] | None:
+    def get(self, app_id: str, engine_id: str, version: str, *, largest: int = 0) -> EvaluationReport | None:
         """Return the report of a version, None if there is none. `largest` bounds its bytes; 0: no bound.
 
         Errors:
             Fault: the stored report is damaged, or larger than the bound
         """
+        return self._read(EvaluationReport, app_id, engine_id, version, largest)
+
+    def get_measurement(
+        self, app_id: str, engine_id: str, run_id: str, *, largest: int = 0
+    ) -> MeasurementRecord | None:
+        """Return what an evaluation or a sweep left, None if there is nothing; `largest` as of `get`.
+
+        Errors:
+            Fault: the stored report is damaged, or larger than the bound
+        """
+        return self._read(MeasurementRecord, app_id, engine_id, run_id, largest)
+
+    def _read(
+        self, model: type[ReportT], app_id: str, engine_id: str, version: str, largest: int
+    ) -> ReportT | None:
         path = _path(app_id, engine_id, version)
         if largest and (self._artifacts.size(path) or 0) > largest:
             raise Fault(f"report is larger than {largest:,} bytes: {path}", path=path)
         try:
-            report: dict[str, Any] = json.loads(self._artifacts.read(path))
+            return model.model_validate_json(self._artifacts.read(path))
         except NotFound:
             return None
-        except ValueError as error:
+        except ValidationError as error:
             raise Fault(f"report is damaged: {path}", path=path) from error
-        return report
 
     def delete(self, app_id: str, engine_id: str, version: str) -> bool:
         """Delete the report of a version; return False if there was none."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from actors.vectors.types import Floats
 from jobs.refresh.evaluation.evaluate import EvaluationResult, bootstrap_interval, sum_by_person
+from jobs.refresh.evaluation.report_models import PairedTests
 
 _FLIPS = 4_999
 "Random sign patterns; the smallest p is 1 / 5,000."
@@ -24,8 +25,8 @@ _BLOCK = 250
 _SEED = 95
 
 
-def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) -> dict[str, Any]:
-    """Return paired tests of one evaluation against others of the same users, as JSON: each metric of ranked lists.
+def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) -> PairedTests:
+    """Return paired tests of one evaluation against others of the same users: each metric of ranked lists.
 
     Novelty is left out, because less of it may be better.
     """
@@ -44,7 +45,7 @@ def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) 
     corrected = correct_p(np.array([row["p"] for row in rows]))
     for row, chance in zip(rows, corrected.tolist(), strict=True):
         row["p_corrected"] = round(chance, 6)
-    return {"method": METHOD, "rows": rows}
+    return PairedTests.model_validate({"method": METHOD, "rows": rows})
 
 
 METHOD = (

@@ -23,6 +23,7 @@ from typing import Any
 from cluster.errors import HouseError, Unavailable
 from cluster.records.run import Run
 from jobs.refresh.evaluation.plots import draw_reports, render_svg
+from jobs.refresh.evaluation.report_models import EvaluationReport, MeasurementRecord
 from jobs.refresh.evaluation.reports import list_curve_points, markdown_from_reports
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -35,7 +36,7 @@ _STATUS = {"finished": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 _TAG = "kiosk.run"
 
 
-def track_run(run: Run, report: Mapping[str, Any] | None, uri: str) -> str:
+def track_run(run: Run, report: EvaluationReport | MeasurementRecord | None, uri: str) -> str:
     """Copy an ended run and its report to a tracking server; return the id of the copy.
 
     Errors:
@@ -60,7 +61,7 @@ def track_run(run: Run, report: Mapping[str, Any] | None, uri: str) -> str:
         ) from error
 
 
-def _copy(client: Any, run: Run, report: Mapping[str, Any] | None) -> str:
+def _copy(client: Any, run: Run, report: EvaluationReport | MeasurementRecord | None) -> str:
     from mlflow.entities import Metric, Param
 
     experiment_id = _open_experiment(client, f"{run.app_id}/{run.engine_id}")
@@ -110,33 +111,33 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, json.dumps(value)
 
 
-def list_metrics(run: Run, report: Mapping[str, Any] | None) -> list[tuple[str, float]]:
+def list_metrics(run: Run, report: EvaluationReport | MeasurementRecord | None) -> list[tuple[str, float]]:
     """Return the figures of a run: of all users, of each segment, and seconds of each stage."""
     metrics = [(name, float(value)) for name, value in run.figures.items()]
     for each in _reports(report):
-        prefix = f"{each['protocol']}/" if "protocol" in each else ""
-        for segment in each.get("segments", ()):
-            group = prefix + segment["name"]
-            metrics += [(f"{group}/{name}", figure["mean"]) for name, figure in segment["figures"].items()]
-            metrics.append((f"{group}/users", float(segment["readers"])))
+        prefix = f"{each.protocol}/" if each.protocol else ""
+        for segment in each.segments:
+            group = prefix + segment.name
+            metrics += [(f"{group}/{name}", figure.mean) for name, figure in segment.figures.items()]
+            metrics.append((f"{group}/users", float(segment.readers)))
         metrics += _list_evidence(each, prefix)
-        if "gini" in each:
-            metrics.append((f"{prefix}gini", each["gini"]))
+        if each.gini is not None:
+            metrics.append((f"{prefix}gini", each.gini))
     metrics += [(f"seconds/{stage.name}", stage.seconds) for stage in run.stages]
     return [(name.replace("@", "_at_"), value) for name, value in metrics]
 
 
-def _list_evidence(report: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+def _list_evidence(report: EvaluationReport, prefix: str) -> Iterator[tuple[str, float]]:
     """Yield corrected p of the paired tests, the calibration error, and the points of the learning curve."""
-    for row in report.get("tests", {}).get("rows", ()):
-        yield f"{prefix}p/{row['against']}/{row['figure']}", row["p_corrected"]
-    if calibration := report.get("calibration"):
-        yield f"{prefix}calibration_error", calibration["error"]
-        yield f"{prefix}brier", calibration["brier"]
-    if "learning_curve" in report:
-        for label, point in list_curve_points(report["learning_curve"]):
+    for row in () if report.tests is None else report.tests.rows:
+        yield f"{prefix}p/{row.against}/{row.figure}", row.p_corrected
+    if report.calibration is not None:
+        yield f"{prefix}calibration_error", report.calibration.error
+        yield f"{prefix}brier", report.calibration.brier
+    if report.learning_curve is not None:
+        for label, point in list_curve_points(report.learning_curve):
             name = label.replace(" ", "_").replace("%", "_percent")
-            yield f"{prefix}learning_curve/{name}", point["mean"]
+            yield f"{prefix}learning_curve/{name}", point.mean
 
 
 def list_tags(run: Run) -> list[tuple[str, str]]:
@@ -156,14 +157,14 @@ def list_tags(run: Run) -> list[tuple[str, str]]:
     return [(name, value[:5_000]) for name, value in tags.items() if value]
 
 
-def _reports(report: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+def _reports(report: EvaluationReport | MeasurementRecord | None) -> list[EvaluationReport]:
     """Return the reports with segments: one of a training, several of an evaluation."""
-    several = [] if report is None else report.get("reports", [report])
-    return [each for each in several if "segments" in each]
+    several = report.reports if isinstance(report, MeasurementRecord) else [report]
+    return [each for each in several if isinstance(each, EvaluationReport) and each.segments]
 
 
-def _write_artifacts(folder: Path, run: Run, report: Mapping[str, Any]) -> None:
-    (folder / "report.json").write_text(json.dumps(report, indent=2))
+def _write_artifacts(folder: Path, run: Run, report: EvaluationReport | MeasurementRecord) -> None:
+    (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2))
     if not (reports := _reports(report)):
         return
     (folder / "report.md").write_text(markdown_from_reports(reports, f"{run.app_id}/{run.engine_id}"))

@@ -19,6 +19,7 @@ from cluster.ids import new_request_id
 from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.store.stores import Stores
 from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore
 
 HOLDBACK: Final = 0.05
@@ -37,7 +38,7 @@ async def promote_version(
     now_ms: int,
     by: str,
     force: str = "",
-    report: dict[str, Any] | None = None,
+    report: EvaluationReport | None = None,
     evidence: dict[str, Any] | None = None,
     is_watched: bool = False,
 ) -> Promotion:
@@ -93,10 +94,10 @@ async def promote_version(
         kind="promoted",
         at_ms=now_ms,
         by=by,
-        run_id=str((report or {}).get("run_id", "")),
+        run_id="" if report is None else report.run_id,
         reason=force if is_forced else verdict.sentence,
         forced=is_forced,
-        figures=(report or {}).get("figures", {}),
+        figures={} if report is None else report.figures,
         evidence=evidence or {},
     )
     watch = None
@@ -166,13 +167,13 @@ def _custom_learners(manifest: Manifest) -> list[str]:
     return [part["learner"] for part in manifest.facts.get("parts", ()) if ":" in str(part.get("learner"))]
 
 
-def is_compared(report: dict[str, Any] | None, serving: str) -> bool:
+def is_compared(report: EvaluationReport | None, serving: str) -> bool:
     """Return true if the report compares the version with the one that serves now."""
     if report is None:
         return False
     if not serving:
         return True
-    return bool(report.get("beside", {}).get(SERVING, {}).get("version") == serving)
+    return SERVING in report.beside and report.beside[SERVING].version == serving
 
 
 def _previous_version(snapshots: SnapshotStore, engine: Engine, history: list[Promotion]) -> str:

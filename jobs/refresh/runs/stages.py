@@ -20,13 +20,14 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
 from jobs.refresh.evaluation.calibration import build_calibration
 from jobs.refresh.evaluation.evaluate import EvaluationResult, Scorer, evaluate
-from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
+from jobs.refresh.evaluation.gate import POPULARITY, SERVING, GateDecision, check_gate
+from jobs.refresh.evaluation.report_models import EvaluationReport, PartReport, UnseenLists
 from jobs.refresh.evaluation.reports import (
-    comparison_to_dict,
     describe_split,
-    evaluation_to_dict,
     headline_metrics,
     per_user_metric,
+    report_comparison,
+    report_evaluation,
 )
 from jobs.refresh.evaluation.significance import build_tests
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
@@ -93,7 +94,7 @@ def plan_without_interactions(recipe: Recipe) -> TuningPlan:
     return TuningPlan(settled, NO_INTERACTIONS, 0, 0.0)
 
 
-def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
+def report_without_interactions(recipe: Recipe) -> EvaluationReport:
     """Return the report of a training without interactions: the parts built, and the parts left out."""
     built = [
         name
@@ -107,21 +108,21 @@ def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
         f"no interactions have settled: built {' and '.join(built) or 'nothing'}; left out recommendations, what is "
         "bought together, cohorts and products without events. Train again when there are interactions"
     )
-    return {
-        "trial": NO_INTERACTIONS,
-        "protocol": NO_INTERACTIONS,
-        "k": recipe.blend.k,
-        "coverage": 0.0,
-        "segments": [],
-        "beside": {},
-        "recipe": recipe.name,
-        "chosen": "",
-        "parts": [],
-        "dropped": {},
-        "readers_asked": 0,
-        "figures": {},
-        "verdict": {"allowed": True, "sentence": sentence},
-    }
+    return EvaluationReport(
+        trial=NO_INTERACTIONS,
+        protocol=NO_INTERACTIONS,
+        k=recipe.blend.k,
+        coverage=0.0,
+        segments=[],
+        beside={},
+        recipe=recipe.name,
+        chosen="",
+        parts=[],
+        dropped={},
+        readers_asked=0,
+        figures={},
+        verdict=GateDecision(True, sentence),
+    )
 
 
 def plan_to_dict(plan: TuningPlan) -> dict[str, Any]:
@@ -135,9 +136,9 @@ def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
     return TuningPlan(**{**facts, "recipe": parse_recipe(facts["recipe"]), "outcomes": outcomes})
 
 
-def apply_confirmation(plan: TuningPlan, report: Mapping[str, Any]) -> TuningPlan:
+def apply_confirmation(plan: TuningPlan, report: EvaluationReport) -> TuningPlan:
     """Return a plan without the components that its evaluation dropped."""
-    return remove_parts(plan, report.get("dropped", {}), report.get("dropped_unseen", {}))
+    return remove_parts(plan, report.dropped, report.dropped_unseen)
 
 
 def evaluate_plan(
@@ -149,7 +150,7 @@ def evaluate_plan(
     k: int | None = None,
     keeps_users: bool = False,
     on_step: StepCallback = ignore_step,
-) -> dict[str, Any]:
+) -> EvaluationReport:
     """Train a planned recipe on a split and return its report, with popularity and the serving recipe.
 
     If weights were chosen, components that significantly lower the NDCG on this split are dropped first (`dropped`;
@@ -186,53 +187,54 @@ def evaluate_plan(
     learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
     popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
     on_step("examine popularity")
-    facts = evaluation_to_dict(ours, rng)
+    report = report_evaluation(ours, rng)
     others = {POPULARITY: _evaluate_scorer(popularity, sample, k)}
-    compared = {POPULARITY: comparison_to_dict(others[POPULARITY], ours, figure, rng)}
+    compared = {POPULARITY: report_comparison(others[POPULARITY], ours, figure, rng)}
+    facts: dict[str, Any] = {"beside": compared}
     if serving is not None:
         try:
             now = parse_recipe(serving["recipe"])
             on_step("train what serves")
             others[SERVING] = _evaluate_scorer(train_engine(now, trial.train), sample, k)
-            compared[SERVING] = comparison_to_dict(
+            compared[SERVING] = report_comparison(
                 others[SERVING], ours, figure, rng, version=serving["version"]
             )
         except HouseError as error:
             facts["not_compared"] = f"what serves can't be trained again: {error.message}"
-    facts["beside"] = compared
     facts["tests"] = build_tests(ours, others)
     facts["calibration"] = None if ours.places is None else build_calibration(ours.places)
     if recipe.blend.weights_unseen is not None and len(unseen := sample.exclude_seen()):
         scored = _evaluate_scorer(engine.for_unseen(), unseen, k)
-        facts["unseen"] = {
-            "readers": len(unseen),
-            "weights": plan.recipe.blend.weights_unseen,
-            "figures": headline_metrics(evaluation_to_dict(scored, rng)),
-        }
-    verdict = check_gate(facts)
-    return {
-        **facts,
-        **({"per_user": per_user_metric(ours, figure, sample)} if keeps_users else {}),
+        facts["unseen"] = UnseenLists(
+            readers=len(unseen),
+            weights=plan.recipe.blend.weights_unseen,
+            figures=headline_metrics(report_evaluation(scored, rng)),
+        )
+    if keeps_users:
+        facts["per_user"] = per_user_metric(ours, figure, sample)
+    if dropped_unseen:
+        facts["dropped_unseen"] = dropped_unseen
+    facts |= {
         "split": describe_split(trial),
         "recipe": recipe.name,
         "chosen": summarize_outcomes(plan.outcomes),
-        "parts": [asdict(outcome) for outcome in plan.outcomes],
+        "parts": [PartReport(**asdict(outcome)) for outcome in plan.outcomes],
         "dropped": dropped,
-        **({"dropped_unseen": dropped_unseen} if dropped_unseen else {}),
         "readers_asked": len(sample),
-        "figures": headline_metrics(facts),
-        "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
+        "figures": headline_metrics(report),
     }
+    report = report.model_copy(update=facts)
+    return report.model_copy(update={"verdict": check_gate(report)})
 
 
 _RERANKER_LABELS = {"reranker": "re-ranker", "search_reranker": "re-ranker of searches"}
 
 
-def add_reranker(report: Mapping[str, Any], section: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def add_reranker(report: EvaluationReport, section: str, facts: Mapping[str, Any]) -> EvaluationReport:
     """Return a report with the outcome of a re-ranker, and a sentence of it among what was chosen."""
     sentence = f"{_RERANKER_LABELS[section]} {facts['sentence']}"
-    chosen = "; ".join(filter(None, (report.get("chosen", ""), sentence)))
-    return {**report, "chosen": chosen, section: dict(facts)}
+    chosen = "; ".join(filter(None, (report.chosen, sentence)))
+    return report.model_copy(update={"chosen": chosen, section: dict(facts)})
 
 
 def _evaluate_scorer(

@@ -32,6 +32,7 @@ from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_e
 from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
 from jobs.refresh.data.served_lists import LISTS, SEARCHES, ListLog
 from jobs.refresh.data.split import TrainingSplit
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.learners.reranker import RerankerRecipe
@@ -79,7 +80,7 @@ def train(attempt: RunAttempt) -> RunStages:
     plan: TuningPlan = yield attempt.stage(
         "plan", source, partial(load_plan, attempt, recipe, source, split), describe_plan
     )
-    report: dict[str, Any] = yield attempt.stage(
+    report: EvaluationReport = yield attempt.stage(
         "evaluate", source, partial(load_report, attempt, recipe, source, split, plan), describe_report
     )
     settled = apply_confirmation(plan, report).recipe
@@ -91,11 +92,11 @@ def train(attempt: RunAttempt) -> RunStages:
     )
     return {
         "version": publication.version,
-        "figures": report["figures"],
-        "verdict": report["verdict"]["sentence"],
-        "chosen": report.get("chosen", ""),
-        "parts": tuple(report.get("parts", ())),
-        "split": dict(report.get("split", {})),
+        "figures": report.figures,
+        "verdict": report.verdict.sentence if report.verdict else "",
+        "chosen": report.chosen,
+        "parts": tuple(part.to_dict() for part in report.parts),
+        "split": report.split,
         "error": "",
     }
 
@@ -158,11 +159,11 @@ def load_report(
     source: TrainingSource,
     split: Callable[[], TrainingSplit],
     plan: TuningPlan,
-) -> dict[str, Any]:
+) -> EvaluationReport:
     """Return the report of a run, measured on test data unless an earlier attempt measured it."""
     stored = attempt.checkpoints.get("report")
     if stored is not None:
-        return stored
+        return EvaluationReport.model_validate(stored)
     if not len(source.data):
         return report_without_interactions(recipe)
     on_step = attempt.count_steps(len(plan.recipe.parts) + 5)
@@ -172,7 +173,7 @@ def load_report(
     for section, part in recipe.list_rerankers():
         learned = learn_and_store_reranker(attempt, settled, source, section, part)
         report = add_reranker(report, section, learned.facts)
-    attempt.checkpoints.put("report", report)
+    attempt.checkpoints.put("report", report.to_dict())
     return report
 
 
@@ -192,7 +193,7 @@ def learn_and_store_reranker(
 
 
 def write_snapshot(
-    attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: Mapping[str, Any]
+    attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: EvaluationReport
 ) -> Path:
     """Train a settled recipe on all data and write the snapshot; return its local folder."""
     folder = attempt.folder
@@ -211,7 +212,7 @@ def write_snapshot(
 
 
 def publish(
-    attempt: RunAttempt, source: TrainingSource, report: Mapping[str, Any], folder: Path
+    attempt: RunAttempt, source: TrainingSource, report: EvaluationReport, folder: Path
 ) -> Publication:
     """Publish report and snapshot, and delete old versions.
 
@@ -223,7 +224,7 @@ def publish(
     version = Snapshot.open(folder, verify=False).version
     # before the snapshot, so that each visible version has a report
     ReportStore(attempt.context.artifacts).put(
-        run.app_id, run.engine_id, version, {**report, "run_id": run.run_id}
+        run.app_id, run.engine_id, version, report.model_copy(update={"run_id": run.run_id})
     )
     version = snapshots.publish(run.app_id, run.engine_id, folder, attempt.report)
     removed = _delete_old_versions(attempt, snapshots, version)
@@ -242,10 +243,13 @@ def describe_plan(plan: TuningPlan) -> dict[str, Any]:
     return {"protocol": plan.protocol, "ndcg": round(plan.figure, 5), "weights": plan.recipe.blend.weights}
 
 
-def describe_report(report: Mapping[str, Any]) -> dict[str, Any]:
+def describe_report(report: EvaluationReport) -> dict[str, Any]:
     """Return the facts of a report for the run record."""
-    facts = {"readers": report["readers_asked"], "verdict": report["verdict"]["sentence"]}
-    return {**facts, "dropped": sorted(report["dropped"])} if report.get("dropped") else facts
+    facts = {
+        "readers": report.readers_asked,
+        "verdict": report.verdict.sentence if report.verdict else "",
+    }
+    return {**facts, "dropped": sorted(report.dropped)} if report.dropped else facts
 
 
 def describe_snapshot(folder: Path) -> dict[str, Any]:
@@ -261,7 +265,7 @@ def _serves_ranking_model(serving: Mapping[str, Any] | None) -> bool:
 
 
 def _build_extras(
-    attempt: RunAttempt, engine: TrainedEngine, source: TrainingSource, report: Mapping[str, Any]
+    attempt: RunAttempt, engine: TrainedEngine, source: TrainingSource, report: EvaluationReport
 ) -> Mapping[str, ModelState]:
     recipe = engine.recipe
     texts = source.texts
@@ -279,7 +283,7 @@ def _build_extras(
             build_content_weights(recipe.content, texts, source.data, learners, engine.blend, recipe.seed)
         )
     for section, part in recipe.list_rerankers():
-        if report.get(section, {}).get("kept"):
+        if getattr(report, section).get("kept"):
             _, extra = RERANKERS[section]
             state = attempt.checkpoints.get_state(extra)
             if state is None:  # the checkpoint is damaged: learn again

@@ -7,6 +7,7 @@ from typing import Any
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.measurements.learning_curve import measure_learning_curve
 from jobs.refresh.runs.stages import (
@@ -38,7 +39,7 @@ def compare_versions(
     version: str,
     serving: str,
     users: int = EVALUATION_USERS,
-) -> dict[str, Any]:
+) -> EvaluationReport:
     """Train the recipes of two versions on the same split and return the report of the comparison.
 
     Errors:
@@ -64,7 +65,7 @@ def evaluate_recipe(
     users: int = EVALUATION_USERS,
     learning_curve: bool = False,
     on_step: StepCallback = ignore_step,
-) -> dict[str, Any]:
+) -> EvaluationReport:
     """Evaluate a recipe with a protocol and return the report; tuning uses only data before the test.
 
     With `learning_curve`, the settled recipe is trained again on shares of the users.
@@ -75,8 +76,9 @@ def evaluate_recipe(
     on_step(f"split ({protocol})")
     split = split_data(recipe, data, protocol)
     plan = plan_training(recipe, data, split, on_step)
-    facts = evaluate_plan(plan, split.test, serving=serving, users=users, on_step=on_step)
+    report = evaluate_plan(plan, split.test, serving=serving, users=users, on_step=on_step)
     if learning_curve:
-        settled = apply_confirmation(plan, facts).recipe
-        facts["learning_curve"] = measure_learning_curve(settled, split.test, users, facts["k"], on_step)
-    return {**facts, "protocol": protocol}
+        settled = apply_confirmation(plan, report).recipe
+        curve = measure_learning_curve(settled, split.test, users, report.k, on_step)
+        report = report.model_copy(update={"learning_curve": curve})
+    return report.model_copy(update={"protocol": protocol})

@@ -222,8 +222,9 @@ class TrainingWorker:
             return run
         try:
             reports = ReportStore(place.artifacts)
+            read = reports.get if run.version else reports.get_measurement
             name = run.version or run.run_id
-            report = await asyncio.to_thread(reports.get, run.app_id, run.engine_id, name)
+            report = await asyncio.to_thread(read, run.app_id, run.engine_id, name)
             copy = await asyncio.to_thread(track_run, run, report, place.tracking_uri)
             line = f"copied to MLflow: {copy}"
         except HouseError as error:

@@ -18,6 +18,7 @@ from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import Scorer, bootstrap_interval, evaluate
+from jobs.refresh.evaluation.report_models import CurvePoint, LearningCurve
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step
@@ -59,8 +60,8 @@ def shorten_histories(histories: UserHistories, newest: int) -> UserHistories:
 
 def measure_learning_curve(
     recipe: Recipe, trial: EvaluationSplit, users: int, k: int, on_step: StepCallback = ignore_step
-) -> dict[str, Any]:
-    """Train a settled recipe on shares of the users and evaluate it with histories of several lengths, as JSON.
+) -> LearningCurve:
+    """Train a settled recipe on shares of the users and evaluate it with histories of several lengths.
 
     Each point has the mean NDCG with its 95 % interval, and its paired difference to the last point, which has
     everything.
@@ -90,17 +91,17 @@ def measure_learning_curve(
         histories.append(({"newest": newest}, scored.figures[figure]))
     histories.append(({"newest": None}, complete))
     rng = build_rng(recipe.seed, "intervals")
-    return {
-        "figure": figure,
-        "users": len(sample),
-        "data": [_point_to_dict(*point, complete, rng, sample.people) for point in points],
-        "history": [_point_to_dict(*point, complete, rng, sample.people) for point in histories],
-    }
+    return LearningCurve(
+        figure=figure,
+        users=len(sample),
+        data=[_curve_point(*point, complete, rng, sample.people) for point in points],
+        history=[_curve_point(*point, complete, rng, sample.people) for point in histories],
+    )
 
 
-def _point_to_dict(
+def _curve_point(
     facts: dict[str, Any], values: Floats, complete: Floats, rng: np.random.Generator, people: Rows | None
-) -> dict[str, Any]:
+) -> CurvePoint:
     low, high = bootstrap_interval(values, rng, people)
     difference = values - complete
     difference_low, difference_high = bootstrap_interval(difference, rng, people)
@@ -112,4 +113,4 @@ def _point_to_dict(
         "difference_low": difference_low,
         "difference_high": difference_high,
     }
-    return {**facts, **{name: round(float(value), 6) for name, value in estimates.items()}}
+    return CurvePoint(**facts, **{name: round(float(value), 6) for name, value in estimates.items()})

@@ -60,6 +60,7 @@ from jobs.refresh.evaluation.logged_lists import (
 )
 from jobs.refresh.evaluation.logged_report import GROUPED, SEARCHES, build_report
 from jobs.refresh.evaluation.off_policy import PolicyPlaces
+from jobs.refresh.evaluation.report_models import LoggedReport
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.promotion import get_engine
 from jobs.refresh.runs.stages import plan_training, split_data
@@ -183,7 +184,7 @@ def evaluate_log(
     target: LoggedTarget,
     period: LogPeriod,
     on_step: StepCallback = ignore_step,
-) -> dict[str, Any]:
+) -> LoggedReport:
     """Return the report of a target by the lists of one engine; `serving` is the version that serves it.
 
     Errors:
@@ -226,16 +227,17 @@ def evaluate_log(
     against = None if is_serving else policies[_SERVING]
     report = build_report(lists, policy, against, serving, f"{app_id} {engine_id}")
     sampled = {"of": total, "seed": period.seed} if total > answers.height else {}
-    return {
-        **report,
-        "target": str(target),
-        "engine_id": engine_id,
-        "serving_version": serving,
-        "since_ms": period.since_ms,
-        "until_ms": period.until_ms,
-        "sample": sampled,
-        "notes": notes,
-    }
+    return report.model_copy(
+        update={
+            "target": str(target),
+            "engine_id": engine_id,
+            "serving_version": serving,
+            "since_ms": period.since_ms,
+            "until_ms": period.until_ms,
+            "sample": sampled,
+            "notes": notes,
+        }
+    )
 
 
 def read_answers(

@@ -12,6 +12,11 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.logged_report import list_figures, summarize
+from jobs.refresh.evaluation.report_models import (
+    EvaluationReport,
+    FailedEvaluation,
+    MeasurementRecord,
+)
 from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.measurements import sweep
@@ -86,9 +91,9 @@ def evaluate_protocols(
     on_step: StepCallback,
     *,
     learning_curve: bool = False,
-) -> list[dict[str, Any]]:
-    """Return a report for each protocol; one that does not fit the data has only `protocol` and `error`."""
-    reports: list[dict[str, Any]] = []
+) -> list[EvaluationReport | FailedEvaluation]:
+    """Return a report for each protocol, or why it does not fit the data."""
+    reports: list[EvaluationReport | FailedEvaluation] = []
     for protocol in protocols:
         try:
             report = evaluate_recipe(
@@ -101,10 +106,23 @@ def evaluate_protocols(
                 on_step=on_step,
             )
             note = protocol_note(protocol, data)
-            reports.append({**report, "note": note} if note else report)
+            reports.append(report.model_copy(update={"note": note}) if note else report)
         except HouseError as error:
-            reports.append({"protocol": protocol, "error": error.message})
+            reports.append(FailedEvaluation(protocol=protocol, error=error.message))
     return reports
+
+
+def list_complete(reports: Sequence[EvaluationReport | FailedEvaluation]) -> list[EvaluationReport]:
+    """Return the reports of the protocols that fit the data.
+
+    Errors:
+        Invalid: none fits
+    """
+    complete = [report for report in reports if isinstance(report, EvaluationReport)]
+    failed = [report for report in reports if isinstance(report, FailedEvaluation)]
+    if failed and not complete:
+        raise Invalid(failed[0].error)
+    return complete
 
 
 class MeasuredFields(NamedTuple):
@@ -150,12 +168,10 @@ def _evaluate(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> Me
         attempt.count_steps(20 * len(options["protocols"])),
         learning_curve=options.get("learning_curve", False),
     )
-    complete = [report for report in reports if "error" not in report]
-    if not complete:
-        raise Invalid(reports[0]["error"])
-    _store_report(attempt, recipe, {"reports": reports})
-    facts = {"protocols": [report["protocol"] for report in complete]}
-    return MeasuredFields(dict(complete[0]["figures"]), dict(complete[0]["split"]), "", facts)
+    complete = list_complete(reports)
+    _store_report(attempt, recipe, reports=reports)
+    facts = {"protocols": [report.protocol for report in complete]}
+    return MeasuredFields(complete[0].figures, complete[0].split, "", facts)
 
 
 def _judge(attempt: RunAttempt, recipe: Recipe) -> MeasuredFields:
@@ -178,8 +194,8 @@ def _judge(attempt: RunAttempt, recipe: Recipe) -> MeasuredFields:
         LogPeriod(given["since_ms"], given["until_ms"], given["most"]),
         attempt.count_steps(60),
     )
-    _store_report(attempt, recipe, {"reports": [report]})
-    return MeasuredFields(list_figures(report), {}, summarize(report), {"lists": report["lists"]})
+    _store_report(attempt, recipe, reports=[report])
+    return MeasuredFields(list_figures(report), {}, summarize(report), {"lists": report.lists})
 
 
 def _sweep(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> MeasuredFields:
@@ -189,9 +205,9 @@ def _sweep(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> Measu
     name, checkpoints = sweep.open_sweep(
         context.artifacts, context.segments, run.app_id, variants, lambda: source
     )
-    results: list[tuple[sweep.SweepVariant, dict[str, Any]]] = []
+    results: list[tuple[sweep.SweepVariant, sweep.SweepReport]] = []
 
-    def add_result(variant: sweep.SweepVariant, report: dict[str, Any]) -> None:
+    def add_result(variant: sweep.SweepVariant, report: sweep.SweepReport) -> None:
         results.append((variant, report))
         attempt.report(f"{len(results)} of {len(variants)} examined", len(results) / len(variants))
 
@@ -200,15 +216,16 @@ def _sweep(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> Measu
     table = sweep.finish_sweep(context.artifacts, run.app_id, name, checkpoints, results, title)[0]
     if all(row["error"] for row in table):
         raise Invalid(table[0]["error"])
-    split = next((dict(report["split"]) for _, report in results if "split" in report), {})
+    split = sweep.find_split(results)
     summary = sweep.compare_rows(table)
-    _store_report(attempt, recipe, {"sweep": name, "rows": table, "summary": summary, "split": split})
+    _store_report(attempt, recipe, sweep=name, rows=table, summary=summary, split=split)
     figures = {key: table[0][key] for key in sweep.METRICS if key in table[0]}
     return MeasuredFields(figures, split, "", {"variants": len(table)})
 
 
-def _store_report(attempt: RunAttempt, recipe: Recipe, report: dict[str, Any]) -> None:
+def _store_report(attempt: RunAttempt, recipe: Recipe, **measured: Any) -> None:
     run = attempt.run
     reports = ReportStore(attempt.context.artifacts)
-    reports.put(run.app_id, run.engine_id, run.run_id, {**report, "kind": run.kind, "recipe": recipe.name})
+    record = MeasurementRecord(**measured, kind=run.kind, recipe=recipe.name)
+    reports.put(run.app_id, run.engine_id, run.run_id, record)
     reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)

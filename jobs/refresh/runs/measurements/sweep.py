@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -26,6 +27,7 @@ from cluster.errors import HouseError, Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
+from jobs.refresh.evaluation.report_models import EvaluationReport, UserMetric
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
@@ -60,6 +62,17 @@ class SweepVariant:
         """Return a short name that depends only on the recipe."""
         text = json.dumps(self.recipe.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class SweepReport(EvaluationReport):
+    """The result of one variant: the report of its evaluation, or an error."""
+
+    changes: dict[str, Any] = Field(default_factory=dict)
+    "The fields of the recipe that the variant changes."
+    settled: dict[str, Any] = Field(default_factory=dict)
+    "Its recipe with the chosen weights."
+    error: str = ""
+    seconds: float | None = None
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
@@ -110,34 +123,35 @@ def sweep_id(variants: Sequence[SweepVariant], offsets: Mapping[str, str]) -> st
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
 
-def evaluate_variant(
-    variant: SweepVariant, data: Interactions, users: int = EVALUATION_USERS
-) -> dict[str, Any]:
+def evaluate_variant(variant: SweepVariant, data: Interactions, users: int = EVALUATION_USERS) -> SweepReport:
     """Evaluate one variant and return its result."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)
     report = evaluate_plan(plan, split.test, users=users, k=_K, keeps_users=True)
     settled = apply_confirmation(plan, report).recipe
-    return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
+    return SweepReport(
+        **report.to_dict(), changes=dict(variant.changes), settled=settled.model_dump(mode="json")
+    )
 
 
-def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
+def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepReport:
     """Return the stored result of a variant, or evaluate it on the data of its sweep.
 
     Errors:
         Invalid: the data of the sweep is missing
     """
     kept = checkpoints.get(variant.name)
-    if kept is None:
-        source = checkpoints.source()
-        if source is None:
-            raise Invalid("the data of this sweep is missing from the artifact store; start the sweep again")
-        kept = evaluate_variant(variant, source.data)
-        checkpoints.put(variant.name, kept)
-    return kept
+    if kept is not None:
+        return SweepReport.model_validate(kept)
+    source = checkpoints.source()
+    if source is None:
+        raise Invalid("the data of this sweep is missing from the artifact store; start the sweep again")
+    report = evaluate_variant(variant, source.data)
+    checkpoints.put(variant.name, report.to_dict())
+    return report
 
 
-def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dict[str, Any]]:
     """Return the results as rows, the best first, each with its paired difference to the first row.
 
     `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval;
@@ -145,26 +159,22 @@ def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> li
     users, for example with another protocol, or by an earlier release.
     """
     table = []
-    per_user: list[Mapping[str, Any]] = []
     for variant, report in results:
-        figures = report.get("figures", {})
-        everybody = report["segments"][0]["figures"] if "segments" in report else {}
-        ndcg = everybody.get("ndcg@10", {})
+        ndcg = report.everybody.get("ndcg@10")
         table.append(
             {
                 **dict(variant.changes),
-                **{name: round(figures[name], 5) for name in METRICS if name in figures},
-                "low": ndcg.get("low"),
-                "high": ndcg.get("high"),
-                "readers": report.get("readers_asked", 0),
-                "seconds": report.get("seconds"),
-                "error": report.get("error", ""),
+                **{name: round(report.figures[name], 5) for name in METRICS if name in report.figures},
+                "low": None if ndcg is None else ndcg.low,
+                "high": None if ndcg is None else ndcg.high,
+                "readers": report.readers_asked,
+                "seconds": report.seconds,
+                "error": report.error,
             }
         )
-        per_user.append(report.get("per_user", {}))
     order = sorted(range(len(table)), key=lambda at: -table[at].get("ndcg@10", -1.0))
     for at in order[1:]:
-        table[at] |= _paired_difference(per_user[order[0]], per_user[at])
+        table[at] |= _paired_difference(results[order[0]][1].per_user, results[at][1].per_user)
     tested = [at for at in order if "p_corrected" in table[at]]
     corrected = correct_p(np.array([table[at]["p_corrected"] for at in tested]))
     for at, chance in zip(tested, corrected.tolist(), strict=True):
@@ -172,13 +182,13 @@ def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> li
     return [table[at] for at in order]
 
 
-def _paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
+def _paired_difference(first: UserMetric | None, other: UserMetric | None) -> dict[str, float]:
     """Return the mean difference over the same users with interval and p; nothing if the users differ."""
-    if not first or not other or first["targets"] != other["targets"]:
+    if first is None or other is None or first.targets != other.targets:
         return {}
-    values = np.asarray(first["values"], np.float64) - np.asarray(other["values"], np.float64)
+    values = np.asarray(first.values, np.float64) - np.asarray(other.values, np.float64)
     rng = np.random.default_rng(_SEED)
-    people = None if first.get("people") is None else np.asarray(first["people"], np.int64)
+    people = None if first.people is None else np.asarray(first.people, np.int64)
     summed = values[None] if people is None else sum_by_person(values[None], people)[0]
     low, high = bootstrap_interval(values, rng, people)
     return {
@@ -295,7 +305,7 @@ def _parse_value(text: str) -> Any:
         return text.strip()
 
 
-VariantCallback = Callable[[SweepVariant, dict[str, Any]], None]
+VariantCallback = Callable[[SweepVariant, SweepReport], None]
 
 FOLDER = "sweeps"
 
@@ -308,17 +318,17 @@ def run_sweep(
         on_variant(variant, try_variant(variant, checkpoints))
 
 
-def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str, Any]:
+def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepReport:
     """Evaluate one variant and return its result, or the error."""
     started_s = time.perf_counter()
     try:
         report = evaluate_saved_variant(variant, checkpoints)
     except HouseError as error:
-        return {"error": error.message}
+        return SweepReport(error=error.message)
     except Exception as error:  # noqa: BLE001
         # any error of a library or a custom learner fails only this variant
-        return {"error": f"{type(error).__name__}: {error}"}
-    return {**report, "seconds": round(time.perf_counter() - started_s, 2)}
+        return SweepReport(error=f"{type(error).__name__}: {error}")
+    return report.model_copy(update={"seconds": round(time.perf_counter() - started_s, 2)})
 
 
 def open_sweep(
@@ -337,11 +347,16 @@ def open_sweep(
 
 
 def delete_sweep_data(
-    checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]
+    checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, SweepReport]]
 ) -> None:
     """Delete the data of a complete sweep; its results remain."""
-    if not any("error" in report for _, report in results):
+    if not any(report.error for _, report in results):
         checkpoints.delete_source()
+
+
+def find_split(results: Sequence[tuple[SweepVariant, SweepReport]]) -> dict[str, Any]:
+    """Return the description of the test of the first variant that was evaluated."""
+    return next((report.split for _, report in results if report.split), {})
 
 
 def finish_sweep(
@@ -349,14 +364,14 @@ def finish_sweep(
     app_id: str,
     name: str,
     checkpoints: CheckpointStore,
-    results: Sequence[tuple[SweepVariant, Mapping[str, Any]]],
+    results: Sequence[tuple[SweepVariant, SweepReport]],
     title: str,
     out: Path | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Write the comparison and return its rows and its paths; the data of a complete sweep is deleted."""
     delete_sweep_data(checkpoints, results)
     table = result_rows(results)
-    head = next((report["split"]["sentence"] for _, report in results if "split" in report), "")
+    head = str(find_split(results).get("sentence", ""))
     return table, write_comparison(artifacts, app_id, name, table, title, out, head)
 
 

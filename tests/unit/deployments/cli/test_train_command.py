@@ -60,7 +60,8 @@ def test_a_training_without_interactions_does_not_propose_to_promote(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = report_without_interactions(load_recipe_file("shop"))
-    show_run(_run(figures=report["figures"], verdict=report["verdict"]["sentence"]), as_json=False)
+    assert report.verdict is not None
+    show_run(_run(figures=report.figures, verdict=report.verdict.sentence), as_json=False)
     printed = capsys.readouterr().out
     assert "No interactions have settled" in printed
     assert "there is no reason to promote it yet" in printed

@@ -44,7 +44,7 @@ async def visitor(shop: ModelShop, role: AppRole = "owner") -> Visitor:
 async def _two_snapshots(shop: ModelShop, folder: Path) -> tuple[str, str]:
     first = shop.publish(folder / "first", 6)
     await shop.perform("promotions.promote", engine_id="default", version=first)
-    return first, shop.publish(folder / "second", 7, **evaluation(0.02, serving=first))
+    return first, shop.publish(folder / "second", 7, **evaluation(0.02, serving=first).to_dict())
 
 
 async def test_every_page_opens_for_a_viewer_and_offers_no_change(shop: ModelShop, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) 
 
 async def test_an_editor_promotes_and_rolls_back(shop: ModelShop, tmp_path: Path) -> None:
     first, second = await _two_snapshots(shop, tmp_path)
-    worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first))
+    worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first).to_dict())
     person = await visitor(shop, "editor")
     page = await person.get(f"{ENGINE}/snapshots/{second}")
     assert "Passes the gate" in page.text
@@ -191,7 +191,9 @@ async def test_an_editor_promotes_and_rolls_back(shop: ModelShop, tmp_path: Path
 
 
 async def test_a_snapshot_without_interactions_is_not_proposed(shop: ModelShop, tmp_path: Path) -> None:
-    empty = shop.publish(tmp_path / "empty", **report_without_interactions(load_recipe_file("shop")))
+    empty = shop.publish(
+        tmp_path / "empty", **report_without_interactions(load_recipe_file("shop")).to_dict()
+    )
     measured = shop.publish(tmp_path / "measured", 7)
     person = await visitor(shop, "editor")
     for version, kind, is_named in ((empty, "", True), (measured, "primary", False)):

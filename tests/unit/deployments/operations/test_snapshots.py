@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
 from deployments.operations.models.evaluations import build_plots
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
 
 ENGINE = {"engine_id": "default"}
@@ -25,7 +25,7 @@ async def _serve(shop: ModelShop, folder: Path) -> tuple[str, str]:
     """Let a first snapshot serve, and publish a second one that was compared with it."""
     first = shop.publish(folder / "first", 6)
     await shop.perform("promotions.promote", **ENGINE, version=first)
-    second = shop.publish(folder / "second", 7, **evaluation(0.02, serving=first))
+    second = shop.publish(folder / "second", 7, **evaluation(0.02, serving=first).to_dict())
     return first, second
 
 
@@ -49,7 +49,7 @@ async def test_a_snapshot_is_previewed_promoted_and_rolled_back(shop: ModelShop,
 
 async def test_the_gate_refuses_what_is_certainly_worse(shop: ModelShop, tmp_path: Path) -> None:
     first, _ = await _serve(shop, tmp_path)
-    worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first))
+    worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first).to_dict())
     preview = await shop.perform("promotions.preview", **ENGINE, version=worse)
     assert (preview.allowed, preview.verdict[:15]) == (False, "certainly worse")
     with pytest.raises(Conflict, match="certainly worse"):
@@ -64,7 +64,7 @@ async def test_a_verdict_against_something_else_is_compared_anew_or_refused(
     shop: ModelShop, tmp_path: Path
 ) -> None:
     first, second = await _serve(shop, tmp_path)
-    third = shop.publish(tmp_path / "third", 8, **evaluation(0.02, serving=second))
+    third = shop.publish(tmp_path / "third", 8, **evaluation(0.02, serving=second).to_dict())
     preview = await shop.perform("promotions.preview", **ENGINE, version=third)
     assert (preview.allowed, preview.is_current) == (False, False)
     assert preview.verdict.startswith("not compared with what serves now")
@@ -72,7 +72,7 @@ async def test_a_verdict_against_something_else_is_compared_anew_or_refused(
         await shop.perform("promotions.promote", **ENGINE, version=third)
     comparisons: list[tuple[str, ...]] = []
 
-    async def compare(*words: str) -> dict[str, Any]:
+    async def compare(*words: str) -> EvaluationReport:
         comparisons.append(words)
         return evaluation(0.03, serving=first)
 
@@ -128,7 +128,8 @@ async def test_evaluations_have_their_plots_as_data(shop: ModelShop, tmp_path: P
 
 def test_a_reliability_table_is_a_plot() -> None:
     row = {"places": 9, "predicted": 0.124, "observed": 0.11, "low": 0.1, "high": 0.13}
-    (plot,) = build_plots({"calibration": {"rows": [row]}})
+    facts = dict.fromkeys(("users", "depth", "error", "error_low", "error_high", "brier", "brier_of_mean"), 0)
+    (plot,) = build_plots(EvaluationReport.model_validate({"calibration": {**facts, "rows": [row]}}))
     observed = {"name": "observed", "values": [0.11], "low": [0.1], "high": [0.13]}
     assert plot == {"name": "calibration", "labels": ["0.12"], "series": [observed]}
 

@@ -30,14 +30,14 @@ def test_the_fit_recovers_true_probabilities() -> None:
 def test_true_probabilities_are_calibrated_and_halved_ones_are_not() -> None:
     places, probabilities = _places()
     good = summarize_calibration(places, probabilities)
-    assert good["error"] < 0.01
-    for row in good["rows"]:
-        assert row["low"] <= row["observed"] <= row["high"]
-    assert sum(row["places"] for row in good["rows"]) == places.hits.size
-    assert good["brier"] < good["brier_of_mean"]
+    assert good.error < 0.01
+    for row in good.rows:
+        assert row.low <= row.observed <= row.high
+    assert sum(row.places for row in good.rows) == places.hits.size
+    assert good.brier < good.brier_of_mean
     halved = summarize_calibration(places, probabilities / 2)
-    assert halved["error"] == pytest.approx(probabilities.mean() / 2, abs=0.01)
-    assert halved["error_low"] > good["error_high"]
+    assert halved.error == pytest.approx(probabilities.mean() / 2, abs=0.01)
+    assert halved.error_low > good.error_high
 
 
 def test_places_without_an_item_do_not_count() -> None:
@@ -45,7 +45,7 @@ def test_places_without_an_item_do_not_count() -> None:
     used = places.used.copy()
     used[:, 5:] = False
     fewer = summarize_calibration(ScoredPlaces(places.scores, places.hits, used), probabilities)
-    assert sum(row["places"] for row in fewer["rows"]) == 5 * len(used)
+    assert sum(row.places for row in fewer.rows) == 5 * len(used)
 
 
 def test_intervals_draw_people_not_their_lists() -> None:
@@ -53,10 +53,10 @@ def test_intervals_draw_people_not_their_lists() -> None:
     often = [np.repeat(array, 9, axis=0) for array in (places.scores, places.hits, places.used)]
     repeated = np.repeat(probabilities, 9, axis=0)
     people = np.repeat(np.arange(400), 9)
-    lists = summarize_calibration(ScoredPlaces(*often), repeated)["rows"][5]
-    persons = summarize_calibration(ScoredPlaces(*often, people), repeated)["rows"][5]
-    assert persons["observed"] == lists["observed"]
-    widths = [row["high"] - row["low"] for row in (lists, persons)]
+    lists = summarize_calibration(ScoredPlaces(*often), repeated).rows[5]
+    persons = summarize_calibration(ScoredPlaces(*often, people), repeated).rows[5]
+    assert persons.observed == lists.observed
+    widths = [row.high - row.low for row in (lists, persons)]
     assert widths[1] / widths[0] == pytest.approx(3, rel=0.2)
 
 
@@ -71,5 +71,5 @@ def test_scores_that_separate_perfectly_stay_finite() -> None:
     scores = np.where(hits, np.float32(9.0), np.float32(1.0))
     calibration = build_calibration(ScoredPlaces(scores, hits, np.ones_like(hits)))
     assert calibration is not None
-    assert calibration["error"] < 0.01
+    assert calibration.error < 0.01
     assert "first 10 places of 60 users" in describe_calibration(calibration)

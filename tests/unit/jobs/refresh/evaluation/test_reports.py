@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -22,12 +21,13 @@ from jobs.refresh.evaluation.plots import (
     render_bars_svg,
     render_png,
 )
+from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import (
     SEGMENT_NOTE,
-    comparison_to_dict,
-    evaluation_to_dict,
     markdown_from_reports,
     protocol_note,
+    report_comparison,
+    report_evaluation,
     shared_last_timestamp_share,
 )
 
@@ -40,23 +40,21 @@ def _examined(seed: int) -> EvaluationResult:
 
 
 @pytest.fixture
-def report() -> dict[str, Any]:
+def report() -> EvaluationReport:
     ours, popularity = _examined(1), _examined(2)
     rng = np.random.default_rng(3)
-    evaluation = {
-        **evaluation_to_dict(ours, rng),
-        "beside": {"popularity": comparison_to_dict(popularity, ours, "ndcg@10", rng)},
-    }
-    return {**evaluation, "recipe": "fast", "protocol": "by_time"}
+    evaluation = report_evaluation(ours, rng)
+    beside = {"popularity": report_comparison(popularity, ours, "ndcg@10", rng)}
+    return evaluation.model_copy(update={"beside": beside, "recipe": "fast", "protocol": "by_time"})
 
 
-def test_popularity_has_an_interval_in_text_and_picture(report: dict[str, Any]) -> None:
-    popularity = report["beside"]["popularity"]
+def test_popularity_has_an_interval_in_text_and_picture(report: EvaluationReport) -> None:
+    popularity = report.beside["popularity"]
     for name in ("ndcg@10", "mrr@10"):
-        low, high = popularity["intervals"]["all"][name]
-        assert low < popularity["segments"]["all"][name] < high
-    assert set(popularity["intervals"]) == {"all", "new", "light", "heavy"}
-    low, high = popularity["intervals"]["all"]["ndcg@10"]
+        low, high = popularity.intervals["all"][name]
+        assert low < popularity.segments["all"][name] < high
+    assert set(popularity.intervals) == {"all", "new", "light", "heavy"}
+    low, high = popularity.intervals["all"]["ndcg@10"]
     text = markdown_from_reports([report], "shop/default")
     assert f"({low:.4f} to {high:.4f})" in text.split("| popularity |")[1]
     assert "new: no event before the test" in text.lower()
@@ -68,11 +66,11 @@ def test_popularity_has_an_interval_in_text_and_picture(report: dict[str, Any]) 
     assert len(whiskers) > len(grid)
 
 
-def test_intervals_of_others_change_nobody_elses(report: dict[str, Any]) -> None:
+def test_intervals_of_others_change_nobody_elses(report: EvaluationReport) -> None:
     rng = np.random.default_rng(3)
-    evaluation_to_dict(_examined(1), rng)
-    first = comparison_to_dict(_examined(2), _examined(1), "ndcg@10", rng)
-    assert first == report["beside"]["popularity"]
+    report_evaluation(_examined(1), rng)
+    first = report_comparison(_examined(2), _examined(1), "ndcg@10", rng)
+    assert first == report.beside["popularity"]
 
 
 @pytest.mark.parametrize("most", [0.0, 0.0103, 0.0321, 0.0642, 0.1, 0.3333, 0.642, 1.0, 1.7, 30.0])

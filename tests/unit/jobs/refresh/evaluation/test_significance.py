@@ -40,15 +40,13 @@ def test_a_person_who_is_evaluated_often_counts_once() -> None:
     clicks = _result({"ndcg@10": ours})
     people = replace(clicks, people=several)
     other = _result({"ndcg@10": np.zeros(1_000)})
-    (by_click,), (by_person,) = (build_tests(result, {"x": other})["rows"] for result in (clicks, people))
-    assert (by_click["users"], by_person["users"]) == (1_000, 40)
-    assert by_person["difference"] == by_click["difference"]
-    widths = [row["high"] - row["low"] for row in (by_click, by_person)]
+    (by_click,), (by_person,) = (build_tests(result, {"x": other}).rows for result in (clicks, people))
+    assert (by_click.users, by_person.users) == (1_000, 40)
+    assert by_person.difference == by_click.difference
+    widths = [row.high - row.low for row in (by_click, by_person)]
     assert widths[1] / widths[0] == pytest.approx(5, rel=0.2), "the root of the 25 events of a person"
-    single = build_tests(_result({"ndcg@10": ours[::25]}), {"x": _result({"ndcg@10": np.zeros(40)})})["rows"][
-        0
-    ]
-    assert by_person["p"] == pytest.approx(single["p"], abs=0.03)
+    (single,) = build_tests(_result({"ndcg@10": ours[::25]}), {"x": _result({"ndcg@10": np.zeros(40)})}).rows
+    assert by_person.p == pytest.approx(single.p, abs=0.03)
 
 
 def test_persons_of_unequal_size_keep_the_mean_of_all_values() -> None:
@@ -74,14 +72,14 @@ def test_each_metric_is_tested_against_each_scorer() -> None:
         }
     )
     tests = build_tests(ours, {"popularity": other, "serving": ours})
-    rows = {(row["against"], row["figure"]): row for row in tests["rows"]}
+    rows = {(row.against, row.figure): row for row in tests.rows}
     assert list(rows) == [
         (name, figure) for name in ("popularity", "serving") for figure in ("ndcg@10", "mrr@10")
     ]
     better = rows["popularity", "ndcg@10"]
-    assert better["difference"] == pytest.approx(0.1, abs=0.03)
-    assert better["low"] > 0
-    assert better["p"] == pytest.approx(1 / 5_000)
-    assert better["p_corrected"] == pytest.approx(4 / 5_000)
-    assert rows["popularity", "mrr@10"]["p_corrected"] > 0.05
-    assert rows["serving", "ndcg@10"]["p"] == 1.0
+    assert better.difference == pytest.approx(0.1, abs=0.03)
+    assert better.low > 0
+    assert better.p == pytest.approx(1 / 5_000)
+    assert better.p_corrected == pytest.approx(4 / 5_000)
+    assert rows["popularity", "mrr@10"].p_corrected > 0.05
+    assert rows["serving", "ndcg@10"].p == 1.0

@@ -23,27 +23,30 @@ def test_the_newest_events_of_a_history_remain() -> None:
 
 def test_more_users_and_longer_histories_are_compared_with_everything() -> None:
     report = evaluate_recipe(circles(), load_recipe_file("fast"), "leave_last_out", learning_curve=True)
-    curve = report["learning_curve"]
+    curve = report.learning_curve
+    assert curve is not None
     labels = [label for label, _ in list_curve_points(curve)]
     assert labels[:4] == ["10% of the users", "25% of the users", "50% of the users", "100% of the users"]
     assert labels[-1] == "all events"
-    complete = curve["data"][-1]
-    assert complete["mean"] == report["figures"]["ndcg@10"] == curve["history"][-1]["mean"]
-    assert complete["difference"] == complete["difference_low"] == 0.0
-    events = [point["events"] for point in curve["data"]]
+    complete = curve.data[-1]
+    assert complete.mean == report.figures["ndcg@10"] == curve.history[-1].mean
+    assert complete.difference == complete.difference_low == 0.0
+    events = [point.events for point in curve.data]
     assert events == sorted(events)
-    assert curve["users"] == report["readers_asked"]
-    for point in (*curve["data"], *curve["history"]):
-        assert point["low"] <= point["mean"] <= point["high"]
+    assert curve.users == report.readers_asked
+    for point in (*curve.data, *curve.history):
+        assert point.low <= point.mean <= point.high
     assert "| 25% of the users |" in markdown_from_reports([report], "shop/default")
-    assert np.isfinite([point["mean"] for _, point in list_curve_points(curve)]).all()
+    assert np.isfinite([point.mean for _, point in list_curve_points(curve)]).all()
 
 
 def test_a_report_shows_tests_and_calibration() -> None:
     report = evaluate_recipe(circles(), load_recipe_file("fast"), "leave_last_out")
-    assert "learning_curve" not in report
-    assert {row["against"] for row in report["tests"]["rows"]} == {"popularity"}
-    assert report["calibration"]["users"] == report["readers_asked"]
+    assert report.learning_curve is None
+    assert report.tests is not None
+    assert {row.against for row in report.tests.rows} == {"popularity"}
+    assert report.calibration is not None
+    assert report.calibration.users == report.readers_asked
     text = markdown_from_reports([report], "shop/default")
     assert "| popularity | ndcg@10 |" in text
     assert "Expected calibration error" in text

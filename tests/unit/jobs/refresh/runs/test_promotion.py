@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.evaluation.evaluate import EvaluationResult
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
-from jobs.refresh.evaluation.reports import ReportStore, comparison_to_dict, evaluation_to_dict
+from jobs.refresh.evaluation.report_models import EvaluationReport
+from jobs.refresh.evaluation.reports import ReportStore, report_comparison, report_evaluation
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import is_compared, promote_version, roll_back_version
 from jobs.refresh.tuning.plan import plan_on_newest
@@ -63,14 +63,13 @@ def examination(values: list[float]) -> EvaluationResult:
     return EvaluationResult("by time", 10, figures, np.arange(len(values)), shown, 4)
 
 
-def a_report(change: float, against: str = SERVING, version: str = "old") -> dict[str, Any]:
+def a_report(change: float, against: str = SERVING, version: str = "old") -> EvaluationReport:
     rng = np.random.default_rng(1)
     before = rng.random(200) * 0.5
     ours, other = examination((before + change).tolist()), examination(before.tolist())
-    return {
-        **evaluation_to_dict(ours, rng),
-        "beside": {against: comparison_to_dict(other, ours, "ndcg@10", rng, version=version)},
-    }
+    report = report_evaluation(ours, rng)
+    beside = {against: report_comparison(other, ours, "ndcg@10", rng, version=version)}
+    return report.model_copy(update={"beside": beside})
 
 
 async def serving(stores: Stores) -> str:
@@ -85,12 +84,12 @@ def test_only_what_is_certainly_worse_is_refused() -> None:
     assert check_gate(a_report(0.05)).sentence.startswith("certainly better")
     assert check_gate(a_report(0.0)).sentence.startswith("not certainly worse")
     assert not check_gate(a_report(-0.05, POPULARITY)).allowed
-    assert check_gate({"beside": {}}).allowed
+    assert check_gate(EvaluationReport()).allowed
 
 
 def test_what_serves_decides_before_popularity() -> None:
     worse, better = a_report(-0.05, SERVING), a_report(0.05, POPULARITY)
-    assert not check_gate({"beside": {**better["beside"], **worse["beside"]}}).allowed
+    assert not check_gate(EvaluationReport(beside={**better.beside, **worse.beside})).allowed
 
 
 async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
@@ -98,7 +97,9 @@ async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
 ) -> None:
     first, other, _ = built
     await promote_version(stores, artifacts, APP, ENGINE, first, now_ms=1, by="ada")
-    ReportStore(artifacts).put(APP, ENGINE, other, {**a_report(-0.05, version=first), "run_id": "r7"})
+    ReportStore(artifacts).put(
+        APP, ENGINE, other, a_report(-0.05, version=first).model_copy(update={"run_id": "r7"})
+    )
     with pytest.raises(Conflict, match=r"was not promoted, it is certainly worse.*--force"):
         await promote_version(stores, artifacts, APP, ENGINE, other, now_ms=2, by="ada")
     assert await serving(stores) == first

@@ -17,12 +17,14 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Invalid
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.plots import PlotBar, render_bars_svg, render_reports_svg
+from jobs.refresh.evaluation.report_models import FailedEvaluation
 from jobs.refresh.evaluation.reports import markdown_from_reports as report_as_markdown
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.runs import checkpoint
 from jobs.refresh.runs.checkpoint import CheckpointStore, bytes_from_source, source_from_bytes
 from jobs.refresh.runs.estimate import check_memory, estimate_training
 from jobs.refresh.runs.measurements.sweep import (
+    SweepReport,
     SweepVariant,
     build_variants,
     csv_from_rows,
@@ -135,13 +137,13 @@ def test_too_little_data_to_choose_weights_has_a_remedy(source: TrainingSource) 
 
 def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: TrainingSource) -> None:
     report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", users=50)
-    everybody = report["segments"][0]
-    assert everybody["name"] == "all"
-    assert everybody["readers"] == report["readers_asked"] <= 50
-    figure = everybody["figures"]["ndcg@10"]
-    assert figure["low"] <= figure["mean"] <= figure["high"]
-    assert set(report["beside"]) == {"popularity"}
-    assert report["verdict"]["sentence"] == check_gate(report).sentence
+    everybody = report.segments[0]
+    assert everybody.name == "all"
+    assert everybody.readers == report.readers_asked <= 50
+    figure = everybody.figures["ndcg@10"]
+    assert figure.low <= figure.mean <= figure.high
+    assert set(report.beside) == {"popularity"}
+    assert report.verdict == check_gate(report)
     again = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", users=50)
     assert again == report
     assert "| popularity |" in report_as_markdown([report], "market/default")
@@ -152,11 +154,11 @@ def test_what_serves_is_trained_again_on_the_same_past(source: TrainingSource) -
     report = evaluate_recipe(
         source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": settled}
     )
-    assert report["beside"]["serving"]["version"] == "v1"
+    assert report.beside["serving"].version == "v1"
     gone = {**settled, "parts": {"mine": {"learner": "gone.away:Thing"}}, "blend": {}}
     report = evaluate_recipe(source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": gone})
-    assert "can't be trained again" in report["not_compared"]
-    assert "serving" not in report["beside"]
+    assert "can't be trained again" in report.not_compared
+    assert "serving" not in report.beside
 
 
 def test_a_rehearsal_tells_rows_memory_and_time(source: TrainingSource) -> None:
@@ -251,12 +253,17 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     kept.put_source(source)
     variants = build_variants(load_recipe_file("fast"), ["parts.rules.window=2,10"])
     results = [(variant, try_variant(variant, kept)) for variant in variants]
-    kept.put(variants[0].name, {**evaluate_saved_variant(variants[0], kept), "recipe": "remembered"})
-    assert evaluate_saved_variant(variants[0], kept)["recipe"] == "remembered"
+    kept.put(
+        variants[0].name, {**evaluate_saved_variant(variants[0], kept).to_dict(), "recipe": "remembered"}
+    )
+    assert evaluate_saved_variant(variants[0], kept).recipe == "remembered"
     table = result_rows(
         [
             *results,
-            (SweepVariant((("parts.rules.window", 99),), load_recipe_file("fast")), {"error": "no, thanks"}),
+            (
+                SweepVariant((("parts.rules.window", 99),), load_recipe_file("fast")),
+                SweepReport(error="no, thanks"),
+            ),
         ]
     )
     assert [row["parts.rules.window"] for row in table][-1] == 99
@@ -273,7 +280,7 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
 def test_what_goes_wrong_in_a_variant_is_its_result(artifacts: ArtifactStore) -> None:
     kept = CheckpointStore(artifacts, generated_market.APP, "gone", folder="sweeps")
     (variant,) = build_variants(load_recipe_file("fast"), ["seed=1"])
-    assert "data of this sweep is missing" in try_variant(variant, kept)["error"]
+    assert "data of this sweep is missing" in try_variant(variant, kept).error
 
 
 def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
@@ -311,7 +318,7 @@ def test_a_learner_that_raises_anything_ends_its_variant_only(
     recipe = parse_recipe({"parts": parts, "blend": {"weights": {"x": 1}, "weights_new": {}}})
     (variant,) = build_variants(recipe, ["seed=3"])
     result = try_variant(variant, kept)
-    assert result["error"] == "RuntimeError: two\nlines"
+    assert result.error == "RuntimeError: two\nlines"
     assert "| RuntimeError: two lines |" in markdown_from_rows(result_rows([(variant, result)]), "x")
 
 
@@ -321,11 +328,11 @@ def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(
     kept = CheckpointStore(artifacts, generated_market.APP, "complete", folder="sweeps")
     kept.put_source(source)
     (variant,) = build_variants(load_recipe_file("fast"), ["parts.rules.window=2"])
-    delete_sweep_data(kept, [(variant, {"error": "its worker died"})])
+    delete_sweep_data(kept, [(variant, SweepReport(error="its worker died"))])
     assert kept.source() is not None
     delete_sweep_data(kept, [(variant, try_variant(variant, kept))])
     assert kept.source() is None
-    assert "error" not in try_variant(variant, kept)
+    assert not try_variant(variant, kept).error
 
 
 def test_newer_data_is_another_sweep() -> None:
@@ -348,7 +355,7 @@ def test_pictures_are_well_formed_whatever_names_stand_in_them(source: TrainingS
     assert {"a < b & c", "<g>", '"y"'} <= texts
     assert render_bars_svg("nothing", {}).startswith("<svg")
     report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out")
-    files = render_reports_svg([report, {"protocol": "by_time", "error": "too little"}])
+    files = render_reports_svg([report, FailedEvaluation(protocol="by_time", error="too little")])
     assert set(files) == {f"leave_last_out-{name}.svg" for name in ("figures", "segments", "calibration")}
     for text in files.values():
         ElementTree.fromstring(text)

@@ -8,6 +8,7 @@ import numpy as np
 
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.measurements.sweep import (
+    SweepReport,
     SweepVariant,
     build_variants,
     compare_rows,
@@ -22,13 +23,16 @@ def _variant(name: str) -> SweepVariant:
     return SweepVariant((("window", name),), Recipe.model_construct())
 
 
-def _report(values: Any, targets: str = "same") -> dict[str, Any]:
+def _report(values: Any, targets: str = "same") -> SweepReport:
     mean = float(np.mean(values))
     figures = {"ndcg@10": {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}}
-    return {
-        "figures": {"ndcg@10": mean}, "segments": [{"figures": figures}], "readers_asked": len(values),
+    facts = {
+        "figures": {"ndcg@10": mean},
+        "segments": [{"name": "all", "readers": len(values), "figures": figures}],
+        "readers_asked": len(values),
         "per_user": {"figure": "ndcg@10", "targets": targets, "values": list(values)},
-    }  # fmt: skip
+    }
+    return SweepReport.model_validate(facts)
 
 
 def test_overlapping_intervals_do_not_hide_a_difference_of_pairs() -> None:
@@ -59,9 +63,7 @@ def test_rows_of_other_users_prove_nothing() -> None:
     table = result_rows([(_variant("2"), _report([0.9] * 50)), (_variant("5"), _report([0.1] * 50, "other"))])
     assert "difference" not in table[1]
     assert "evaluated on other users" in compare_rows(table)["sentence"]
-    before = [
-        {key: value for key, value in _report([0.5] * 9).items() if key != "per_user"} for _ in range(2)
-    ]
+    before = [_report([0.5] * 9).model_copy(update={"per_user": None}) for _ in range(2)]
     old = result_rows([(_variant(str(at)), report) for at, report in enumerate(before)])
     assert not compare_rows(old)["is_proven"]
     assert compare_rows([{"error": "x"}])["sentence"] == "there is nothing to compare"
@@ -80,7 +82,10 @@ def test_variants_of_a_real_sweep_are_compared_in_pairs() -> None:
     data = circles()
     variants = build_variants(recipe, ["blend.weights.rules=0,1"])
     results = [(variant, evaluate_variant(variant, data)) for variant in variants]
-    assert results[0][1]["per_user"]["targets"] == results[1][1]["per_user"]["targets"]
+    first, other = (report.per_user for _, report in results)
+    assert first is not None
+    assert other is not None
+    assert first.targets == other.targets
     table = result_rows(results)
     assert table[0]["blend.weights.rules"] == 1
     averages = [row["ndcg@10"] for row in table]

@@ -94,8 +94,8 @@ def test_the_report_of_a_training_holds_it() -> None:
     data = circles()
     split = split_for_recipe(recipe_of(), data)
     report = evaluate_plan(plan_training(recipe_of(), data, split), split.test)
-    assert "counts adds nothing and is left out" in report["chosen"]
-    assert {part["part"] for part in report["parts"]} == {"rules", "counts", "large", "trend"}
+    assert "counts adds nothing and is left out" in report.chosen
+    assert {part.part for part in report.parts} == {"rules", "counts", "large", "trend"}
 
 
 def test_given_weights_stay_and_are_reported() -> None:
@@ -105,8 +105,8 @@ def test_given_weights_stay_and_are_reported() -> None:
     split = split_for_recipe(recipe, data)
     plan = plan_training(recipe, data, split)
     report = evaluate_plan(plan, split.test)
-    assert report["dropped"] == {}
-    assert report["chosen"].startswith("chosen: rules 1, counts 5")
+    assert report.dropped == {}
+    assert report.chosen.startswith("chosen: rules 1, counts 5")
 
 
 def test_a_part_that_misleads_is_dropped_before_it_serves() -> None:
@@ -123,14 +123,12 @@ def test_a_part_that_misleads_is_dropped_before_it_serves() -> None:
     )
     wrong = replace(plan, recipe=settled, outcomes=outcomes)
     report = evaluate_plan(wrong, split.test)
-    assert list(report["dropped"]) == ["counts"]
-    assert "counts misleads and is left out" in report["chosen"]
-    assert "without it" in next(
-        outcome["reason"] for outcome in report["parts"] if outcome["part"] == "counts"
-    )
+    assert list(report.dropped) == ["counts"]
+    assert "counts misleads and is left out" in report.chosen
+    assert "without it" in next(part.reason for part in report.parts if part.part == "counts")
     assert apply_confirmation(wrong, report).recipe.blend.weights == {"rules": 1.0}
     kept = evaluate_plan(replace(wrong, chooses=False), split.test)
-    assert report["figures"]["ndcg@10"] > kept["figures"]["ndcg@10"] + 0.05
+    assert report.figures["ndcg@10"] > kept.figures["ndcg@10"] + 0.05
 
 
 def test_a_part_that_helps_stays_and_few_readers_decide_nothing() -> None:

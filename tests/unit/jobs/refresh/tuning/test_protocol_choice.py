@@ -68,14 +68,14 @@ def test_the_head_of_a_report_has_protocol_dates_and_what_is_relevant() -> None:
     split = split_data(recipe, data)
     plan = plan_training(recipe, data, split)
     report = evaluate_plan(plan, split.test)
-    facts = report["split"]
+    facts = report.split
     assert split.test.period_s is not None
     days = [datetime.fromtimestamp(at_s, timezone.utc).date().isoformat() for at_s in split.test.period_s]
     assert [facts["from"][:10], facts["until"][:10]] == days
     assert facts["protocol"] == "by_time"
     assert f"from {days[0]} to {days[1]}" in facts["sentence"]
     assert "every product that the user takes after the split is relevant" in facts["sentence"]
-    text = markdown_from_reports([{**report, "protocol": "auto"}], "shop/default")
+    text = markdown_from_reports([report.model_copy(update={"protocol": "auto"})], "shop/default")
     assert text.splitlines()[4] == facts["sentence"]
     assert text.index(facts["sentence"]) < text.index("| users |")
 
