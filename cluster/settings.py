@@ -284,10 +284,19 @@ class Settings(BaseSettings):
         return text
 
     @field_validator(
-        "redis_url_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "cache_dir",
-        "master_key_file", "manifest_key_file", "llm_key_file", "oidc_client_secret_file",
-        "archive_pinned_clients", mode="before",
-    )  # fmt: skip
+        "redis_url_file",
+        "redis_password_file",
+        "redis_ca",
+        "redis_cert",
+        "redis_key",
+        "cache_dir",
+        "master_key_file",
+        "manifest_key_file",
+        "llm_key_file",
+        "oidc_client_secret_file",
+        "archive_pinned_clients",
+        mode="before",
+    )
     @classmethod
     def _is_named(cls, text: object) -> object:
         return text or None

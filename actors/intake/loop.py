@@ -119,19 +119,33 @@ class IntakeLoop:
                     stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.logs
                 ),
                 LogCompactor(
-                    stores.served, ServedLogStore(segments.artifacts, clock), clock, meter, self._rules.logs,
+                    stores.served,
+                    ServedLogStore(segments.artifacts, clock),
+                    clock,
+                    meter,
+                    self._rules.logs,
                     keep_days=self._find_served_days,
                 ),
                 LogCompactor(
-                    stores.archive_calls, CallLogStore(segments.artifacts, clock), clock, meter, self._rules.logs,
+                    stores.archive_calls,
+                    CallLogStore(segments.artifacts, clock),
+                    clock,
+                    meter,
+                    self._rules.logs,
                     keep_days=self._find_served_days,
                 ),
-            )  # fmt: skip
+            )
             self._attributor = OutcomeAttributor(stores, segments.artifacts, clock, meter)
             self._compactor = ChangeLogCompactor(
-                stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._delete_log_rows,
+                stores.changes,
+                segments,
+                rebuilder,
+                clock,
+                meter,
+                self._rules.compaction,
+                self._delete_log_rows,
                 self._want_new_log_file,
-            )  # fmt: skip
+            )
             if files is not None:  # an ingest that applies its uploads itself does not execute orders
                 self._eraser = PersonEraser(
                     stores,

@@ -9,9 +9,24 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 AnswerType = Literal[
-    "reason", "age", "share", "temperature", "speed", "money", "many", "length", "long", "weight", "amount", "time",
-    "person", "place", "name", "manner", "which",
-]  # fmt: skip
+    "reason",
+    "age",
+    "share",
+    "temperature",
+    "speed",
+    "money",
+    "many",
+    "length",
+    "long",
+    "weight",
+    "amount",
+    "time",
+    "person",
+    "place",
+    "name",
+    "manner",
+    "which",
+]
 Measure = Literal["money", "length", "duration", "share", "temperature", "weight"]
 
 _PLACEHOLDER = re.compile(r"\{(?:writer|before_rules|rules)\}")

@@ -50,7 +50,9 @@ _MORE = 5
 "Items of a sketch that are compared in full, for each candidate."
 _FEWEST_SHARE = 40
 "Items of a catalog for each candidate from which sketches save time."
-_POINTS, _CODES = SKETCH_ARRAYS = ("sketch.points", "sketch.codes")
+_POINTS = "sketch.points"
+_CODES = "sketch.codes"
+SKETCH_ARRAYS = (_POINTS, _CODES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
+from cluster.words import list_words
+
 DEEPEST: Final = 256
 "Depth of nested elements that is read."
 MOST_NODES: Final = 100_000
@@ -27,14 +29,15 @@ MOST_TAGS: Final = 60_000
 MOST_ATTRIBUTES: Final = 500
 "Attributes of one element."
 
-HIDDEN_TAGS: Final = frozenset({
-    "script", "style", "template", "noscript", "iframe", "svg", "head", "nav", "form", "button", "select",
-})  # fmt: skip
+HIDDEN_TAGS: Final = frozenset(
+    list_words("script style template noscript iframe svg head nav form button select")
+)
 "Elements whose content is not text of the page."
-INLINE_TAGS: Final = frozenset({
-    "a", "abbr", "b", "bdi", "bdo", "cite", "code", "em", "font", "i", "ins", "kbd", "label", "mark", "q", "s",
-    "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr",
-})  # fmt: skip
+INLINE_TAGS: Final = frozenset(
+    list_words(
+        "a abbr b bdi bdo cite code em font i ins kbd label mark q s small span strong sub sup time u var wbr"
+    )
+)
 "Elements that do not end a line of text."
 
 _TAGS_AT_ONCE: Final = 4_000

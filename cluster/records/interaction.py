@@ -48,6 +48,7 @@ from cluster.records.field_types.fields import (
     VisitorId,
     fault,
 )
+from cluster.words import list_words
 
 _OPEN = ConfigDict({**STRICT, "extra": "allow"})
 
@@ -255,12 +256,12 @@ INTERACTION_MODELS: Final = (
 )
 "Everything an interaction may consist of."
 
-INTERACTION_TYPES: Final = (
-    "product_detail_page_view", "search", "add_to_cart", "remove_from_cart", "checkout", "refund", "subscribe",
-    "unsubscribe", "add_to_collection", "remove_from_collection", "read", "watch", "listen", "like", "dislike",
-    "share", "rate", "bookmark", "complete", "feedback", "impression", "viewable_impression", "click", "submit",
-    "home_page_view", "category_page_view", "promo_page_view", "product_image_view", "custom",
-)  # fmt: skip
+INTERACTION_TYPES: Final = list_words(
+    "product_detail_page_view search add_to_cart remove_from_cart checkout refund subscribe unsubscribe "
+    "add_to_collection remove_from_collection read watch listen like dislike share rate bookmark "
+    "complete feedback impression viewable_impression click submit home_page_view category_page_view "
+    "promo_page_view product_image_view custom"
+)
 "The 29 types that the REST interface defines."
 
 

@@ -119,10 +119,17 @@ class ArchiveConfig:
     def for_archive(self, app_id: str, archive: NamedArchive) -> ArchiveConfig:
         """Return the configuration of a named archive; what is not its own is that of the installation."""
         return replace(
-            self, app_id=app_id, archive_id=app_id, title=archive.title, subjects=archive.subjects,
-            languages=archive.languages, connectors=archive.connectors, includes=archive.includes,
-            citation=CitationRules(archive.licence, archive.citation), has_teasers=archive.teasers,
-        )  # fmt: skip
+            self,
+            app_id=app_id,
+            archive_id=app_id,
+            title=archive.title,
+            subjects=archive.subjects,
+            languages=archive.languages,
+            connectors=archive.connectors,
+            includes=archive.includes,
+            citation=CitationRules(archive.licence, archive.citation),
+            has_teasers=archive.teasers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +189,17 @@ def open_archive(
     )
     apps = apps or DefaultArchive()
     oauth = open_oauth(
-        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses,
-        provider=config.provider, has_passwords=config.has_passwords, archives=apps,
+        stores,
+        vault,
+        clock,
+        addresses,
+        title=config.title,
+        client_addresses=config.client_addresses,
+        provider=config.provider,
+        has_passwords=config.has_passwords,
+        archives=apps,
         documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
-    )  # fmt: skip
+    )
     fence_key = vault.derive(text_fence.PURPOSE)
     publisher_keys = PublisherKeys(vault, stores.publisher_keys, clock)
     marks = MarkSigner(vault.derive_all(citation_marks.PURPOSE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -44,6 +45,14 @@ def test_public_classes_have_unique_names() -> None:
                 homes[node.name].append(source.name)
     doubles = {name: where for name, where in homes.items() if len(where) > 1}
     assert doubles == {}
+
+
+def test_listed_words_are_sorted_and_stand_once() -> None:
+    text = (ROOT / "tests/house/words.py").read_text("utf-8")
+    blocks = [block.split() for block in re.findall(r'_words\(\n    """(.*?)"""', text, re.DOTALL)]
+    assert len(blocks) == 5
+    for words in blocks:
+        assert words == sorted(set(words))
 
 
 def test_module_names_are_made_of_listed_words() -> None:

@@ -75,16 +75,73 @@ NOUNS = _words(
     activity conflicts size span time
     bundle number path shell observation observer readiness support weights window wire word words worker workload
     wrapper writer writes
+    25
+    access account accounts acl activity actor actors address addresses admin administration administrator
+    admission affiliation agents aggregation als analysis anchor anchors answer answers aof api app append
+    applier apps archives argument arguments arrays article articles artifact artifacts assertions assets
+    assigner assignment attempt attribute attributes attribution audit authentication authorization
+    autocomplete automation automaton
+    backup bank basket baskets batch bearer benchmark bias bill binary blend bm body boolean boost
+    bootstrap bounds breaker browser bucket buckets budget builds bulk bundle
+    cache calibration caller calls candidates card catalog catalogue chain change changes channel charts
+    checkpoint checks choice chunks citation citations claimed classes clauses cli client clients clock
+    cluster code codec cohorts column columns combined command commands commits compact compaction
+    comparison completion completions components composer compression conditional config confirmation
+    conflicts conformance connection connections console content context contributions cooccurrence copies
+    correction cors counts crawler creation credentials csrf curve
+    daily data dataset dates day deadline deletes demo deployments dictionary digest directories discovery
+    disk display distance diversity docs doctor document documents draft drafts drain drift driver
+    ease edge edit edits embedder encoder encoders endpoint endpoints engine engines ensemble entity
+    entrance entry envelope environment erasure erasures error errors evaluation evaluations event events
+    evidence examples experiment experiments explanations exploration exposure
+    facets factor factors faults features feed feedback feeds fence field fields figures file files filter
+    folders follower followup followups form format forms formula frame front
+    gate gateway gauges generation geo goal grams grants graph groups guardrails
+    handler handover handshake haproxy hash head histories history host hosts html http
+    idempotency identity ids imports index indexes info injection input insight installation intake
+    interaction interactions interleaved interleaving invitations item
+    job jobs json jsonrpc
+    key keyring keys knn
+    language languages ld learners lease leased leases lexer library lifecycle limits line links lists llm
+    loader local lock log logged logs lookup loop
+    machine management manifest map mappings markdown marks master matcher materials matrix mcp
+    measurement measurements mediawiki memory message messages metadata meter methods metrics mlflow model
+    models monitor mounts multiplexer
+    names navigation neighbours niceness node notifier number numbers
+    oauth observation observer offsets onnx openapi operation operations operator origin outcome outcomes
+    overlay overview
+    pace page pages pagination paragraph paragraphs parameter parser parts passage passages password past
+    path paths patterns people person phrases pictures pipeline pkce place placement places plan
+    playground plots policy poller popularity ports postings preferences prefixes preview principal prior
+    priority probe process processes product products profile profiles progress promotion promotions
+    prompt proof proposal protocol provider publisher
+    qa quarantine queries query question questions queue
+    random rate ray reader readership readiness reads reasons rebuilder recipe recipes recommendation
+    recommender record recorder records redirects redis reference registration registrations registry
+    regression removal renderer renewal repeat replaced replay replays replica replies reports request
+    requests reranker reseal resources responsive restoring result results retrieval revision revisions
+    revocation robots roles roster router routes row rows rsl rule rules runs runtime
+    safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen
+    script seal seals secrecy sections security segment segments sentence sentences served server service
+    services session sessions settings shell shop signals signatures significance signin sitemap size
+    sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages standbys
+    start startup state statistics status steps stopwords storage store stores stream submission
+    subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
+    table tables tail task tasks team teasers term terms text texts thread threads tier tiers time times
+    token tokens tools top traces tracker tracking trainings transformer transport treatment treatments
+    tree trial trials trust tryout types
+    units upload url usage user users
+    validation value values variant vault vectors verification version views visit visits vocabulary
+    warmup warnings watchlist weights window wire word wordpress words worker workload wrapper writer
+    writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."
 
 ACTIVITIES = _words(
     """
-    anchoring connecting finding folding grouping highlighting hosting loading mapping matching ranking routing scaling
-    scoring serving signing tracing training trending tuning wiring writing
-    anchoring connecting finding folding grouping highlighting hosting mapping matching ranking routing scaling
-    learning scoring serving signing tracing training trending tuning wiring writing
+    anchoring connecting finding folding grouping highlighting hosting learning loading mapping matching
+    ranking routing scaling scoring serving signing tracing training trending tuning wiring writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."
@@ -101,6 +158,7 @@ VERBS = _words(
 TERMS = _words(
     """
     all archive hot columnar down extractive lexical local open shared trending up
+    accepted all archive columnar down extractive hot lexical local open shared standardized trending up
     """
 )
 "Adjectives and participles that are terms of the vocabulary, alone as well."
@@ -111,6 +169,9 @@ MODIFIERS = _words(
     filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of
     off plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
     imported scaled sparse stateless stored structured uncompacted unordered unverified valid
+    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved
+    multiplexed named of off plain popular public published recent refreshing refused running sealed
+    second seeded sequential shipped signed sparse stateless stored structured uncompacted unverified
     """
 )
 "Adjectives and participles that stand before a noun, never last."

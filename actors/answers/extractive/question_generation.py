@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from cluster.words import list_words
+
 _WHO = re.compile(
     r"(?<!\w)[A-ZÀ-Þ][\w’'-]{1,30}(?:\s[A-ZÀ-Þ][\w’'-]{1,30}){1,4}, who "
     r"(?P<deed>(?:(?!who\b)[^,.;:“”\"()?!]){8,70}?)(?=[,.;]"
@@ -46,9 +48,11 @@ _DOES_SOMETHING = re.compile(
     r" (?:were|are|have|had|will|can|may|must|remain|came|took|went|left|live|work|fell|lost|won|\w{3,}ed)\b"
 )
 _NO_THINGS = frozenset(
-    ("who", "which", "that", "thirds", "quarters", "percent", "kilometres", "metres", "miles", "minutes", "hours",
-     "days", "weeks", "months", "years", "nights", "times")
-)  # fmt: skip
+    list_words(
+        "who which that thirds quarters percent kilometres metres miles minutes hours days weeks months "
+        "years nights times"
+    )
+)
 _PLURALS = frozenset(("people", "children", "women", "men", "sheep", "police", "fish"))
 _REPORTING = frozenset(("said", "says", "told", "expects", "thinks", "believes"))
 _PLAIN: Mapping[str, str] = {

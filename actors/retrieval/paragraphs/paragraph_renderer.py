@@ -12,13 +12,15 @@ from html import escape
 from typing import Any, Final
 
 from actors.retrieval.paragraphs.paragraph_splitter import HEADINGS, HIDDEN, list_blocks, parse_document
+from cluster.words import list_words
 
-_TAGS: Final = frozenset({
-    "a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "dd", "del", "dfn", "div", "dl", "dt",
-    "em", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "main",
-    "mark", "ol", "p", "pre", "q", "s", "samp", "section", "article", "small", "span", "strong", "sub", "sup",
-    "table", "tbody", "td", "tfoot", "th", "thead", "time", "tr", "u", "ul", "var",
-})  # fmt: skip
+_TAGS: Final = frozenset(
+    list_words(
+        "a abbr b blockquote br caption cite code dd del dfn div dl dt em figcaption figure h1 h2 h3 h4 h5 "
+        "h6 hr i ins kbd li main mark ol p pre q s samp section article small span strong sub sup table "
+        "tbody td tfoot th thead time tr u ul var"
+    )
+)
 _VOID: Final = frozenset({"br", "hr"})
 _ATTRIBUTES: Final = frozenset({"href", "title", "lang", "dir", "colspan", "rowspan", "datetime", "start"})
 # Named schemes only: `javascript:` in a page of a product would run in the browser of a user.

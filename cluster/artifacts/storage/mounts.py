@@ -6,14 +6,15 @@ import os
 import re
 from pathlib import Path
 
+from cluster.words import list_words
+
 MOUNTS = Path("/proc/self/mountinfo")
 
 _NETWORK_KINDS = frozenset(
-    [
-        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
-        "orangefs", "pvfs2", "smb3", "smbfs", "virtiofs",
-    ]
-)  # fmt: skip
+    list_words(
+        "9p afs beegfs ceph cifs coda glusterfs gpfs lustre ncpfs nfs nfs4 orangefs pvfs2 smb3 smbfs virtiofs"
+    )
+)
 _FUSE = "fuse."
 "File systems in user space: nearly all of them are buckets or remote folders (`fuse.rclone`, `fuse.s3fs`), and"
 _LOCAL_FUSE = frozenset(("fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.ntfs-3g", "fuse.mergerfs"))

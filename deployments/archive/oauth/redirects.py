@@ -17,6 +17,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
+from cluster.words import list_words
+
 LONGEST = 2000
 "Maximum length in characters."
 
@@ -26,11 +28,11 @@ _HTTPS_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::(\d{1,5}))?((?:[/?].*)?)")
 _ANSWERED = re.compile(r"[?&](?:code|state|iss|error|error_description)(?=[=&]|$)")
 _APPLICATIONS = frozenset(
-    {
-        "chatgpt", "claude", "codex", "cursor", "goose", "jetbrains", "kiro", "lmstudio", "raycast", "trae", "vscode",
-        "vscode-insiders", "vscode-oss", "vscodium", "warp", "windsurf", "windsurf-next", "zed",
-    }
-)  # fmt: skip
+    list_words(
+        "chatgpt claude codex cursor goose jetbrains kiro lmstudio raycast trae vscode vscode-insiders "
+        "vscode-oss vscodium warp windsurf windsurf-next zed"
+    )
+)
 "Schemes of applications that connect agents, although these schemes contain no domain name."
 _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9]{1,17}(?:\.[a-z0-9+-]+)+")
 "A reversed domain name; its first part is a top-level domain, so it contains no dash."

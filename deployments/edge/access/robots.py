@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from cluster.words import list_words
+
 _BOUNDED = {
     b"bot": re.compile(rb"(?<!\bcu)bot"),
     b"java": re.compile(rb"(?<![a-z])java(?![a-z])"),
@@ -16,10 +18,13 @@ _BOUNDED = {
 """The characters that must surround short words, because some browser names contain them: Cubot phones, JavaFX.
 Robots append `bot` to their names, so any character may precede it.
 """
-_WORDS = (
-    b"bot", b"crawl", b"spider", b"curl", b"wget", b"postman", b"python", b"httpx", b"aiohttp", b"node",
-    b"axios", b"okhttp", b"java", b"go-http", b"libwww", b"headless",
-)  # fmt: skip
+_WORDS = tuple(
+    word.encode()
+    for word in list_words(
+        "bot crawl spider curl wget postman python httpx aiohttp node axios okhttp java go-http libwww "
+        "headless"
+    )
+)
 
 
 def detect_robot(user_agent: bytes | None) -> str:

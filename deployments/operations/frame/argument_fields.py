@@ -17,9 +17,20 @@ from cluster.records.field_types.times import moment_ms
 from cluster.records.field_types.units import Unit
 
 Kind = Literal[
-    "text", "integer", "number", "share", "moment", "flag", "words", "pair", "pairs", "range", "weights",
-    "items", "other",
-]  # fmt: skip
+    "text",
+    "integer",
+    "number",
+    "share",
+    "moment",
+    "flag",
+    "words",
+    "pair",
+    "pairs",
+    "range",
+    "weights",
+    "items",
+    "other",
+]
 
 _KINDS: dict[Any, Kind] = {str: "text", int: "integer", float: "number", bool: "flag"}
 _GENERIC: dict[str, Kind] = {

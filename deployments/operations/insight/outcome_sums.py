@@ -25,9 +25,20 @@ from cluster.records.served_answer import LIST_ENDPOINTS, ORIGINS
 from deployments.operations.insight.product_counts import BUCKETS, ProductCounts
 
 Dimension = Literal[
-    "total", "endpoint", "engine", "snapshot", "recipe", "level", "place", "rule", "variant", "origin", "device",
-    "day", "segment",
-]  # fmt: skip
+    "total",
+    "endpoint",
+    "engine",
+    "snapshot",
+    "recipe",
+    "level",
+    "place",
+    "rule",
+    "variant",
+    "origin",
+    "device",
+    "day",
+    "segment",
+]
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 
 QUESTION: Final = "ask_question"
