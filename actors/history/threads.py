@@ -135,16 +135,6 @@ def drop_news(user_threads: UserThreads, thread_id: str, question_id: str, reaso
     return _replace_thread(user_threads, _close_news(thread, question_id, thread.news.offset, dropped=reason))
 
 
-def record_judged(user_threads: UserThreads, thread_id: str, offset: str) -> UserThreads:
-    """Record that content up to an offset was scored for a thread and was not significant."""
-    thread = user_threads.threads.get(thread_id)
-    return (
-        user_threads
-        if thread is None
-        else _replace_thread(user_threads, thread.model_copy(update={"judged": offset}))
-    )
-
-
 def list_threads(
     user_threads: UserThreads, *, rows: int, start: int, before_ms: int | None = None
 ) -> ThreadPage:

@@ -28,6 +28,7 @@ from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
@@ -114,27 +115,7 @@ class IntakeLoop:
         if segments is not None:
             self._storage = StorageMeter(stores.usage, segments.artifacts, clock)
             rebuilder = SegmentRebuilder(stores, segments, embedder, clock)
-            self._logs = (
-                LogCompactor(
-                    stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.logs
-                ),
-                LogCompactor(
-                    stores.served,
-                    ServedLogStore(segments.artifacts, clock),
-                    clock,
-                    meter,
-                    self._rules.logs,
-                    keep_days=self._find_served_days,
-                ),
-                LogCompactor(
-                    stores.archive_calls,
-                    CallLogStore(segments.artifacts, clock),
-                    clock,
-                    meter,
-                    self._rules.logs,
-                    keep_days=self._find_served_days,
-                ),
-            )
+            self._logs = self._open_log_compactors(stores, segments.artifacts)
             self._attributor = OutcomeAttributor(stores, segments.artifacts, clock, meter)
             self._compactor = ChangeLogCompactor(
                 stores.changes,
@@ -169,6 +150,19 @@ class IntakeLoop:
         self._stopping = asyncio.Event()
         self._state = IntakeState()
         self._log = structlog.get_logger()
+
+    def _open_log_compactors(self, stores: Stores, artifacts: ArtifactStore) -> tuple[LogCompactor[Any], ...]:
+        clock = self._clock
+        meter = self._meter
+        pace = self._rules.logs
+        served = ServedLogStore(artifacts, clock)
+        calls = CallLogStore(artifacts, clock)
+        days = self._find_served_days
+        return (
+            LogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, meter, pace),
+            LogCompactor(stores.served, served, clock, meter, pace, keep_days=days),
+            LogCompactor(stores.archive_calls, calls, clock, meter, pace, keep_days=days),
+        )
 
     async def run(self) -> None:
         """Work until `stop`, despite failures of the store or of a batch."""

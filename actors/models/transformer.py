@@ -375,11 +375,6 @@ class TransformerModel:
             raise ValueError("the sketches of a transformer do not fit its item vectors")
         return replace(self, sketch_arrays=arrays, sketches=sketches, cache=CandidateCache())
 
-    def with_power(self, power: float) -> TransformerModel:
-        """Return the same arrays with another exponent of the softmax share."""
-        # A cache of its own: kept scores have the former exponent.
-        return replace(self, config=replace(self.config, power=power), cache=CandidateCache())
-
 
 def array_names(blocks: int) -> list[str]:
     """Return the names of the arrays of a transformer besides its item vectors."""

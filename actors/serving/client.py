@@ -43,16 +43,6 @@ class RecommenderClient(Protocol):
         ...
 
 
-class LocalRecommenderClient:
-    """Sends queries to a host in this process (placement `embedded`)."""
-
-    def __init__(self, host: Any) -> None:
-        self._host = host
-
-    async def answer(self, query: UserQuery) -> RecommendationResult:
-        return unwrap(await self._host.answer(query))
-
-
 class EngineChannel(Protocol):
     """A direct connection to one replica of an engine's deployment, faster than the handle."""
 

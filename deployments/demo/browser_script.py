@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from functools import cache, partial
 from pathlib import Path
@@ -55,11 +53,6 @@ def read_script(version: str = "") -> bytes:
 def released_versions() -> list[str]:
     """Return the versions that are served."""
     return sorted(path.stem.removeprefix("kiosk-") for path in RELEASES.glob("kiosk-*.js"))
-
-
-def script_integrity() -> str:
-    """Return the value of the attribute `integrity` for the exact version."""
-    return "sha384-" + base64.b64encode(hashlib.sha384(read_script()).digest()).decode()
 
 
 def build_script_routes() -> list[BaseRoute]:

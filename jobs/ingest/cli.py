@@ -232,27 +232,10 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
         to a file with their reasons and do not stop the ingest, unless none of the first 1,000 rows is accepted.
         """
         options = IngestOptions(
-            address,
-            noun,
-            app_id,
-            tuple(mapping or ()),
-            map_file,
-            tuple(exclude or ()),
-            orders,
-            returns,
-            guess,
-            format,
-            delimiter,
-            encoding,
-            dry_run,
-            limit or 0,
-            keep_going,
-            chunk,
-            at_once,
-            state,
-            restart,
-            as_json,
-        )
+            address, noun, app_id, tuple(mapping or ()), map_file, tuple(exclude or ()), orders, returns, guess,
+            format, delimiter, encoding, dry_run, limit or 0,
+            keep_going, chunk, at_once, state, restart, as_json,
+        )  # fmt: skip
         raise typer.Exit(execute(options, context.meta[WORDS]))
 
     @app.command("fields")

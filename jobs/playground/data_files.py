@@ -196,28 +196,3 @@ def _read_models(name: str, kind: type[TextModel]) -> list[TextModel]:
 
 def _read_json(name: str) -> Any:
     return orjson.loads(files("jobs.playground").joinpath("data", *name.split("/")).read_bytes())
-
-
-_NAME = "golden.json"
-
-
-class GoldenQuestion(BaseModel):
-    """A question and its expected answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    question: str
-    part: Literal["tune", "held"]
-    missing: Literal["fact", "entity", "year"] | None
-    "Why the newspaper has no answer: it covers the subject but not this detail, not the subject, or not that year."
-    articles: tuple[str, ...]
-    sentences: tuple[str, ...]
-    "Sentences that contain the answer."
-    answer: str | None
-    "Text of the answer."
-
-
-def read_golden_questions() -> list[GoldenQuestion]:
-    """Return the questions."""
-    rows = orjson.loads((files("jobs.playground") / "data" / _NAME).read_bytes())
-    return [GoldenQuestion.model_validate(row) for row in rows]

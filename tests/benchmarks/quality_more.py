@@ -13,7 +13,7 @@ import numpy.typing as npt
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.vectors.vocabulary import Vocabulary
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import split_baskets, split_by_time
+from jobs.refresh.data.split import split_by_time
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.learners.cohorts import CohortRecipe, train_cohorts
@@ -21,6 +21,7 @@ from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsReci
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe, compute_decayed_counts
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
+from tests.fakes.basket_split import split_baskets
 
 ReportProgress = Callable[[str], None]
 

@@ -17,12 +17,13 @@ from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import EvaluationSplit, split_baskets
+from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, ReportProgress
 from tests.benchmarks.quality_served import adopt_snapshot, recents_of, train_served_model, until_of
+from tests.fakes.basket_split import split_baskets
 
 QUERY = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, rows=20)
 _BASKETS = 3_000

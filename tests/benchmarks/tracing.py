@@ -28,7 +28,6 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.log import set_up_logging
@@ -39,6 +38,7 @@ from deployments.edge.observation.request_observer import RequestObserver
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.request_handler import requests_of
 from tests.fakes.asgi import call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 from tests.suites.redis_process import RedisProcess
 

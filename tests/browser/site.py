@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -19,6 +18,7 @@ from deployments.demo.browser_script import build_script_routes
 from deployments.demo.routes import DemoServices, build_demo_routes
 from jobs.playground.loader import SampleData, build_sample, load_playground
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER as AGENT
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.stores.memory import memory_stores

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import uvicorn
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
@@ -32,6 +31,7 @@ from deployments.operations.frame.services import AdminConfig, AdminServices, Im
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")

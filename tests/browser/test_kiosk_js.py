@@ -15,10 +15,11 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from deployments.api.http.routes import build_application
-from deployments.demo.browser_script import build_script_routes, read_script, script_integrity, script_version
+from deployments.demo.browser_script import build_script_routes, read_script, script_version
 from deployments.operations.insight.outcomes import load_report
 from tests.browser.site import HOSTILE, Site
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving
+from tests.fakes.script_integrity import script_integrity
 from tests.fakes.simulated_shop import APP, open_simulated_shop
 from tests.house.tree import ROOT
 

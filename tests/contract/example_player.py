@@ -17,13 +17,13 @@ from urllib.parse import quote, urlencode
 import deployments.api.reference
 from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import Clock
 from cluster.meter import SilentMeter
 from deployments.api.http.endpoint import Endpoint
 from deployments.api.reference.openapi_reference import Example, read_examples
 from tests.fakes.asgi import Answer, call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 

@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores

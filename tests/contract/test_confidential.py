@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import CONFIDENTIAL_FIELDS, AppSettings
 from tests.fakes.asgi import Answer, call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, upload
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 

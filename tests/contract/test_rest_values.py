@@ -11,7 +11,6 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -22,6 +21,7 @@ from deployments.api.wire.recommendation import UserToAttributes, UserToCategori
 from deployments.api.wire.shared import GeoFilter
 from jobs.playground.loader import load_playground
 from tests.fakes.asgi import Answer, call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.tokens import token_of

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
@@ -20,6 +19,7 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from tests.contract.test_ask import Desk
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import upload
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores

@@ -20,10 +20,10 @@ from cluster.records.archive.archive_client import ArchiveCall, ClientRule
 from deployments.archive.signatures import key_directories
 from deployments.archive.signatures.key_directories import read_agent_address, read_key_set
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH
-from deployments.operations.insight.archive.call_sums import frame_from_calls
 from deployments.operations.insight.archive.usage_report import build_usage_report
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
+from tests.fakes.call_frame import frame_from_calls
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import DocumentHost, reply
 from tests.fakes.signing_agent import SigningAgent

@@ -27,7 +27,7 @@ from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.serving.client import LocalRecommenderClient, RemoteRecommenderClient
+from actors.serving.client import RemoteRecommenderClient
 from actors.serving.engine_messages import answer_message
 from actors.serving.host import EngineHost
 from cluster.admin.schema import ensure_schema, record_running
@@ -45,6 +45,7 @@ from cluster.store.connect import OpenStores, open_stores
 from deployments.api.http.routes import build_application
 from deployments.hosts.local_channel import LocalChannel, LocalChannelPool, LocalChannelServer
 from tests.fakes.asgi import call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 
 APP, ENGINE, ENGINES = "shop", "default", "engine"

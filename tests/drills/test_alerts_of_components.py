@@ -24,7 +24,6 @@ from actors.archive.host import ArchiveHost
 from actors.intake.log_compaction import LogCompactor
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
@@ -45,6 +44,7 @@ from tests.fakes import newsroom
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, furnish, upload
 from tests.fakes.llm_provider import Provider
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.newsroom import Newsroom
 from tests.fakes.prometheus_endpoint import metered
 from tests.fakes.request_handler import StillClock, open_corner

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
@@ -22,6 +21,7 @@ from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig, AdminServices
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 

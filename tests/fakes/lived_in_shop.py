@@ -16,7 +16,6 @@ from uuid import UUID
 
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -37,6 +36,7 @@ from tests.fakes.admin_shop import AdminShop
 from tests.fakes.asgi import call
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, NOW_MS, happen, upload, withdraw
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import PLENTY, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from cluster.records.account import Grant
-from jobs.playground.data_files import read_golden_questions
 from tests.fakes.archive_oauth import RESOURCE
+from tests.fakes.golden_questions import read_golden_questions
 from tests.golden.caller import Caller
 from tests.golden.installation import Installation, parsed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from jobs.playground.data_files import read_golden_questions
+from tests.fakes.golden_questions import read_golden_questions
 from tests.golden.caller import Caller
 from tests.golden.installation import parsed
 

@@ -12,7 +12,6 @@ import orjson
 from actors.archive.client import LocalArchiveClient
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
@@ -31,6 +30,7 @@ from deployments.archive.tools import SUBJECTS
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes.archive_oauth import ORIGIN, an_account
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import MASTER, Corner, StillClock, open_corner
 from tests.fakes.run_stages import run_stages
 from tests.fakes.stores.memory import memory_stores

@@ -17,7 +17,7 @@ LONGEST_FUNCTION = 60
 EXEMPT_FILES = {"cluster/store/keys.py"}
 "One function each key: its length is the number of keys."
 LONGEST_HOST = 120
-COMPOSITION_ROOTS = frozenset({"__serve_build_asgi_app__"})
+COMPOSITION_ROOTS = frozenset({"__serve_build_asgi_app__", "open_archive"})
 "Functions that only open and connect parts, one assignment a line."
 BANNER = re.compile(r"\s*#.*([-=#*~_─])\1{3}")
 "A comment with a rule, as `# ---- reading ----`."

@@ -20,7 +20,6 @@ from actors.experiments.team_draft import DraftCoins, seed_draft
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -42,6 +41,7 @@ from tests.fakes.admin_shop import AdminShop
 from tests.fakes.asgi import call
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, upload
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import PLENTY, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import build_ring_snapshot, name, ring_products

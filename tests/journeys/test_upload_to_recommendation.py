@@ -17,7 +17,6 @@ import pytest
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -33,6 +32,7 @@ from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.asgi import call
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import PLENTY
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 from tests.suites.waiting import until

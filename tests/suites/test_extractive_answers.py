@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.playground.data_files import read_golden_questions
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.answers.quality import CITATIONS, REFUSED, playground, tally
+from tests.fakes.golden_questions import read_golden_questions
 
 
 def test_answers_cite_their_support_and_unknowns_are_refused() -> None:

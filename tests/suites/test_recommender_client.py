@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient, RecommenderClient
+from actors.serving.client import RecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import furnish
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.suites.recommender_client import ClientSuite
 
 

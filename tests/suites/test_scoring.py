@@ -14,7 +14,6 @@ import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
@@ -30,6 +29,7 @@ from jobs.scoring.tables import UserKey, count_users, read_users
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import NOW_MS
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import name, publish_ring_snapshot, ring_products

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.retrieval.logged_queries import QueryLogFollower
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -23,6 +22,7 @@ from cluster.records.question import BankQuestion
 from cluster.store.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

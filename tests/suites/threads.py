@@ -88,7 +88,7 @@ class ThreadSuite:
         await ask(stores, "cia", "cia-2")
         assert await stores.threads.watchers(APP, watchers[-1].version, 10) == []
         threads = await stores.threads.read(APP, "ada")
-        await change(stores, "ada", rules.record_judged(threads, "ada-1", "9-0"))
+        await change(stores, "ada", rules.rename_thread(threads, "ada-1", "Hoes"))
         assert [
             watcher.user_id for watcher in await stores.threads.watchers(APP, watchers[-1].version, 10)
         ] == ["ada"]

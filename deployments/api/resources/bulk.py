@@ -63,11 +63,6 @@ class BulkResource:
         }
         self._waiting = 0
 
-    @property
-    def endpoint_names(self) -> tuple[str, ...]:
-        """Return the names of the endpoints that a request may name, in order."""
-        return tuple(sorted(self._table))
-
     def read(self, request: ApiRequest) -> Bulk:
         """Validate the body."""
         try:

@@ -337,16 +337,10 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
         if thread:
             replies[404] = records.MessageReply
         return Endpoint(
-            f"history.{name}",
-            "POST",
-            ROOT + path,
-            rules,
-            "detail",
-            answer,
-            schema=resource.body_parser(body),
-            hot=hot,
+            f"history.{name}", "POST", ROOT + path, rules, "detail", answer,
+            schema=resource.body_parser(body), hot=hot,
             about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
-        )
+        )  # fmt: skip
 
     def change(name: ThreadVerb, body: wire.Body, about: str, path: str = "") -> Endpoint:
         answer = resource.build_change(name)

@@ -249,7 +249,7 @@ def _show(report: EvaluationReport | FailedEvaluation) -> None:
         for name in names:
             figure = segment.figures.get(name)
             cells.append("" if figure is None else f"{figure.mean:.4f} ±{(figure.high - figure.low) / 2:.4f}")
-        table.add_row(segment.name, f"{segment.readers:,}", *cells)
+        table.add_row(segment.name, f"{segment.users:,}", *cells)
     for name, other in report.beside.items():
         table.add_row(name, "", *(_format_comparison(other, figure) for figure in names))
     screen.out().print(table)
@@ -263,7 +263,7 @@ def _show(report: EvaluationReport | FailedEvaluation) -> None:
     for name, other in report.beside.items():
         screen.out().print(
             f"{other.figure} against {name}: {other.after - other.before:+.4f} (95 % interval {other.low:+.4f} to "
-            f"{other.high:+.4f}, the same {other.readers:,} users)"
+            f"{other.high:+.4f}, the same {other.users:,} users)"
         )
     if report.tests is not None:
         _show_tests(report.tests)

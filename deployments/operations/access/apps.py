@@ -378,6 +378,3 @@ def _environment(text: str) -> Environment:
         if text == environment:
             return environment
     raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
-
-
-SECRET_RESULTS = frozenset({"secret_key", "publishable_key"})

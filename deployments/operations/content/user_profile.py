@@ -11,10 +11,21 @@ from cluster.clock import iso_ms
 from cluster.records.interaction import RecentEvent
 
 _WEIGHTS: Mapping[str, float] = {
-    "checkout": 5.0, "subscribe": 4.0, "add_to_cart": 3.0, "add_to_collection": 3.0, "like": 2.0, "bookmark": 2.0,
-    "share": 2.0, "complete": 2.0, "rate": 2.0, "dislike": -3.0, "remove_from_cart": -1.0, "refund": -4.0,
-    "impression": 0.1, "viewable_impression": 0.1,
-}  # fmt: skip
+    "checkout": 5.0,
+    "subscribe": 4.0,
+    "add_to_cart": 3.0,
+    "add_to_collection": 3.0,
+    "like": 2.0,
+    "bookmark": 2.0,
+    "share": 2.0,
+    "complete": 2.0,
+    "rate": 2.0,
+    "dislike": -3.0,
+    "remove_from_cart": -1.0,
+    "refund": -4.0,
+    "impression": 0.1,
+    "viewable_impression": 0.1,
+}
 "Weights of types; others count 1. They only order this description, not recommendations."
 _VERBS: Mapping[str, str] = {
     "product_detail_page_view": "looked at",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from cluster.errors import (
     Conflict,
@@ -33,11 +32,6 @@ _ERRORS: Mapping[int, type[HouseError]] = {
     503: Unavailable,
 }
 _LONGEST_MESSAGE = 500
-
-
-def api_path(*parts: str) -> str:
-    """Return a path of the API; every part is one segment, whatever it holds."""
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 async def call_api(

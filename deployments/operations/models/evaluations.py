@@ -113,7 +113,7 @@ def build_plots(report: EvaluationReport) -> list[dict[str, Any]]:
         figures = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
         plots.append(_plot("figures", figures, [_ours([report.everybody.get(name) for name in figures])]))
         by_segment = [segment.figures.get(figures[0]) for segment in segments]
-        labels = [f"{segment.name} ({segment.readers:,})" for segment in segments]
+        labels = [f"{segment.name} ({segment.users:,})" for segment in segments]
         plots.append(_plot("segments", labels, [_ours(by_segment)]))
         for name, other in report.beside.items():
             plots[0]["series"].append(_theirs(name, other, [("all", figure) for figure in figures]))

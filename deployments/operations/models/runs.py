@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -337,19 +337,3 @@ def _time(at_ms: int) -> str:
 
 async def _find(services: AdminServices, app_id: str, run_id: str) -> Run:
     return await find_run(services.stores, await list_visible(services), (app_id, run_id))
-
-
-_RUN: Final[dict[str, Any]] = {
-    "app_id": "bookshop", "run_id": "run-1f0c5d2a9b", "engine_id": "default", "recipe": {"name": "fast"},
-    "kind": "training", "options": {}, "promote": False,
-    "code": "", "by": "ada", "traceparent": "", "status": "running", "attempt": 1,
-    "most_attempts": 5, "stage": "evaluate", "message": "examine", "fraction": 0.4,
-    "stages": [{"name": "dataset", "seconds": 1.2, "facts": {"events": 120_000}}], "version": "",
-    "promoted": False, "figures": {}, "verdict": "", "chosen": "", "parts": [], "error": "",
-    "created_at": 1_700_000_000_000, "started_at": 1_700_000_001_000, "finished_at": None,
-}  # fmt: skip
-
-
-def run_example(**changes: Any) -> dict[str, Any]:
-    """Return the example of an ordered run for the reference."""
-    return {**_RUN, "status": "queued", "attempt": 0, "stage": "", "stages": [], **changes}

@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from actors.models.loading.registry import BASKETS, COHORTS, load_snapshot_models
-from actors.models.loading.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
+from actors.models.loading.registry import BASKETS, COHORTS
+from actors.models.loading.snapshot import ITEMS, KIND, MANIFEST, version_of
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
 from actors.retrieval.autocomplete.snapshot_format import save as save_completions
 from actors.retrieval.snapshot_format import SEARCH
@@ -28,9 +28,9 @@ from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault
 from cluster.query.language.field_values import canonical
-from jobs.refresh.build.fit import DataFacts, TrainedEngine
+from jobs.refresh.build.fit import TrainedEngine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.recipe import CompletionsRecipe, SearchRecipe, parse_recipe
+from jobs.refresh.recipe import CompletionsRecipe, SearchRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +84,6 @@ def build_snapshot(
     finally:
         shutil.rmtree(part_folder, ignore_errors=True)
     return manifest
-
-
-def load_engine(snapshot: Snapshot) -> TrainedEngine:
-    """Return the engine of an opened snapshot; arrays stay memory-mapped.
-
-    Errors:
-        Invalid: a custom learner of the snapshot is not installed
-    """
-    facts = snapshot.manifest.facts
-    learned = load_snapshot_models(snapshot)
-    return TrainedEngine(
-        parse_recipe(facts["recipe"]),
-        learned.blend,
-        snapshot.items,
-        DataFacts(**facts["data"]),
-        learned.baskets,
-        learned.cohorts,
-    )
 
 
 def _saved_parts(engine: TrainedEngine, extras: Mapping[str, ModelState]) -> Iterator[tuple[str, ModelState]]:

@@ -41,7 +41,7 @@ from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRec
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step
-from jobs.refresh.tuning.plan import TuningPlan, fit_recipe_to_catalog, is_settled, plan_on_newest
+from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +135,6 @@ def clear_history_weights(
     kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
     left = (replace(part, weight_unseen=0.0) if part.name in parts_unseen else part for part in kept)
     return replace(engine, blend=Blend(tuple(left)))
-
-
-def plan_and_train_engine(
-    recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step
-) -> tuple[TrainedEngine, TuningPlan]:
-    """Tune on the newest part of the data, then train on all data; return the engine and the plan."""
-    data = select_newest_events(data, recipe.events.newest)
-    plan = plan_on_newest(recipe, data, on_step)
-    return train_engine(plan.recipe, data, on_step), plan
 
 
 def select_newest_events(data: Interactions, most: int | None) -> Interactions:

@@ -3,7 +3,6 @@
     leave_last_out         the target is the last item of each user; for sequences without a clock
     split_by_time          the targets are all later items, with one instant for all users, as in production
     split_next_in_session  the target is each next item of the sessions after an instant
-    split_baskets          one line of a basket is the history, the other lines are the targets
 
 An `EvaluationSplit` holds all three: train on `train`, score `histories`, compare with `targets`.
 """
@@ -342,30 +341,6 @@ def split_last_sessions(
     before = float(np.quantile(test.train.at_s, 1 - share))
     validation = split_next_in_session(test.train, before, name="next in session, validation", pauses=pauses)
     return TrainingSplit((validation,), test)
-
-
-def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator) -> EvaluationSplit:
-    """Return a split of the baskets after an instant: one random line is the history, the others are the targets."""
-    train = data.pick(data.at_s <= instant_s)
-    after = data.pick(data.at_s > instant_s)
-    is_trained = np.zeros(data.n_items, np.bool_)
-    is_trained[train.item] = True
-    after = after.pick(is_trained[after.item])
-    lines, items = distinct_pairs(after.basket, after.item)
-    baskets, owner, sizes = np.unique(lines, return_inverse=True, return_counts=True)
-    starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
-    given = starts + (rng.random(len(baskets)) * sizes).astype(np.int64)
-    rest = np.ones(len(owner), np.bool_)
-    rest[given] = False
-    whole = EvaluationSplit(
-        "rest of basket",
-        train,
-        UserHistories.of_lists([[item] for item in items[given].tolist()], data.n_items),
-        Targets.from_pairs(owner[rest], items[rest], len(baskets)),
-        "out",
-    )
-    # A basket of one line has no line left as a target.
-    return whole.pick(np.flatnonzero(sizes > 1))
 
 
 @dataclass(frozen=True, slots=True)

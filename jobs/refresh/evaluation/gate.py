@@ -38,7 +38,7 @@ def check_gate(report: EvaluationReport) -> GateDecision:
         figures = (
             f"{comparison.figure} {comparison.after:.4f} against {comparison.before:.4f} of {against} "
             f"({change:+.4f}, 95 % interval {comparison.low:+.4f} to {comparison.high:+.4f}, "
-            f"{comparison.readers:,} users)"
+            f"{comparison.users:,} users)"
         )
         if comparison.high < 0:
             return GateDecision(False, f"certainly worse: {figures}")

@@ -88,11 +88,6 @@ class BarChart:
     "Text for screen readers."
 
 
-def render_bars_svg(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> str:
-    """Return groups of bars as SVG; bars of the same name have the same colour in each group."""
-    return render_svg(draw_bars(title, groups, axis))
-
-
 def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> BarChart:
     """Return a chart with groups of bars above an axis with round ticks and a label."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
@@ -211,7 +206,7 @@ def draw_reports(reports: Sequence[ProtocolReport]) -> dict[str, BarChart]:
         drawn[f"{name}-segments"] = draw_bars(
             f"{report.trial}: NDCG@{k} by the user's history and by the targets",
             {
-                f"{segment.name} ({segment.readers:,})": _comparison_bars(
+                f"{segment.name} ({segment.users:,})": _comparison_bars(
                     report, segment.name, figures[0], segment.figures[figures[0]]
                 )
                 for segment in report.segments

@@ -17,9 +17,9 @@ LOGGED = "logged"
 
 
 class ReportModel(BaseModel):
-    """A part of a report."""
+    """A part of a report. Aliases are the names of fields in stored reports."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, validate_by_name=True, serialize_by_alias=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were set as JSON, in their order here."""
@@ -38,8 +38,7 @@ class SegmentFigures(ReportModel):
     """The metrics of one segment of users."""
 
     name: str
-    readers: int
-    "Number of users."
+    users: int = Field(alias="readers")
     figures: dict[str, MeanInterval]
 
 
@@ -47,8 +46,7 @@ class ScorerComparison(ReportModel):
     """Another scorer on the same users: `before` is its mean metric, `after` that of the evaluated engine."""
 
     figure: str
-    readers: int
-    "Number of users."
+    users: int = Field(alias="readers")
     before: float
     after: float
     low: float
@@ -143,7 +141,7 @@ class LearningCurve(ReportModel):
 class UnseenLists(ReportModel):
     """Lists without products of the history, if they have weights of their own."""
 
-    readers: int
+    users: int = Field(alias="readers")
     weights: dict[str, float]
     figures: dict[str, float]
 
@@ -200,8 +198,7 @@ class EvaluationReport(ReportModel):
     dropped: dict[str, str] = Field(default_factory=dict)
     "Parts that the evaluation dropped, with the reason."
     dropped_unseen: dict[str, str] = Field(default_factory=dict)
-    readers_asked: int = 0
-    "Number of users in the evaluation."
+    users: int = Field(default=0, alias="readers_asked")
     figures: dict[str, float] = Field(default_factory=dict)
     "Means of all users."
     verdict: GateDecision | None = None

@@ -63,7 +63,7 @@ def report_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> E
         segments=[
             SegmentFigures(
                 name=segment.name,
-                readers=segment.users,
+                users=segment.users,
                 figures={
                     name: MeanInterval(
                         mean=_rounded(figure.mean), low=_rounded(figure.low), high=_rounded(figure.high)
@@ -83,7 +83,7 @@ def report_comparison(
     comparison: MetricComparison = compare_evaluations(before, after, figure, rng)
     return ScorerComparison(
         figure=figure,
-        readers=comparison.users,
+        users=comparison.users,
         before=_rounded(comparison.before),
         after=_rounded(comparison.after),
         low=_rounded(comparison.low),
@@ -192,7 +192,7 @@ def markdown_from_reports(reports: Sequence[ProtocolReport], title: str) -> str:
         lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
         for segment in report.segments:
             cells = [_estimate_cell(segment.figures.get(name)) for name in names]
-            lines.append(f"| {segment.name} | {segment.readers} | " + " | ".join(cells) + " |")
+            lines.append(f"| {segment.name} | {segment.users} | " + " | ".join(cells) + " |")
         for name, other in report.beside.items():
             cells = [_comparison_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
@@ -265,7 +265,7 @@ def _unseen_lines(report: EvaluationReport) -> list[str]:
     figures = ", ".join(f"{name} {value:.4f}" for name, value in unseen.figures.items())
     weights = ", ".join(f"{name} {weight:g}" for name, weight in unseen.weights.items())
     return [
-        f"Lists without products of the history, {unseen.readers:,} users: {figures}. Weights: {weights}.",
+        f"Lists without products of the history, {unseen.users:,} users: {figures}. Weights: {weights}.",
         "",
     ]
 

@@ -54,7 +54,7 @@ _TOLERANCE = 1.3
 "Bound of measured over estimated seconds on public sets, but for the smallest trainings."
 CONTENT_COST = "[content]"
 _RERANKER_COSTS = {"reranker": "[reranker]", "search_reranker": "[search_reranker]"}
-RERANKER_COST = _RERANKER_COSTS["reranker"]
+
 
 _RULES_BLOCK_BYTES = 400 << 20
 "Memory of one block of pairs; the learner of sequential rules holds one block at a time."

@@ -119,7 +119,7 @@ def list_metrics(run: Run, report: EvaluationReport | MeasurementRecord | None) 
         for segment in each.segments:
             group = prefix + segment.name
             metrics += [(f"{group}/{name}", figure.mean) for name, figure in segment.figures.items()]
-            metrics.append((f"{group}/users", float(segment.readers)))
+            metrics.append((f"{group}/users", float(segment.users)))
         metrics += _list_evidence(each, prefix)
         if each.gini is not None:
             metrics.append((f"{prefix}gini", each.gini))

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from cluster.errors import HouseError, Invalid
-from jobs.refresh.build.fit import clear_history_weights, select_newest_events, train_engine
+from jobs.refresh.build.fit import (
+    TrainedEngine,
+    clear_history_weights,
+    select_newest_events,
+    train_engine,
+)
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
 from jobs.refresh.evaluation.calibration import build_calibration
@@ -119,7 +124,7 @@ def report_without_interactions(recipe: Recipe) -> EvaluationReport:
         chosen="",
         parts=[],
         dropped={},
-        readers_asked=0,
+        users=0,
         figures={},
         verdict=GateDecision(True, sentence),
     )
@@ -172,17 +177,10 @@ def evaluate_plan(
     figure = f"ndcg@{k}"
     rng = build_rng(recipe.seed, "intervals")
     engine = train_engine(recipe, trial.train, on_step)
-    dropped = dict[str, str]()
-    dropped_unseen = dict[str, str]()
-    if plan.chooses:
-        on_step("confirm weights")
-        rng_confirm = build_rng(recipe.seed, "confirm")
-        dropped = confirm_blend(engine.blend.parts, sample, k, rng_confirm).dropped
-        if recipe.blend.weights_unseen is not None:
-            parts = engine.blend.for_unseen().parts
-            dropped_unseen = confirm_blend(parts, sample.exclude_seen(), k, rng_confirm).dropped
-        plan = remove_parts(plan, dropped, dropped_unseen)
-        engine = clear_history_weights(engine, dropped, dropped_unseen)
+    facts = _confirm_weights(plan, engine, sample, k, on_step)
+    dropped_unseen = facts.get("dropped_unseen", {})
+    plan = remove_parts(plan, facts["dropped"], dropped_unseen)
+    engine = clear_history_weights(engine, facts["dropped"], dropped_unseen)
     ours = _evaluate_scorer(engine, sample, k, on_step)
     learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
     popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
@@ -190,7 +188,7 @@ def evaluate_plan(
     report = report_evaluation(ours, rng)
     others = {POPULARITY: _evaluate_scorer(popularity, sample, k)}
     compared = {POPULARITY: report_comparison(others[POPULARITY], ours, figure, rng)}
-    facts: dict[str, Any] = {"beside": compared}
+    facts["beside"] = compared
     if serving is not None:
         try:
             now = parse_recipe(serving["recipe"])
@@ -206,25 +204,38 @@ def evaluate_plan(
     if recipe.blend.weights_unseen is not None and len(unseen := sample.exclude_seen()):
         scored = _evaluate_scorer(engine.for_unseen(), unseen, k)
         facts["unseen"] = UnseenLists(
-            readers=len(unseen),
+            users=len(unseen),
             weights=plan.recipe.blend.weights_unseen,
             figures=headline_metrics(report_evaluation(scored, rng)),
         )
     if keeps_users:
         facts["per_user"] = per_user_metric(ours, figure, sample)
-    if dropped_unseen:
-        facts["dropped_unseen"] = dropped_unseen
     facts |= {
         "split": describe_split(trial),
         "recipe": recipe.name,
         "chosen": summarize_outcomes(plan.outcomes),
         "parts": [PartReport(**asdict(outcome)) for outcome in plan.outcomes],
-        "dropped": dropped,
-        "readers_asked": len(sample),
+        "users": len(sample),
         "figures": headline_metrics(report),
     }
     report = report.model_copy(update=facts)
     return report.model_copy(update={"verdict": check_gate(report)})
+
+
+def _confirm_weights(
+    plan: TuningPlan, engine: TrainedEngine, sample: EvaluationSplit, k: int, on_step: StepCallback
+) -> dict[str, Any]:
+    """Return the components that lower the NDCG of chosen weights, as fields of the report."""
+    if not plan.chooses:
+        return {"dropped": {}}
+    on_step("confirm weights")
+    rng = build_rng(plan.recipe.seed, "confirm")
+    facts: dict[str, Any] = {"dropped": confirm_blend(engine.blend.parts, sample, k, rng).dropped}
+    if plan.recipe.blend.weights_unseen is not None:
+        unseen = confirm_blend(engine.blend.for_unseen().parts, sample.exclude_seen(), k, rng)
+        if unseen.dropped:
+            facts["dropped_unseen"] = unseen.dropped
+    return facts
 
 
 _RERANKER_LABELS = {"reranker": "re-ranker", "search_reranker": "re-ranker of searches"}

@@ -246,7 +246,7 @@ def describe_plan(plan: TuningPlan) -> dict[str, Any]:
 def describe_report(report: EvaluationReport) -> dict[str, Any]:
     """Return the facts of a report for the run record."""
     facts = {
-        "readers": report.readers_asked,
+        "readers": report.users,
         "verdict": report.verdict.sentence if report.verdict else "",
     }
     return {**facts, "dropped": sorted(report.dropped)} if report.dropped else facts

@@ -15,7 +15,6 @@ import numpy as np
 from actors.models.model import SharedScoresModel
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_rng
@@ -24,7 +23,6 @@ from jobs.refresh.tuning.blend_weights import choose_blend, choose_weights
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.evidence import StepCallback, TrainedVariants, ignore_step, tune_and_train
 from jobs.refresh.tuning.outcomes import PartOutcome, build_outcomes, mark_dropped
-from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 _ENOUGH_NEW_USERS = 30
 "With fewer users without a history, their weights stay those of the start."
@@ -86,15 +84,6 @@ def make_plan(
         chooses=given.blend.weights == "auto",
     )
     return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
-
-
-def plan_on_newest(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TuningPlan:
-    """Choose the open parameters and weights of a recipe on the newest part of the data."""
-    if is_settled(recipe):
-        return plan_without_tuning(recipe, data.n_items)
-    split = split_for_recipe(recipe, data)
-    # Nothing is evaluated afterwards, so the newest targets may choose too.
-    return make_plan(recipe, (split.test, *split.validation), on_step)
 
 
 def remove_parts(

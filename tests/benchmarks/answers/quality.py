@@ -25,13 +25,13 @@ from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from jobs.playground.data_files import GoldenQuestion, read_golden_questions
 from jobs.playground.products import product_records_from_articles
 from tests.benchmarks.answers import articles, definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole
 from tests.benchmarks.scenarios import Line
 from tests.benchmarks.unmeasured import NO_SET, guarded, unmeasured
+from tests.fakes.golden_questions import GoldenQuestion, read_golden_questions
 
 APP = "bench"
 PASSAGES = 10

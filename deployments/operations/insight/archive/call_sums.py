@@ -6,15 +6,13 @@ one call count once, at the first of them; the others are repeats. Links are art
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
 
 import polars as pl
 
 from actors.archive.article_visits import match_visits
-from cluster.artifacts.logs.call_log import table_from_calls
-from cluster.records.archive.archive_client import CHECK_CLIENT, QUESTION_TOOLS, ArchiveCall
+from cluster.records.archive.archive_client import CHECK_CLIENT, QUESTION_TOOLS
 
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.
@@ -73,13 +71,6 @@ class PeriodCalls:
     "One row for each visited link: `call_id`, `article`, `times`, and the dimensions of its call."
     other_visits: int
     "Visits within the period of links of earlier calls, or of calls whose row was lost."
-
-
-def frame_from_calls(calls: Sequence[ArchiveCall]) -> pl.DataFrame:
-    """Return rows of the log as a frame."""
-    frame = pl.from_arrow(table_from_calls(calls))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def select_period(rows: pl.DataFrame, since: int, until: int, unanswered_below: float) -> PeriodCalls:

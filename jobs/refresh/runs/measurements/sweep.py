@@ -167,7 +167,7 @@ def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dic
                 **{name: round(report.figures[name], 5) for name in METRICS if name in report.figures},
                 "low": None if ndcg is None else ndcg.low,
                 "high": None if ndcg is None else ndcg.high,
-                "readers": report.readers_asked,
+                "readers": report.users,
                 "seconds": report.seconds,
                 "error": report.error,
             }

@@ -11,7 +11,6 @@ import orjson
 from actors.intake.segment_rows import build_compaction_batch
 from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.messages import UserQuery
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -20,6 +19,7 @@ from cluster.meter import SilentMeter
 from cluster.store.data.changes import ChangeLogEntry
 from tests.benchmarks.data import interactions, products
 from tests.fakes.corner_shop import APP, PRODUCTS, upload
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.stores.memory import memory_stores
 
 COUNT = 4_000

@@ -21,9 +21,9 @@ from deployments.cli.__main__ import command_line
 from deployments.cli.frame.charts import build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.insight.report import build_charts, parse_span_ms
-from deployments.operations.insight.archive.call_sums import frame_from_calls
 from deployments.operations.insight.archive.usage_report import build_usage_report
 from jobs.refresh.evaluation.plots import render_png, render_svg
+from tests.fakes.call_frame import frame_from_calls
 
 DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'

@@ -20,10 +20,10 @@ from deployments.demo.browser_script import (
     STATIC,
     build_script_routes,
     read_script,
-    script_integrity,
     script_version,
 )
 from tests.fakes.request_handler import Corner, open_corner
+from tests.fakes.script_integrity import script_integrity
 from tests.house.tree import ROOT
 
 SOURCE = STATIC / "kiosk.js"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
@@ -19,6 +18,7 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.operations.models import snapshot_lists
 from deployments.operations.models.snapshot_bounds import LOADED_S, SnapshotBounds
 from tests.fakes.corner_shop import NOW_MS, happen, upload, view
+from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.trained_snapshot import name, ring_products

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from jobs.playground import data_files
-from jobs.playground.data_files import read_golden_questions
 from tests.benchmarks.answers.definitions import LANGUAGES, definition_questions, read_set
+from tests.fakes.golden_questions import read_golden_questions
 
 
 def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:

@@ -18,7 +18,6 @@ from jobs.refresh.data.split import (
     EvaluationSplit,
     TrainingSplit,
     leave_last_out,
-    split_baskets,
     split_by_time,
     split_next_in_session,
 )
@@ -30,6 +29,7 @@ from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
 from tests.benchmarks.quality_served import adopt_snapshot, served_figure, train_served_model, until_of
+from tests.fakes.basket_split import split_baskets
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 

@@ -12,13 +12,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.models.loading.registry import load_snapshot_models
 from actors.models.loading.snapshot import MANIFEST, Snapshot
 from actors.models.model import Batch
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot, load_engine
-from jobs.refresh.build.fit import TrainedEngine, plan_and_train_engine, train_engine
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.fit import DataFacts, TrainedEngine, select_newest_events, train_engine
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import leave_last_out, split_by_time
 from jobs.refresh.evaluation.evaluate import (
@@ -33,8 +34,9 @@ from jobs.refresh.recipe import load_recipe_file as load_recipe
 from jobs.refresh.runs.estimate import check_memory, estimate_costs, estimate_peak_memory
 from jobs.refresh.runs.workload import DataSize
 from jobs.refresh.tuning.evidence import reduce_split
-from jobs.refresh.tuning.plan import make_plan, plan_on_newest
+from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_protocol import split_for_recipe
+from tests.fakes.newest_plan import plan_on_newest
 
 
 def circles(users: int = 300, items: int = 15, seed: int = 6) -> Interactions:
@@ -83,7 +85,27 @@ def data() -> Interactions:
 
 @pytest.fixture(scope="module")
 def engine(data: Interactions) -> TrainedEngine:
-    return plan_and_train_engine(recipe_of(), data)[0]
+    return _tune_and_train(recipe_of(), data)
+
+
+def _tune_and_train(recipe: Recipe, data: Interactions) -> TrainedEngine:
+    """Tune on the newest part of the data, then train on all of it."""
+    data = select_newest_events(data, recipe.events.newest)
+    return train_engine(plan_on_newest(recipe, data).recipe, data)
+
+
+def _load_engine(snapshot: Snapshot) -> TrainedEngine:
+    """Return the engine of an opened snapshot."""
+    facts = snapshot.manifest.facts
+    learned = load_snapshot_models(snapshot)
+    return TrainedEngine(
+        parse_recipe(facts["recipe"]),
+        learned.blend,
+        snapshot.items,
+        DataFacts(**facts["data"]),
+        learned.baskets,
+        learned.cohorts,
+    )
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -183,7 +205,7 @@ def test_tuning_sees_no_more_events_than_it_may(data: Interactions) -> None:
 
 
 def test_only_the_newest_events_train_with_a_limit(data: Interactions) -> None:
-    engine, _ = plan_and_train_engine(recipe_of(events={"newest": 400}), data)
+    engine = _tune_and_train(recipe_of(events={"newest": 400}), data)
     assert engine.facts.events == 400
 
 
@@ -204,7 +226,7 @@ def test_scores_that_are_no_numbers_are_refused_with_what_to_do(data: Interactio
 
 def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: TrainedEngine) -> None:
     build_snapshot(engine, tmp_path / "one", written_at_ms=5)
-    build_snapshot(plan_and_train_engine(recipe_of(), circles())[0], tmp_path / "two", written_at_ms=5)
+    build_snapshot(_tune_and_train(recipe_of(), circles()), tmp_path / "two", written_at_ms=5)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
@@ -231,9 +253,7 @@ def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: T
 def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: TrainedEngine) -> None:
     first = build_snapshot(engine, tmp_path / "one", written_at_ms=5)
     later = build_snapshot(engine, tmp_path / "two", written_at_ms=6, sequence=2)
-    other = build_snapshot(
-        plan_and_train_engine(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5
-    )
+    other = build_snapshot(_tune_and_train(recipe_of(), circles(seed=7)), tmp_path / "three", written_at_ms=5)
     assert first.facts["version"] == later.facts["version"] != other.facts["version"]
 
 
@@ -247,7 +267,7 @@ def test_a_snapshot_scores_as_the_engine_it_was_built_from(
         origin=SnapshotOrigin({"interaction": "9-1"}, "hashing-128-1", "0.1"),
     )
     snapshot = Snapshot.open(tmp_path / "s")
-    again = load_engine(snapshot)
+    again = _load_engine(snapshot)
     histories = UserHistories.of(data, np.arange(-1, 40))
     np.testing.assert_array_equal(again.score(histories), engine.score(histories))
     assert again.baskets is not None

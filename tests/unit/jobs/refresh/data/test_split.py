@@ -9,11 +9,11 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.data.split import (
     EvaluationSplit,
     leave_last_out,
-    split_baskets,
     split_by_time,
     split_last_sessions,
     split_next_in_session,
 )
+from tests.fakes.basket_split import split_baskets
 
 
 def data_of(rows: list[tuple[str, str, float]], **options: str) -> Interactions:

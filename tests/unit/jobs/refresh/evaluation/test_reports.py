@@ -18,8 +18,8 @@ from jobs.refresh.evaluation.plots import (
     choose_ticks,
     draw_bars,
     draw_reports,
-    render_bars_svg,
     render_png,
+    render_svg,
 )
 from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import (
@@ -94,7 +94,8 @@ def test_the_axis_is_labelled_and_the_png_shows_the_same() -> None:
         "ndcg@10": {"this recipe": PlotBar(0.3333, 0.31, 0.35), "popularity": PlotBar(0.12, 0.11, 0.13)}
     }
     words = {
-        element.text for element in ElementTree.fromstring(render_bars_svg("by time: fast", groups)).iter()
+        element.text
+        for element in ElementTree.fromstring(render_svg(draw_bars("by time: fast", groups))).iter()
     }
     assert "mean over users (0 to 1); lines: 95 % intervals" in words
     image = Image.open(io.BytesIO(render_png(draw_bars("by time: fast", groups))))

@@ -176,7 +176,7 @@ def test_sketches_of_other_items_are_refused(model: TransformerModel, cut: objec
 def test_nothing_is_computed_between_two_events(
     model: TransformerModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fresh = model.with_power(0.7)
+    fresh = replace(model, config=replace(model.config, power=0.7), cache=CandidateCache())
     past = UserHistory.of([5, 4], [2.0, 1.0], [1.0, 1.0], 3.0)
     first = fresh.quick(past)
     monkeypatch.setattr(TransformerModel, "score_past", None)

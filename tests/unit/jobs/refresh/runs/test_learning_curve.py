@@ -33,7 +33,7 @@ def test_more_users_and_longer_histories_are_compared_with_everything() -> None:
     assert complete.difference == complete.difference_low == 0.0
     events = [point.events for point in curve.data]
     assert events == sorted(events)
-    assert curve.users == report.readers_asked
+    assert curve.users == report.users
     for point in (*curve.data, *curve.history):
         assert point.low <= point.mean <= point.high
     assert "| 25% of the users |" in markdown_from_reports([report], "shop/default")
@@ -46,7 +46,7 @@ def test_a_report_shows_tests_and_calibration() -> None:
     assert report.tests is not None
     assert {row.against for row in report.tests.rows} == {"popularity"}
     assert report.calibration is not None
-    assert report.calibration.users == report.readers_asked
+    assert report.calibration.users == report.users
     text = markdown_from_reports([report], "shop/default")
     assert "| popularity | ndcg@10 |" in text
     assert "Expected calibration error" in text

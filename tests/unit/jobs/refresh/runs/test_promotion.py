@@ -19,9 +19,9 @@ from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore, report_comparison, report_evaluation
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import is_compared, promote_version, roll_back_version
-from jobs.refresh.tuning.plan import plan_on_newest
 from tests.fakes import generated_market
 from tests.fakes.bucket import Bucket
+from tests.fakes.newest_plan import plan_on_newest
 from tests.fakes.stores.memory import memory_stores
 
 APP, ENGINE = generated_market.APP, "default"

@@ -28,7 +28,7 @@ from jobs.refresh.learners import protocol
 from jobs.refresh.recipe import parse_recipe
 from jobs.refresh.runs import training
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.estimate import RERANKER_COST, estimate_costs, estimate_sizes
+from jobs.refresh.runs.estimate import estimate_costs, estimate_sizes
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
@@ -179,13 +179,13 @@ def test_without_lightgbm_a_run_fails_before_it_reads_data(
 def test_the_estimate_names_the_cost() -> None:
     size = DataSize(1_000_000, 100_000, 20_000)
     with_it, without = parse_recipe(RECIPE), parse_recipe({**RECIPE, "reranker": None})
-    assert RERANKER_COST in [cost.part for cost in estimate_costs(with_it, size)]
-    assert RERANKER_COST not in [cost.part for cost in estimate_costs(without, size)]
+    assert "[reranker]" in [cost.part for cost in estimate_costs(with_it, size)]
+    assert "[reranker]" not in [cost.part for cost in estimate_costs(without, size)]
     estimate = estimate_sizes(with_it, size)
     assert estimate.seconds > estimate_sizes(without, size).seconds
-    assert [extra["part"] for extra in estimate.to_dict()["extras"]] == [RERANKER_COST]
+    assert [extra["part"] for extra in estimate.to_dict()["extras"]] == ["[reranker]"]
     both = estimate_costs(with_it.with_changes({"search_reranker": {}}), size)
-    assert [cost.part for cost in both if not cost.is_ranked] == [RERANKER_COST, "[search_reranker]"]
+    assert [cost.part for cost in both if not cost.is_ranked] == ["[reranker]", "[search_reranker]"]
 
 
 def test_a_recipe_without_a_re_ranker_keeps_its_form() -> None:

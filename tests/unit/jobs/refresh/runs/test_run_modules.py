@@ -16,7 +16,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
 from cluster.errors import Invalid
 from jobs.refresh.evaluation.gate import check_gate
-from jobs.refresh.evaluation.plots import PlotBar, render_bars_svg, render_reports_svg
+from jobs.refresh.evaluation.plots import PlotBar, draw_bars, render_reports_svg, render_svg
 from jobs.refresh.evaluation.report_models import FailedEvaluation
 from jobs.refresh.evaluation.reports import markdown_from_reports as report_as_markdown
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
@@ -41,8 +41,8 @@ from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from jobs.refresh.runs.workload import DataSize
-from jobs.refresh.tuning.plan import plan_on_newest
 from tests.fakes import generated_market
+from tests.fakes.newest_plan import plan_on_newest
 
 ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
@@ -139,7 +139,7 @@ def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: T
     report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", users=50)
     everybody = report.segments[0]
     assert everybody.name == "all"
-    assert everybody.readers == report.readers_asked <= 50
+    assert everybody.users == report.users <= 50
     figure = everybody.figures["ndcg@10"]
     assert figure.low <= figure.mean <= figure.high
     assert set(report.beside) == {"popularity"}
@@ -347,13 +347,11 @@ def test_newer_data_is_another_sweep() -> None:
 
 
 def test_pictures_are_well_formed_whatever_names_stand_in_them(source: TrainingSource) -> None:
-    drawn = render_bars_svg(
-        "a < b & c", {"<g>": {"x": PlotBar(0.5, 0.4, 0.6), '"y"': PlotBar(0.0)}, "h": {"x": PlotBar(0.2)}}
-    )
-    root = ElementTree.fromstring(drawn)
+    groups = {"<g>": {"x": PlotBar(0.5, 0.4, 0.6), '"y"': PlotBar(0.0)}, "h": {"x": PlotBar(0.2)}}
+    root = ElementTree.fromstring(render_svg(draw_bars("a < b & c", groups)))
     texts = {element.text for element in root.iter() if element.text}
     assert {"a < b & c", "<g>", '"y"'} <= texts
-    assert render_bars_svg("nothing", {}).startswith("<svg")
+    assert render_svg(draw_bars("nothing", {})).startswith("<svg")
     report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out")
     files = render_reports_svg([report, FailedEvaluation(protocol="by_time", error="too little")])
     assert set(files) == {f"leave_last_out-{name}.svg" for name in ("figures", "segments", "calibration")}

@@ -28,8 +28,8 @@ def _report(values: Any, targets: str = "same") -> SweepReport:
     figures = {"ndcg@10": {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}}
     facts = {
         "figures": {"ndcg@10": mean},
-        "segments": [{"name": "all", "readers": len(values), "figures": figures}],
-        "readers_asked": len(values),
+        "segments": [{"name": "all", "users": len(values), "figures": figures}],
+        "users": len(values),
         "per_user": {"figure": "ndcg@10", "targets": targets, "values": list(values)},
     }
     return SweepReport.model_validate(facts)

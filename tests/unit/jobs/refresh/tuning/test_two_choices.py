@@ -130,7 +130,7 @@ def test_the_report_names_both_sets(split: EvaluationSplit) -> None:
     assert "for lists without products of the history: rules" in report.chosen
     assert report.unseen is not None
     assert report.unseen.weights == apply_confirmation(plan, report).recipe.blend.weights_unseen
-    assert report.unseen.readers == len(split.exclude_seen())
+    assert report.unseen.users == len(split.exclude_seen())
     assert 0 < report.unseen.figures["ndcg@10"] <= 1
     assert "Lists without products of the history" in markdown_from_reports([report], "habits")
 

@@ -1,0 +1,18 @@
+"""A plan of training for tests that evaluate nothing."""
+
+from __future__ import annotations
+
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.recipe import Recipe
+from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+from jobs.refresh.tuning.plan import TuningPlan, is_settled, make_plan, plan_without_tuning
+from jobs.refresh.tuning.split_protocol import split_for_recipe
+
+
+def plan_on_newest(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TuningPlan:
+    """Choose the open parameters and weights of a recipe on the newest part of the data."""
+    if is_settled(recipe):
+        return plan_without_tuning(recipe, data.n_items)
+    split = split_for_recipe(recipe, data)
+    # Nothing is evaluated afterwards, so the newest targets may choose too.
+    return make_plan(recipe, (split.test, *split.validation), on_step)
