@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cluster.errors import Invalid
-from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel, render_png, render_svg
+from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel, render_svg
 
-FORMS = ("svg", "png")
+Forms = Annotated[str, typer.Option(hidden=True, help="Has no effect: charts are SVG.")]
+"An option of earlier releases, which also wrote PNG; scripts that give it keep working."
 WIDTH = 760
 BAR_COLOUR = "#3b6ea5"
 _LINE = 26
@@ -40,23 +44,19 @@ def build_bar_chart(
     return chart
 
 
-def write_charts(folder: Path, charts: dict[str, BarChart], forms: Sequence[str]) -> list[Path]:
-    """Write each chart in each form; returns the files.
+def write_charts(folder: Path, charts: dict[str, BarChart]) -> list[Path]:
+    """Write each chart as SVG; returns the files.
 
     Errors:
-        Invalid: an unknown form, or a folder that can't be written to
+        Invalid: the folder can't be written to
     """
-    unknown = [form for form in forms if form not in FORMS]
-    if unknown:
-        raise Invalid(f"there is no chart form {unknown[0]!r}; choose from {', '.join(FORMS)}")
     files = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, chart in charts.items():
-            for form in forms:
-                path = folder / f"{name}.{form}"
-                path.write_bytes(render_svg(chart).encode() if form == "svg" else render_png(chart))
-                files.append(path)
+            path = folder / f"{name}.svg"
+            path.write_text(render_svg(chart), "utf-8")
+            files.append(path)
     except OSError as error:
         raise Invalid(f"charts can't be written to {folder}: {error.strerror}") from error
     return files

@@ -14,7 +14,7 @@ from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
 from deployments.cli.frame import screen
-from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
+from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, Forms, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.insight import experiment_plan, experiments, interleaving
@@ -114,15 +114,14 @@ def report_experiment(
     name: Annotated[str, typer.Argument(metavar="APP", help="The app.")],
     experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Id or slug.")],
     charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
-    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg",
+    forms: Forms = "svg",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     report: ExperimentReport = Installation().perform(
         "experiments.report", app_id=name, experiment=experiment
     )
-    formats = [form.strip() for form in forms.split(",") if form.strip()]
-    files = write_charts(charts, build_charts(report), formats) if charts is not None else []
+    files = write_charts(charts, build_charts(report)) if charts is not None else []
     if as_json:
         screen.print_json({"app_id": name, **report.to_dict(), "charts": [str(path) for path in files]})
         return

@@ -12,7 +12,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.field_types.times import parse_span_ms as parse_span_ms
 from deployments.cli.frame import screen
-from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
+from deployments.cli.frame.charts import Forms, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import print_result
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
@@ -41,14 +41,14 @@ EPILOG = """
   kiosk report mcp --since 24h --json
   kiosk report mcp --unanswered-below .4    fewer questions count as unanswered; 0: those that found nothing at all
   kiosk report mcp --by article --out articles.parquet     one part of the report as a file
-  kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
+  kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG
 """
 SEARCH_EPILOG = """
 [bold]Examples[/]
 
   kiosk report search --app bookshop              the last 30 days
   kiosk report search --app bookshop --kind search --since 24h --json
-  kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG and PNG
+  kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG
 """
 OUTCOMES_EPILOG = """
 [bold]Examples[/]
@@ -69,7 +69,7 @@ def mcp(
     since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
     top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
     charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
-    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    forms: Forms = "svg",
     name: Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")] = "",
     below: Annotated[
         float,
@@ -100,8 +100,7 @@ def mcp(
     if out is not None:
         given = ReadArchiveReport(app_id=app_id, since=since, unanswered_below=below)
         asyncio.run(_write_part(installation, given, cast(Breakdown, by), out))
-    formats = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_charts(report), formats) if charts is not None else []
+    files = write_charts(charts, build_charts(report)) if charts is not None else []
     if as_json:
         content = {"app_id": app_id, **report.to_dict()}
         screen.print_json({**content, "charts": [str(path) for path in files]} if files else content)
@@ -162,7 +161,7 @@ def search(
     kind: Annotated[str, typer.Option(help="Only search, autocomplete or ask.")] = "",
     top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
     charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
-    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    forms: Forms = "svg",
     name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -186,8 +185,7 @@ def search(
             return activity.report
 
     report = asyncio.run(read())
-    formats = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_search_charts(report), formats) if charts is not None else []
+    files = write_charts(charts, build_search_charts(report)) if charts is not None else []
     if as_json:
         content = {"app_id": name, **report.to_dict()}
         screen.print_json({**content, "charts": [str(path) for path in files]} if files else content)

@@ -35,7 +35,7 @@ EPILOG = """
   kiosk evaluate bookshop --recipe shop              a recipe, compared with popularity and the serving version
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
   kiosk evaluate bookshop --recipe shop --learning-curve           also with fewer users and shorter histories
-  kiosk evaluate bookshop --recipe ./mine.toml --out figures/      charts (SVG and PNG), report.json, report.md
+  kiosk evaluate bookshop --recipe ./mine.toml --out figures/      charts (SVG), report.json, report.md
   kiosk evaluate bookshop --logged --recipe shop --since 14d       by the log of answers: clicks for each list
   kiosk evaluate bookshop --logged --candidate fresh               the same for the version of another engine
 
@@ -308,12 +308,11 @@ def _show_learning_curve(curve: LearningCurve) -> None:
 
 
 def _write_files(out: Path, reports: Sequence[ProtocolReport], app: str, engine: str) -> list[str]:
-    from jobs.refresh.evaluation.plots import draw_reports, render_png, render_reports_svg
+    from jobs.refresh.evaluation.plots import render_reports_svg
     from jobs.refresh.evaluation.reports import markdown_from_reports
 
     out.mkdir(parents=True, exist_ok=True)
     files = {name: text.encode() for name, text in render_reports_svg(reports).items()}
-    files |= {f"{name}.png": render_png(chart) for name, chart in draw_reports(reports).items()}
     files["report.json"] = json.dumps(_to_dicts(reports), indent=2).encode()
     files["report.md"] = markdown_from_reports(reports, f"{app}/{engine}").encode()
     for name, data in files.items():

@@ -1,11 +1,7 @@
-"""Bar charts of metrics with their intervals, as SVG or PNG.
-
-A chart is a list of rectangles, lines and texts, from which both formats are rendered.
-"""
+"""Bar charts of metrics with their intervals, as SVG."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,30 +155,6 @@ def render_svg(chart: BarChart) -> str:
                 f'fill="{shape.colour}" text-anchor="{shape.anchor}">{escape(shape.words)}</text>'
             )
     return "\n".join([*lines, "</svg>", ""])
-
-
-def render_png(chart: BarChart, scale: int = 2) -> bytes:
-    """Return a chart as PNG, by default at twice the size for high-resolution screens."""
-    # Imported here, because trainings render no charts.
-    from PIL import Image, ImageDraw, ImageFont
-
-    image = Image.new("RGB", (chart.width * scale, chart.height * scale), _PAPER)
-    brush = ImageDraw.Draw(image)
-    for shape in chart.shapes:
-        if isinstance(shape, PlotBox):
-            corners = (shape.x, shape.y, shape.x + shape.width, shape.y + max(shape.height, 0.5))
-            brush.rectangle([corner * scale for corner in corners], fill=shape.colour)
-        elif isinstance(shape, PlotLine):
-            ends = (shape.x, shape.y, shape.to_x, shape.to_y)
-            brush.line([end * scale for end in ends], fill=shape.colour, width=scale)
-        else:
-            font = ImageFont.load_default(shape.size * scale)
-            anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
-            place = (shape.x * scale, shape.y * scale)
-            brush.text(place, shape.words, fill=shape.colour, font=font, anchor=anchor)
-    out = io.BytesIO()
-    image.save(out, "PNG", optimize=True)
-    return out.getvalue()
 
 
 def render_reports_svg(reports: Sequence[ProtocolReport]) -> dict[str, str]:

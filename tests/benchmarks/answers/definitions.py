@@ -21,9 +21,9 @@ from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.language.analysis import Analyzers
-from jobs.playground.data_files import GoldenQuestion
 from tests.benchmarks.answers.articles import AnswerCounts
 from tests.benchmarks.scenarios import Line
+from tests.fakes.golden_questions import GoldenQuestion
 
 LANGUAGES = ("en", "de", "es")
 PRECISION, RECALL = 0.95, 0.75

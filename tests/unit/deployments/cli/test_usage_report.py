@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from cluster.admin.key_admin import KeyAdmin
@@ -18,11 +16,11 @@ from cluster.errors import Invalid
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.frame.charts import build_bar_chart, write_charts
+from deployments.cli.frame.charts import build_bar_chart
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.insight.report import build_charts, parse_span_ms
 from deployments.operations.insight.archive.usage_report import build_usage_report
-from jobs.refresh.evaluation.plots import render_png, render_svg
+from jobs.refresh.evaluation.plots import render_svg
 from tests.fakes.call_frame import frame_from_calls
 
 DAY = 86_400_000
@@ -122,7 +120,7 @@ def test_what_is_no_span_is_refused(text: str) -> None:
         parse_span_ms(text)
 
 
-def test_a_chart_shows_the_same_bars_in_both_forms() -> None:
+def test_bars_of_a_chart_are_as_long_as_their_numbers() -> None:
     drawing = build_bar_chart("Calls", [("one", 10), ("two", 5)], "note")
     root = ElementTree.fromstring(render_svg(drawing))
     widths = [
@@ -131,16 +129,12 @@ def test_a_chart_shows_the_same_bars_in_both_forms() -> None:
         if "x" in rect.attrib
     ]
     assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
-    image = Image.open(io.BytesIO(render_png(drawing)))
-    assert image.size == (1520, 2 * drawing.height)
-    assert len(image.getcolors(1 << 20) or []) > 2
 
 
 def test_strangers_words_are_only_words_on_a_chart() -> None:
     drawing = build_bar_chart("Clients", [(HOSTILE, 3), ("日本語 " * 30, 2)])
     root = ElementTree.fromstring(render_svg(drawing))
     assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
-    assert render_png(drawing)
 
 
 def test_nothing_yet_is_a_chart_too() -> None:
@@ -148,11 +142,6 @@ def test_nothing_yet_is_a_chart_too() -> None:
     assert set(build_charts(build_usage_report(frame_from_calls([]), since=0, until=1))) == {
         "days", "clients", "skills", "questions", "articles", "refusals",
     }  # fmt: skip
-
-
-def test_an_unknown_form_of_chart_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="gif"):
-        write_charts(tmp_path, {}, ["gif"])
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
@@ -185,7 +174,7 @@ def test_rules_and_report_over_a_stopped_installation(
     assert part.read_text().splitlines()[0].startswith("agent,calls,asks,reads")
     wrong = CliRunner().invoke(command_line(), ["report", "mcp", "--by", "person", "--out", str(part)])
     assert isinstance(wrong.exception, Invalid)
-    report = run_json("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg")
+    report = run_json("report", "mcp", "--charts", str(tmp_path / "charts"), "--forms", "svg,png")
     assert (report["app_id"], report["calls"]) == ("playground", 2)
     assert len(report["charts"]) == 6
     assert all(Path(path).stat().st_size > 200 for path in report["charts"])
