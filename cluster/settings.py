@@ -25,6 +25,7 @@ from cluster.addresses.artifacts_address import check_data_dir, parse_artifacts_
 from cluster.addresses.origin import parse_origin, parse_origins
 from cluster.addresses.redis_url import add_options
 from cluster.errors import Invalid, InvalidSetting
+from cluster.words import list_words
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory with the address of the installation's Redis."
@@ -55,6 +56,13 @@ def _secret_in(path: Path) -> SecretStr | None:
     except (OSError, UnicodeDecodeError):
         return None
     return SecretStr(text) if text else None
+
+
+_FILE_SETTINGS = list_words(
+    "redis_url_file redis_password_file redis_ca redis_cert redis_key cache_dir master_key_file "
+    "manifest_key_file llm_key_file oidc_client_secret_file archive_pinned_clients"
+)
+"Settings that name a file or a folder."
 
 
 class Settings(BaseSettings):
@@ -283,20 +291,7 @@ class Settings(BaseSettings):
             return str(folder)
         return text
 
-    @field_validator(
-        "redis_url_file",
-        "redis_password_file",
-        "redis_ca",
-        "redis_cert",
-        "redis_key",
-        "cache_dir",
-        "master_key_file",
-        "manifest_key_file",
-        "llm_key_file",
-        "oidc_client_secret_file",
-        "archive_pinned_clients",
-        mode="before",
-    )
+    @field_validator(*_FILE_SETTINGS, mode="before")
     @classmethod
     def _is_named(cls, text: object) -> object:
         return text or None

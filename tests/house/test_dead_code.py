@@ -31,6 +31,7 @@ ALLOWED = {
     "wait_idle": "lets tests wait for what goes on in the background",
     "wait_for_writes": "lets tests wait for what goes on in the background",
     "active_count": "shows tests what goes on in the background",
+    "joined_segments": "shows tests what goes on in the background",
     "changed_count": "shows tests what goes on in the background",
     "count_waiting": "shows tests what goes on in the background",
 }

@@ -12,69 +12,6 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served day outcome mlflow tracking samples replay replays state treatments requests change past replaced
-    logged
-    goal guardrails circles silence uploads limit encoders wordpress exports
-    attempt combined claimed
-    citation citations reads revision revisions publisher rsl directories agents
-    citation citations reads revision revisions publisher
-    crawler feed ld poller sitemap wordpress
-    citation citations reads revision revisions publisher marks visit visits readership sums context
-    crawler feed ld poller sitemap wordpress teasers
-    daily served day outcome mlflow tracking bias ensemble place reranker
-    25 access account accounts acl actor actors address addresses admin administrator admission affiliation
-    aggregation als archives tier tiers
-    calibration curve
-    backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
-    analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
-    assigner assignment attribution attribute attributes authorization autocomplete automaton bank baskets batch bearer
-    benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets budget builds bulk
-    cache caller completion
-    candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
-    clients clock cluster code codec cohorts column columns command commands commits compact compaction
-    comparison completions components composer compression conditional config confirmation conformance connection
-    connections content context contributions cooccurrence correction cors counts credentials data
-    dataset dates deadline deletes demo deployments dictionary discovery disk display distance diversity docs doctor
-    draft drafts drain driver ease edge edit edits embedder encoder encoders endpoint endpoints engine engines entity
-    entry envelope environment erasure erasures error errors evaluation event events evidence examples experiment
-    experiments exploration exposure facets factors faults features feedback feeds fence field fields
-    file files filter folders follower followup followups form format forms formula frame front gate gateway generation
-    geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
-    idempotency identity ids index indexes info injection input insight installation intake interaction
-    interleaved interleaving
-    interactions invitations item job jobs json jsonrpc key keyring keys knn language languages
-    learners lease leased leases lexer
-    library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
-    mappings
-    markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
-    models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
-    operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
-    parser parts passage policy passages password paths patterns person phrases pictures placement pipeline pkce places
-    assertions digest document documents renewal replica
-    plan playground plots popularity ports postings preferences prefixes preview prior priority probe
-    process processes product products profile profiles progress promotion promotions prompt proof protocol qa
-    purchase quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
-    recommendation recommender record recorder records redirects redis reference registration
-    registrations registry regression removal renderer repeat replies reports request resources responsive
-    result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime
-    safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
-    script seal seals secrecy sections security segment segments sentence sentences server service services session
-    sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
-    sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords storage
-    store stores stream submission subprocess suggestions sum sums summary
-    automation drift trial trials supervisor sweep sweeper sync synonyms syntax
-    table tables tail task tasks term terms text texts thread threads times token tokens tools top
-    supervisor sweep sweeper sync synonyms syntax
-    table tables tail task tasks team term terms text texts thread threads times token tokens tools top
-    traces tracker trainings transformer transport treatment treatments tree trust types upload url usage user users
-    validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-      argument arguments audit authentication chain gauges master measurement measurements people reseal
-     fields units calls explanations imports proposal snippets tryout
-     administration assets console csrf entrance factor figures navigation operation overview principal provider
-     renderer
-    activity conflicts size span time
-    bundle number path shell observation observer readiness support weights window wire word words worker workload
-    wrapper writer writes
     25
     access account accounts acl activity actor actors address addresses admin administration administrator
     admission affiliation agents aggregation als analysis anchor anchors answer answers aof api app append
@@ -84,8 +21,8 @@ NOUNS = _words(
     backup bank basket baskets batch bearer benchmark bias bill binary blend bm body boolean boost
     bootstrap bounds breaker browser bucket buckets budget builds bulk bundle
     cache calibration caller calls candidates card catalog catalogue chain change changes channel charts
-    checkpoint checks choice chunks citation citations claimed classes clauses cli client clients clock
-    cluster code codec cohorts column columns combined command commands commits compact compaction
+    checkpoint checks choice chunks circles citation citations claimed classes clauses cli client clients
+    clock cluster code codec cohorts column columns combined command commands commits compact compaction
     comparison completion completions components composer compression conditional config confirmation
     conflicts conformance connection connections console content context contributions cooccurrence copies
     correction cors counts crawler creation credentials csrf curve
@@ -93,7 +30,7 @@ NOUNS = _words(
     disk display distance diversity docs doctor document documents draft drafts drain drift driver
     ease edge edit edits embedder encoder encoders endpoint endpoints engine engines ensemble entity
     entrance entry envelope environment erasure erasures error errors evaluation evaluations event events
-    evidence examples experiment experiments explanations exploration exposure
+    evidence examples experiment experiments explanations exploration exports exposure
     facets factor factors faults features feed feedback feeds fence field fields figures file files filter
     folders follower followup followups form format forms formula frame front
     gate gateway gauges generation geo goal grams grants graph groups guardrails
@@ -102,8 +39,8 @@ NOUNS = _words(
     interaction interactions interleaved interleaving invitations item
     job jobs json jsonrpc
     key keyring keys knn
-    language languages ld learners lease leased leases lexer library lifecycle limits line links lists llm
-    loader local lock log logged logs lookup loop
+    language languages ld learners lease leased leases lexer library lifecycle limit limits line links
+    lists llm loader local lock log logged logs lookup loop
     machine management manifest map mappings markdown marks master matcher materials matrix mcp
     measurement measurements mediawiki memory message messages metadata meter methods metrics mlflow model
     models monitor mounts multiplexer
@@ -114,7 +51,7 @@ NOUNS = _words(
     path paths patterns people person phrases pictures pipeline pkce place placement places plan
     playground plots policy poller popularity ports postings preferences prefixes preview principal prior
     priority probe process processes product products profile profiles progress promotion promotions
-    prompt proof proposal protocol provider publisher
+    prompt proof proposal protocol provider publisher purchase
     qa quarantine queries query question questions queue
     random rate ray reader readership readiness reads reasons rebuilder recipe recipes recommendation
     recommender record recorder records redirects redis reference registration registrations registry
@@ -123,14 +60,14 @@ NOUNS = _words(
     revocation robots roles roster router routes row rows rsl rule rules runs runtime
     safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal seals secrecy sections security segment segments sentence sentences served server service
-    services session sessions settings shell shop signals signatures significance signin sitemap size
-    sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages standbys
-    start startup state statistics status steps stopwords storage store stores stream submission
+    services session sessions settings shell shop signals signatures significance signin silence sitemap
+    size sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages
+    standbys start startup state statistics status steps stopwords storage store stores stream submission
     subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
     table tables tail task tasks team teasers term terms text texts thread threads tier tiers time times
     token tokens tools top traces tracker tracking trainings transformer transport treatment treatments
     tree trial trials trust tryout types
-    units upload url usage user users
+    units upload uploads url usage user users
     validation value values variant vault vectors verification version views visit visits vocabulary
     warmup warnings watchlist weights window wire word wordpress words worker workload wrapper writer
     writes
@@ -157,7 +94,6 @@ VERBS = _words(
 
 TERMS = _words(
     """
-    all archive hot columnar down extractive lexical local open shared trending up
     accepted all archive columnar down extractive hot lexical local open shared standardized trending up
     """
 )
@@ -166,12 +102,10 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
-    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of
-    off plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
-    imported scaled sparse stateless stored structured uncompacted unordered unverified valid
-    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved
-    multiplexed named of off plain popular public published recent refreshing refused running sealed
-    second seeded sequential shipped signed sparse stateless stored structured uncompacted unverified
+    filtered first folded global golden hybrid imported issued latent live loaded logged lost marked moved
+    multiplexed named of off plain popular public published recent refreshing refused running scaled
+    sealed second seeded sequential shipped signed sparse stateless stored structured uncompacted
+    unordered unverified valid
     """
 )
 "Adjectives and participles that stand before a noun, never last."
