@@ -109,8 +109,8 @@ async def test_a_sweep_is_ordered_done_and_read(market: Market) -> None:
     done = await market.work(run)
     assert (done.status, done.error) == ("finished", "")
     report = (await market.perform("evaluations.report", run_id=run.run_id)).report
-    assert {row["parts.rules.window"] for row in report["rows"]} == {5, 10}
-    assert done.figures["ndcg@10"] == report["rows"][0]["ndcg@10"]
+    assert {row["parts.rules.window"] for row in report.rows} == {5, 10}
+    assert done.figures["ndcg@10"] == report.rows[0]["ndcg@10"]
     assert published(market) == []
 
 
