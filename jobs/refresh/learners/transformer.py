@@ -16,9 +16,10 @@ from pydantic import Field
 
 from actors.models.transformer import TransformerConfig, TransformerModel, array_names
 from actors.vectors.snapshot_arrays import ModelState
-from actors.vectors.types import Floats, Matrix, Rows
+from actors.vectors.types import Matrix, Rows
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import select_newest_per_user
+from jobs.refresh.learners.item_samples import ItemSampler
 from jobs.refresh.learners.protocol import PartRecipe, check_package
 from jobs.refresh.learners.training_progress import current_progress, digest_training
 from jobs.refresh.learners.transformer_rows import (
@@ -35,10 +36,6 @@ _SCORE_PARAMETERS = {"tune", "items_up_to", "items_from", "candidates", "power"}
 "Parameters that do not change the training."
 _STOPPING_SHARE = 0.2
 _STOPPING_USERS = 1_000
-_SAMPLE_POWER = 0.5
-"Exponent of the item frequency with which items are sampled."
-_WARM_UP = 100
-"Number of steps in which the learning rate grows to its value."
 
 
 class TransformerRecipe(PartRecipe):
@@ -123,6 +120,7 @@ class TransformerLearner:
         seed = int(rng.integers(2**31))
         name = digest_training(recipe.model_dump_json(exclude=_SCORE_PARAMETERS), seed, data)
         training = _Training(recipe, config, sequences, data.n_items, content, seed)
+        del content  # the training has a copy
         state = training.run(f"transformer-{name}")
         items, arrays = training.read_arrays(state.best)
         facts = {"curve": state.curve}
@@ -155,12 +153,13 @@ class _Training:
         self._n_items = n_items
         self._jax = jax
         self._steps = steps
-        self._step_config = steps.StepConfig(config, recipe.dropout, recipe.decay)
-        self._content = content
+        self._step_config = steps.StepConfig(config, recipe.dropout, recipe.decay, recipe.rate)
+        # here once: arrays of numpy would be copied in each step
+        self._content = None if content is None else jax.numpy.asarray(content)
         self._last_events = self._hold_out(sequences)
         self._sequences = sequences
-        counts = np.bincount(np.maximum(sequences.targets, 0), minlength=n_items) + 1.0
-        self._shares: Floats = counts**_SAMPLE_POWER / (counts**_SAMPLE_POWER).sum()
+        counts = np.bincount(np.maximum(sequences.targets, 0), minlength=n_items).astype(np.float64) + 1.0
+        self._sampler = ItemSampler(counts, recipe.sampled) if recipe.sampled < n_items else None
 
     def run(self, name: str) -> _TrainingState:
         """Train until no epoch helps any more, from the stored state of an earlier attempt if there is one."""
@@ -213,10 +212,14 @@ class _Training:
         key = self._jax.random.key(int(rng.integers(2**31)), impl="rbg")
         rows = pack_rows(self._sequences, recipe.events, rng)
         losses = []
+        sampler = self._sampler
+        if sampler is not None:
+            sampler.begin(state.step)
         for batch in rows.batches(max(1, recipe.batch_events // recipe.events)):
-            sampled = self._sample(rng)
             state.step += 1
-            rate = recipe.rate * min(1.0, state.step / _WARM_UP)
+            sampled = None
+            if sampler is not None:
+                batch, sampled = sampler.prepare(batch, rng, state.step)
             state.parameters, state.moments, loss = self._steps.update(
                 state.parameters,
                 state.moments,
@@ -224,24 +227,23 @@ class _Training:
                 sampled,
                 self._content,
                 self._jax.random.fold_in(key, state.step),
-                rate,
                 state.step,
                 config=self._step_config,
             )
             losses.append(loss)
+        if sampler is not None:
+            state.parameters, state.moments = self._steps.catch_up_all(
+                state.parameters,
+                state.moments,
+                sampler.count_missed(state.step),
+                state.step + 1,
+                config=self._step_config,
+            )
         state.epoch += 1
         figure = self._measure(state.parameters)
         if not state.curve or figure > max(before for _, before in state.curve):
             state.best = {name: np.asarray(array) for name, array in state.parameters.items()}
         state.curve.append([round(float(np.mean(losses)), 5), round(figure, 5)])
-
-    def _sample(self, rng: np.random.Generator) -> dict[str, Any] | None:
-        count = self._recipe.sampled
-        if count >= self._n_items:
-            return None
-        points = np.searchsorted(np.cumsum(self._shares), rng.random(count))
-        chosen = np.minimum(points, self._n_items - 1).astype(np.int32)
-        return {"items": chosen, "counts": np.log(self._shares * count).astype(np.float32)}
 
     def _hold_out(self, sequences: Sequences) -> tuple[Rows, Rows, Rows]:
         """Hold out the last target of some users; return the users, the ends of their histories, and the items."""
@@ -257,16 +259,16 @@ class _Training:
     def _measure(self, parameters: dict[str, Any]) -> float:
         """Return the NDCG of the held-out events among the items that are new to the user."""
         users, ends, targets = self._last_events
+        item_vectors = self._steps.compute_item_vectors(parameters, self._content)
+        compared = np.asarray(item_vectors).T
         gains = []
         for first in range(0, len(users), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
             rows, last = pack_ends(self._sequences, users[part], ends[part], self._config.events)
             (batch,) = rows.batches(_AT_ONCE)
             last = np.pad(last, (0, _AT_ONCE - len(last)))
-            vectors, outputs = self._steps.encode_last(
-                parameters, self._content, batch, last, config=self._step_config
-            )
-            scores = np.asarray(outputs)[: len(targets[part])] @ np.asarray(vectors).T
+            outputs = self._steps.encode_last(parameters, item_vectors, batch, last, config=self._step_config)
+            scores = np.asarray(outputs)[: len(targets[part])] @ compared
             for row, (user, end, target) in enumerate(
                 zip(users[part].tolist(), ends[part].tolist(), targets[part].tolist(), strict=True)
             ):
@@ -317,18 +319,17 @@ def estimate_seconds(items: int, events: int, recipe: TransformerRecipe, *, at_m
     multiplied = 36 * recipe.blocks * recipe.dimensions + 3 * min(recipe.sampled, items)
     usual = min(recipe.epochs, _USUAL_EPOCHS + _EARLY_EVENTS / max(events, 1))
     epochs = recipe.epochs if at_most else usual
-    steps = events / recipe.batch_events
-    each = 2 * events * recipe.dimensions * multiplied / _FLOPS_PER_S + steps * items * _ITEM_STEP_S
+    each = 2 * events * recipe.dimensions * multiplied / _FLOPS_PER_S + items * _ITEM_EPOCH_S
     return epochs * each + _COMPILE_S
 
 
 _COPIES = 8
-"Copies of the item vectors: parameters, gradients, moments, the best epoch and the stored state."
+"Copies of the item vectors: parameters, moments, the best epoch and the stored state."
 _LIBRARY_BYTES = 500 << 20
 _FLOPS_PER_S = 3.5e10
 "Throughput of one core, including functions that are no products of matrices."
-_ITEM_STEP_S = 7e-7
-"Time of the optimizer for one item vector in one step."
+_ITEM_EPOCH_S = 6e-6
+"Time for one item in an epoch: comparing its vector with those of the held-out users, and catching up."
 _USUAL_EPOCHS = 20
 _EARLY_EVENTS = 450_000
 "Events of the additional epochs that small data need, in all: 38 epochs were run on 25,000 events, 30 on 42,000."

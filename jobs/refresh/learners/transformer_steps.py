@@ -3,6 +3,9 @@
 The network equals `actors.models.transformer`, for many sequences in one row: attention stays inside a sequence. The
 loss is the softmax over all items, or over sampled ones with a correction for their frequency (logQ).
 
+With sampled items, a step reads and writes only the item vectors that it needs. An item that some steps left out
+first catches up: the optimizer would have moved it by its moments alone, and the sum of these moves has a closed form.
+
 Source:
     A. Petrov, C. Macdonald, gSASRec: Reducing Overconfidence in Sequential Recommendation, RecSys 2023
     Y. Bengio, J. Senecal, Adaptive Importance Sampling, IEEE Trans. Neural Networks 2008 (correction)
@@ -29,6 +32,8 @@ _ROUNDING = 1e-6
 _NEVER = -1e9
 _BETAS = (0.9, 0.98)
 _LONGEST_GRADIENT = 1.0
+_WARM_UP = 100
+"Number of steps in which the learning rate grows to its value."
 _WIDTH = 2
 "Width of the feed-forward layer, as a multiple of the dimensions."
 
@@ -41,6 +46,8 @@ class StepConfig:
     dropout: float
     decay: float
     "Weight decay of the optimizer, for matrices."
+    rate: float = 0.0
+    "Learning rate after the warm-up."
 
 
 def build_parameters(
@@ -152,13 +159,57 @@ def _update(
     sampled: Arrays | None,
     content: Any,
     key: Any,
-    rate: Any,
+    count: Any,
+    config: StepConfig,
+) -> tuple[Arrays, Arrays, Any]:
+    """Take one step; with sampled items, `rows` and `sampled` number the items of `sampled["touched"]`.
+
+    Shapes:
+        sampled: as `compute_loss`, and `touched` int32 [u], different items in rising order, at the end numbers from n
+        on for none; `missed` float32 [u], the number of steps since the last one that touched an item
+    """
+    if sampled is None:
+        return _step(parameters, moments, rows, None, content, key, count, config)
+    touched = sampled["touched"]
+    first, second = moments["items"]
+    values, *kept = _catch_up(
+        parameters["items"][touched], first[touched], second[touched], sampled["missed"], count, config
+    )
+    changed, changed_moments, loss = _step(
+        {**parameters, "items": values},
+        {**moments, "items": tuple(kept)},
+        rows,
+        sampled,
+        None if content is None else content[touched],
+        key,
+        count,
+        config,
+    )
+
+    def write(array: Any, part: Any) -> Any:
+        # numbers from n on have no row: nothing is written for them
+        return array.at[touched].set(part, mode="drop", indices_are_sorted=True, unique_indices=True)
+
+    changed["items"] = write(parameters["items"], changed["items"])
+    pairs = zip(moments["items"], changed_moments["items"], strict=True)
+    changed_moments["items"] = tuple(write(array, part) for array, part in pairs)
+    return changed, changed_moments, loss
+
+
+def _step(
+    parameters: Arrays,
+    moments: Arrays,
+    rows: Arrays,
+    sampled: Arrays | None,
+    content: Any,
+    key: Any,
     count: Any,
     config: StepConfig,
 ) -> tuple[Arrays, Arrays, Any]:
     loss, gradients = jax.value_and_grad(compute_loss)(parameters, content, rows, sampled, config, key)
     length = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients.values()))
     shrink = jnp.minimum(1.0, _LONGEST_GRADIENT / (length + 1e-9))
+    rate = _compute_rate(count, config)
     changed: Arrays = {}
     kept: Arrays = {}
     for name, gradient in gradients.items():
@@ -172,17 +223,51 @@ def _update(
     return changed, kept, loss
 
 
-def _encode_last(parameters: Arrays, content: Any, rows: Arrays, last: Any, config: StepConfig) -> Any:
-    vectors = compute_item_vectors(parameters, content)
+def _compute_rate(count: Any, config: StepConfig) -> Any:
+    return config.rate * jnp.minimum(1.0, count / _WARM_UP)
+
+
+def _catch_up(
+    values: Any, first: Any, second: Any, missed: Any, count: Any, config: StepConfig
+) -> tuple[Any, Any, Any]:
+    """Return rows and moments as after `missed` steps without a gradient, before step `count`.
+
+    In each such step the quotient of the moments shrinks by the same ratio, so the moves are a geometric series. The
+    rate and the corrections of the bias are those of the first missed step, where the moves are largest.
+
+    Shapes:
+        values, first, second: float32 [u, d]; missed: float32 [u]; returns: the same three
+    """
+    missed = missed[:, None]
+    begin = jnp.maximum(count - missed, 1.0)
+    rate = _compute_rate(begin, config)
+    ratio = _BETAS[0] / _BETAS[1] ** 0.5
+    moves = ratio * (1 - ratio**missed) / (1 - ratio)
+    step = (first / (1 - _BETAS[0] ** begin)) / (jnp.sqrt(second / (1 - _BETAS[1] ** begin)) + 1e-8)
+    values = values * (1 - rate * config.decay) ** missed - rate * moves * step
+    return values, first * _BETAS[0] ** missed, second * _BETAS[1] ** missed
+
+
+def _catch_up_all(
+    parameters: Arrays, moments: Arrays, missed: Any, count: Any, config: StepConfig
+) -> tuple[Arrays, Arrays]:
+    first, second = moments["items"]
+    values, *kept = _catch_up(parameters["items"], first, second, missed, count, config)
+    return {**parameters, "items": values}, {**moments, "items": tuple(kept)}
+
+
+def _encode_last(parameters: Arrays, vectors: Any, rows: Arrays, last: Any, config: StepConfig) -> Any:
     outputs = encode(parameters, vectors, rows, config)
-    return vectors, outputs[jnp.arange(outputs.shape[0]), last]
+    return outputs[jnp.arange(outputs.shape[0]), last]
 
 
 # compiled once for each config and shape, for all trainings of a process
 update: Callable[..., Any] = jax.jit(_update, static_argnames=("config",), donate_argnums=(0, 1))
 "Compiled: returns parameters and moments after one batch, and its loss. It consumes the given ones."
+catch_up_all: Callable[..., Any] = jax.jit(_catch_up_all, static_argnames=("config",), donate_argnums=(0, 1))
+"Compiled: returns parameters and moments in which no item has missed a step. It consumes the given ones."
 encode_last: Callable[..., Any] = jax.jit(_encode_last, static_argnames=("config",))
-"Compiled: returns the item vectors, and the outputs at one event (`last`) of each row."
+"Compiled: returns the outputs at one event (`last`) of each row."
 
 _BLOCK = ("norm", "attend", "gate", "mix", "distance", "norm_wide", "widen", "narrow")
 

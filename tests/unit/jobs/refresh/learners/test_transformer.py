@@ -84,7 +84,7 @@ def test_numpy_gives_the_outputs_of_the_training(model: TransformerModel) -> Non
     parameters = {**model.arrays, "items": np.asarray(model.items)}
     config = steps.StepConfig(model.config, 0.0, 0.0)
     (batch,) = rows.batches(5)
-    _, outputs = steps.encode_last(parameters, None, batch, last, config=config)
+    outputs = steps.encode_last(parameters, parameters["items"], batch, last, config=config)
     histories = UserHistories.of(data, users)
     for user in users.tolist():
         events = slice(histories.starts[user], histories.starts[user + 1])
@@ -312,7 +312,8 @@ def test_batches_have_one_shape() -> None:
 
 
 def test_the_estimate_grows_with_the_events() -> None:
-    assert estimate_seconds(10_000, 1_000_000, SMALL) > 5 * estimate_seconds(10_000, 100_000, SMALL)
+    recipe = TransformerRecipe()
+    assert estimate_seconds(10_000, 1_000_000, recipe) > 5 * estimate_seconds(10_000, 100_000, recipe)
 
 
 @pytest.fixture(autouse=True)

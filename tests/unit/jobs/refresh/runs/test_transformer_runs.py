@@ -125,4 +125,8 @@ def test_the_estimate_counts_the_transformer() -> None:
     assert deep.seconds > default.seconds
     assert deep.memory < 6 << 30
     assert "transformer" in [cost.part for cost in deep.costs]
+    large = estimate_sizes(load_recipe_file("deep"), DataSize(1_000_000, 100_000, 1_000_000))
+    (part,) = (cost for cost in large.costs if cost.part == "transformer")
+    assert part.memory < 4 << 30
+    assert part.seconds < 1.3 * sum(cost.seconds for cost in deep.costs if cost.part == "transformer")
     parse_recipe(RECIPE)
