@@ -6,8 +6,9 @@ range can only be in the few blocks with the best ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from actors.vectors.types import Floats, Mask, Rows
 
 BLOCK = 64
 _SMALL = 2_048
-# 24 characters are sorted; word starts that agree in all of them are in order of popularity.
+# 24 characters are sorted at once; few word starts agree in all of them, and only these are sorted further.
 _KEYS = 6
 _PER_KEY = 4
 _WORST = np.iinfo(np.int32).max
@@ -59,6 +60,7 @@ class PrefixIndex:
         keys = [_pack_keys(texts.codes, places + _PER_KEY * at) for at in range(_KEYS)]
         # The last key is the most important one: characters first, popularity among equals.
         order = np.lexsort(np.stack([rank[owner].astype(np.uint64), *reversed(keys)]))
+        order = _sort_ties(order, places, keys, texts.codes)
         kind = np.int32 if texts.size < np.iinfo(np.int32).max else np.int64
         ranked = rank[owner[order]].astype(np.int32)
         return cls(
@@ -162,6 +164,34 @@ def _pack_keys(text: CharCodes, places: Rows) -> npt.NDArray[np.uint64]:
         alive &= code != 0
         key = (key << np.uint64(16)) | np.where(alive, code, 0).astype(np.uint64)
     return key
+
+
+def _sort_ties(order: Rows, places: Rows, keys: Sequence[npt.NDArray[np.uint64]], text: CharCodes) -> Rows:
+    """Sort word starts that agree in all keys by the characters behind these; equal ones keep their order."""
+    tied = np.arange(len(order))
+    groups = _number_runs([key[order] for key in keys])
+    last = keys[-1][order]
+    offset = len(keys) * _PER_KEY
+    while True:
+        # A text that ended within its last key has no further characters.
+        is_open = (np.bincount(groups)[groups] > 1) & (last & np.uint64(0xFFFF) != 0)
+        tied = tied[is_open]
+        groups = groups[is_open]
+        if not len(tied):
+            return order
+        starts = order[tied]
+        last = _pack_keys(text, places[starts] + offset)
+        by_key = np.lexsort((last, groups))
+        order[tied] = starts[by_key]
+        last = last[by_key]
+        groups = _number_runs([groups, last])
+        offset += _PER_KEY
+
+
+def _number_runs(columns: Sequence[npt.NDArray[Any]]) -> Rows:
+    """Number the runs of neighbours that are equal in all columns."""
+    differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.cumsum(np.append(0, differs)) if len(columns[0]) else np.zeros(0, np.int64)
 
 
 def _bounds(head: CharCodes) -> tuple[int, int]:

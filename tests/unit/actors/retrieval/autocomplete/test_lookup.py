@@ -150,3 +150,14 @@ def test_a_popular_text_is_not_hidden_by_texts_that_share_letters_by_chance() ->
     titles = [f"Small steel gloves {at}" for at in range(400)] + ["Blue folding gloves for the garden"]
     index = CompletionIndex.of(titles, np.array([1.0] * 400 + [100.0]))
     assert index.look_up(fold_typed("gal"), 4).texts.tolist()[0] == 400
+
+
+def test_texts_with_a_long_common_beginning_differ_by_their_end() -> None:
+    beginning = "The complete collected letters of the year "
+    ends = ["Two", "Fellow", "Return", "Animal", "Music", "Zebra", "Fell"]
+    longer = CompletionIndex.of([beginning + end for end in ends], np.array([5.0, 1, 9, 3, 7, 2, 8]))
+    completions = {
+        end: [ends[at] for at in longer.look_up(fold_typed(beginning + end), 5).texts.tolist()]
+        for end in ends
+    }
+    assert completions == {end: [end] for end in ends if end != "Fell"} | {"Fell": ["Fell", "Fellow"]}
