@@ -45,9 +45,9 @@ _POPULARITY_DAMPING = 0.5
 """Exponent of the number of users of an item of the history. On the development sets, 0.5 ranks better than 0 and 0.25
 (docs/decisions/0031-decades-and-popularity-of-cold-products.md)."""
 _LEAST_PRODUCTS = 2
+"A feature of only one product can't generalize to others."
 _LEAST_PRODUCTS_OF_A_PAIR = 20
 "Products of a pair of values. Rarer pairs triple the features of a shop with many tags, and rank no better."
-"A feature of only one product can't generalize to others."
 
 
 class ContentRecipe(BaseModel):

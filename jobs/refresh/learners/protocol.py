@@ -17,7 +17,7 @@ Requirements, which `jobs.refresh.learners.conformance` checks:
   blend standardizes the scores of each component.
 - `load(model.save())` returns the same scores as `model`. It accepts arrays that are memory-mapped read-only.
 
-A model may also have `quick(past)` (`actors.models.model.QuickModel`), which returns sparse scores for one user as
+A model may also have `quick(past)` (`actors.models.model.SingleUserModel`), which returns sparse scores for one user as
 rows and values. The engine calls it if it exists, otherwise `score` for all items. If a custom model raises while it
 serves, the engine disables it, logs `part_silenced` and uses the other components.
 

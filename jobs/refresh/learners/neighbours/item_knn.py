@@ -65,7 +65,7 @@ def _block(
     """Return the similarity of some items to all items.
 
     Shapes:
-        by_item: CSR [b, users]; matrix: CSR [users, n]; own: float [b]; lengths: float [n]
+        by_item: CSR [b, users]; matrix: CSR [users, n]; row_lengths: float [b]; lengths: float [n]
         returns: CSR float32 [b, n]
     """
     products = (by_item @ matrix).tocsr()
