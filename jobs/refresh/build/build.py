@@ -71,11 +71,14 @@ def build_snapshot(
     shutil.rmtree(part_folder, ignore_errors=True)
     part_folder.mkdir(parents=True)
     try:
+        # Sorted: the version is a digest of this list, and folders list their files in any order.
         files = tuple(sorted(_write_files(engine, extras, part_folder), key=lambda entry: entry.name))
         facts = _manifest_facts(engine, extras, origin)
         facts["version"] = version_of(facts, files)
         manifest = Manifest(KIND, sequence, written_at_ms, facts, files)
+        # Last: a folder without a manifest is no snapshot, whatever a killed process left in it.
         _write(part_folder / MANIFEST, manifest.dump())
+        # A rename within one file system is atomic: others see the whole folder or none.
         os.rename(part_folder, folder)
     except OSError as error:
         if folder.exists():  # another process created the folder first
@@ -136,8 +139,11 @@ def _write_files(
             path = folder / name / f"{array_name}.npy"
             kept = _contiguous_array(array, f"{name}/{array_name}")
             with path.open("wb") as stream:
+                # A fixed version of the format: equal arrays give equal bytes, and the version of the
+                # snapshot is a digest.
                 np.lib.format.write_array(stream, kept, version=(1, 0), allow_pickle=False)
                 stream.flush()
+                # Before the rename: after a power cut a renamed folder could otherwise have empty files.
                 os.fsync(stream.fileno())
             about = {"dtype": str(kept.dtype), "shape": list(kept.shape)}
             yield _file_entry(path, f"{name}/{array_name}.npy", len(kept) if kept.ndim else 0, about)

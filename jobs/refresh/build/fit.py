@@ -108,8 +108,10 @@ def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ign
         weight = float(blend.weights.get(name, 0.0))
         weight_new = float(blend.weights_new.get(name, 0.0))
         unseen = None if blend.weights_unseen is None else float(blend.weights_unseen.get(name, 0.0))
+        # Parts without any weight are not trained: `auto` leaves parts of a recipe at 0.
         if weight or weight_new or unseen:
             on_step(f"train {name}")
+            # The seed depends on the name alone, so a part is the same with and without its neighbours.
             model = build_learner(part).train(data, build_rng(recipe.seed, name))
             parts.append(BlendPart(name, model, weight, weight_new, unseen))
     baskets = None
@@ -141,6 +143,7 @@ def select_newest_events(data: Interactions, most: int | None) -> Interactions:
     """Return at most `most` of the newest events."""
     if most is None or len(data) <= most:
         return data
+    # Sorted again below: events must stay by user and time.
     newest = np.argsort(-data.at_s, kind="stable")[:most]
     return data.pick(np.sort(newest))
 
@@ -205,5 +208,6 @@ def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, se
                 return part.model
     rng = build_rng(seed, CONTENT)
     if data.n_items <= EASE_ITEMS:
+        # Only to learn item weights for the regression; it gets no weight in the blend.
         return EaseLearner(EaseRecipe(regularisation=100.0)).train(data, rng)
     return ItemKnnLearner(ItemKnnRecipe()).train(data, rng)

@@ -45,6 +45,7 @@ _LEARN_SHARE = 0.7
 "Share of the lists to learn from; the others are on held-out days."
 _EVENTS_BEFORE = 0.5
 "Least share of the events that the blend of the lists is trained on."
+# Lists scored at once: each needs the scores of every part for its whole catalog.
 _BLOCK = 250
 _USERS = 1_000
 "Users whose later interactions check the re-ranker."
@@ -101,6 +102,8 @@ def learn_reranker(
 ) -> LearnedReranker:
     """Learn a re-ranker for a settled recipe; too little data, or no certain gain, leaves it out with the reason."""
     begin_s = (
+        # Not before half of the events: a blend of few events would score the lists unlike the one that
+        # serves.
         max(lists.at_s[0], np.quantile(data.at_s, _EVENTS_BEFORE)) if len(lists) and len(data) else np.inf
     )
     usable = int(np.count_nonzero(lists.at_s >= begin_s))
@@ -114,6 +117,7 @@ def learn_reranker(
     middle_s = _find_middle(times)
     try:
         on_step("train the blend before the lists")
+        # Strictly before the lists: a click of theirs in the data would leak into the scores.
         engine = train_engine(recipe, data.pick(data.at_s < begin_s))
         on_step("learn from lists")
         rows, people = _collect_rows(engine, data, lists, begin_s)
@@ -138,6 +142,7 @@ def _learn(
     """Learn from the first days, compare on the held-out days, and learn from all days if that is better."""
     seed = engine.recipe.seed
     is_later = times[rows.lists] >= middle_s
+    # From the earlier lists only; the later ones judge these trees, and learn only for those that serve.
     trees = TreeEnsemble(export_trees(train_trees(part, rows.pick(~is_later), seed)))
     later = rows.pick(is_later)
     looks = estimate_looks(rows.lists, rows.places, rows.scores, rows.clicks)
@@ -156,6 +161,7 @@ def _learn(
     decision = check_reranker(facts)
     if not decision.allowed:
         return _leave_out(decision.sentence, facts)
+    # From all days now: the comparison decided about the way, not about these trees.
     whole = TreeEnsemble(export_trees(train_trees(part, rows, seed)))
     learned = Reranker(whole, names, _describe_products(data), part.candidates)
     return LearnedReranker({**facts, "kept": True, "sentence": decision.sentence}, learned)
@@ -230,6 +236,7 @@ def _collect_rows(
         lists.clicks[entries],
     )
     users = lists.users[which]
+    # Negative numbers name unknown people, each another one, so intervals do not join them.
     return table, np.where(users < 0, -1 - which, users)
 
 
@@ -252,6 +259,7 @@ def score_parts(blend: Blend, histories: UserHistories, owners: Rows, items: Row
         scaled = StandardizedScores.of(part.model, histories)
         scores[counted, column] = scaled.get_scores(owners[counted], items[counted])
         if isinstance(part.model, SharedScoresModel):
+            # Serving centres the prior (`zscores`), so the trees must see it with mean 0 here too.
             scores[counted, column] -= float(part.model.common().mean()) * float(scaled.scale[0])
         total += weights * scores[:, column]
     return scores, total
@@ -265,8 +273,10 @@ def cut_histories(data: Interactions, users: Rows, at_s: Floats) -> UserHistorie
     """
     bounds = data.starts()
     first = bounds[np.maximum(users, 0)]
+    # -1 + 1 is a valid index, and its value is replaced.
     ends = np.where(users >= 0, bounds[users + 1], first)
     counts = [
+        # The left side: an event at the moment of the list may be its click, so it is left out.
         np.searchsorted(data.at_s[start:end], moment)
         for start, end, moment in zip(first, ends, at_s, strict=True)
     ]

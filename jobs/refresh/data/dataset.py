@@ -22,6 +22,7 @@ from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.data.profiles import Profiles
 
+# Frames of users may bring weights of any size; beyond this one event would outweigh all others.
 _LARGEST_WEIGHT = 1_000.0
 
 EventWeigher = Callable[[str, float], float]
@@ -181,6 +182,7 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
     """
     table = table.combine_chunks()
     lists = _one_chunk(table["product_ids"])
+    # Shape [lines]: the interaction of each product; all arrays below are expanded by it.
     owner = np.repeat(np.arange(len(table)), lists.value_lengths().fill_null(0).to_numpy())
     encoded = _one_chunk(table["type"]).dictionary_encode()
     names = tuple("" if name is None else name for name in encoded.dictionary.to_pylist()) or ("",)
@@ -246,6 +248,7 @@ def _build_interactions(
 ) -> Interactions:
     """Drop invalid rows, number users and items, and sort the rows."""
     named = users.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(zero_copy_only=False)
+    # A NaN weight becomes infinite here, so one comparison drops both.
     sound = named & np.isfinite(at_s) & (np.abs(np.nan_to_num(weight, nan=np.inf)) <= _LARGEST_WEIGHT)
     kept = np.flatnonzero(sound & (weight != 0))
     positions = pa.array(kept)
@@ -256,8 +259,11 @@ def _build_interactions(
     user = user_names.codes(users)
     item = item_names.codes(items)
     at_s = at_s[kept]
+    # Stable: events of one moment keep their order of the input.
     order = np.lexsort((at_s, user))
     if not clock:
+        # Without a clock the position in the user's sequence stands for the time; `argsort` inverts the
+        # order.
         at_s = np.arange(len(order), dtype=np.float64)[np.argsort(order)]
         starts = np.searchsorted(user[order], user)
         at_s -= starts
@@ -282,6 +288,8 @@ def _event_weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: E
     weights = np.zeros(len(kind))
     for code, name in enumerate(names):
         those = kind == code
+        # Rounded to a tenth of a second or star: durations repeat then, and `weigh` is called for few
+        # values.
         rounded, inverse = np.unique(np.round(values[those], 1), return_inverse=True)
         weights[those] = np.array([weigh(name, value) for value in rounded.tolist()])[inverse]
     return weights

@@ -84,6 +84,7 @@ def build_event_account(table: Any, data: Interactions) -> EventAccount:
 def _count_repeats(data: Interactions) -> int:
     if not len(data):
         return 0
+    # Sorted by all four columns, repeats stand side by side.
     order = np.lexsort((data.kind, data.at_s, data.item, data.reader))
     columns = (data.reader[order], data.item[order], data.at_s[order], data.kind[order])
     same = np.ones(len(order) - 1, np.bool_)

@@ -15,6 +15,7 @@ from actors.vectors.types import Codes
 from actors.vectors.vocabulary import Vocabulary
 from cluster.query.language.field_values import canonical
 
+# Bounds of cohorts: callers invent attributes, and each value becomes a row of shares over all items.
 _MOST_ATTRIBUTES = 8
 _FEW_VALUES = 20
 _LEAST_SHARE = 0.1
@@ -74,6 +75,7 @@ def _select_attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
         for name, value in (record.get("custom_attributes") or {}).items():
             text = text_from_value(value)
             value_counts = counts.setdefault(name, Counter())
+            # One value more than allowed is counted: it shows that the attribute has too many.
             if text and (text in value_counts or len(value_counts) <= _FEW_VALUES):
                 value_counts[text] += 1
     usable = [
@@ -88,6 +90,7 @@ def _select_attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _frequent_values(texts: Iterable[str]) -> tuple[str, ...]:
     counts = Counter(texts)
+    # A value of fewer users would reveal what single people took.
     often = [(-count, text) for text, count in counts.items() if count >= LEAST_USERS]
     return tuple(sorted(text for _, text in sorted(often)[:_MOST_VALUES]))
 

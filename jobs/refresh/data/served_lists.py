@@ -87,6 +87,7 @@ class ListLog:
         Cost:
             one file of the log in memory at a time
         """
+        # Counted from the newest event, not from the clock: equal data give equal lists.
         since_ms = int(data.now_s * 1000) - days * DAY_MS
         outcomes = self.outcomes.read(app_id, since_ms, columns=("service_id", "type", "places", "engine_id"))
         clicks = select_clicks(pl.DataFrame(pl.from_arrow(outcomes)), engine_id)
@@ -107,6 +108,7 @@ def select_clicks(outcomes: pl.DataFrame, engine_id: str) -> pl.DataFrame:
     """Return `service_id` and `place` (from 0) of each product with a view, a click or more."""
     return (
         outcomes.filter(pl.col("type").is_in(_LIKED), pl.col("engine_id") == engine_id)
+        # An outcome names places from 1, lists count from 0.
         .select("service_id", place=pl.col("places").list.first().cast(pl.Int64) - 1)
         .drop_nulls()
         .unique()
@@ -134,12 +136,14 @@ def collect_served_lists(
         pl.col("engine_id") == engine_id,
         pl.col("start") == 0,
         pl.col("products").list.len() == pl.col("origins").list.len(),
+        # A replica writes a batch again if the reply got lost, so a row may be there twice.
     ).unique("service_id", keep="first", maintain_order=True)
     clicked = answers.join(clicks, on="service_id", how="semi")
     if is_search:
         scored = clicked.filter(_RANKED_BY_SCORE)
         left_out["sorted or interleaved"] = clicked.height - scored.height
         clicked = scored
+    # The log has pseudonyms, the data has users: the salt of the app joins them here and nowhere else.
     named = clicked.join(_number_users(data, salt), on="user", how="left" if is_search else "inner")
     left_out["people unknown"] = clicked.height - named.height
     named = named.sort("at", "service_id").tail(most).with_row_index("row")

@@ -247,9 +247,11 @@ def split_at(
     """
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
+    # Ascending, as `searchsorted` needs in the next line.
     users = distinct_values(after.reader)
     owner = np.searchsorted(users, after.reader)
     item = after.item
+    # One instant for all users, as in production: no history knows what others did afterwards.
     histories = UserHistories.of(train, users, instant_s)
     rule = _SeenItemRule(seen, kinds, pauses or {})
     taken = rule.select_taken(train, users, histories.now_s)
@@ -288,11 +290,14 @@ def split_next_in_session(
     test = data.pick(rows_tested)
     is_trained = np.zeros(data.n_items, np.bool_)
     is_trained[train.item] = True
+    # No model can name an item that it never saw; such targets would only lower all figures alike.
     test = test.pick(is_trained[test.item])
     first = np.ones(len(test), np.bool_)
     first[1:] = test.reader[1:] != test.reader[:-1]
+    # Shape [m]: the first event of the session of each event.
     begin = np.flatnonzero(first)[np.cumsum(first) - 1]
     positions = np.flatnonzero(~first)
+    # Each event but the first is a target once, and the events before it are its history.
     lengths = positions - begin[positions]
     rows = expand_runs(begin[positions], lengths)
     histories = UserHistories(
@@ -368,6 +373,7 @@ class _SeenItemRule:
         if self.seen != "other_kinds" and not has_pauses:
             return None
         pauses_s = self._pause_seconds(data.kinds, has_pauses)[data.kind]
+        # Users who are not tested land on another one; the next line compares and drops them.
         places = np.minimum(np.searchsorted(users, data.reader), max(len(users) - 1, 0))
         counts = users[places] == data.reader if len(users) else np.zeros(len(data), np.bool_)
         if counts.any():
@@ -402,6 +408,7 @@ def _leave_out_at(
     """Return the split whose target is the item at a position from the end; later events are dropped."""
     is_target = _kind_mask(data, rule.kinds)
     bounds = data.starts()
+    # Prefix sums: the number of target events between two positions is a difference of two entries.
     counted = np.concatenate(([0], np.cumsum(is_target)))
     # number of events of `kinds` from this event on, including it
     from_end = counted[bounds[1:]][data.reader] - counted[:-1]

@@ -82,11 +82,14 @@ def calibrate_scores(places: ScoredPlaces) -> Floats:
         returns: float64 [q, k]
     """
     count, depth = places.scores.shape
+    # log2(place + 1): from place 1 to 3 is as far as from 3 to 7.
     rank = np.broadcast_to(np.log2(np.arange(depth) + 2.0), (count, depth))
     scores = np.where(places.used, places.scores, 0.0).astype(np.float64)
     spread = float(scores[places.used].std()) or 1.0
+    # Shape [q, k, 3]; the score in deviations, so one ridge fits any blend.
     inputs = np.stack((np.ones((count, depth)), scores / spread, rank), axis=-1)
     person, people = places.number_people()
+    # By person: events of one person in both halves would judge a curve by what it was fitted on.
     half = (np.random.default_rng(_SEED).permutation(people) % 2 == 0)[person]
     probabilities = np.zeros((count, depth))
     for members in (half, ~half):
@@ -109,9 +112,12 @@ def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> Calibr
     owner = person[np.nonzero(places.used)[0]]
     predicted = probabilities[places.used]
     observed = places.hits[places.used].astype(np.float64)
+    # Equally many places in each row: most probabilities are small, and equal widths would leave rows
+    # empty.
     edges = np.quantile(predicted, np.linspace(0, 1, _BINS + 1)[1:-1])
     row = np.searchsorted(edges, predicted, side="right")
     rows, row = np.unique(row, return_inverse=True)
+    # Person and row as one number: sums of each person, from which the bootstrap draws.
     cells = owner * len(rows) + row
     shape = (people, len(rows))
     sums: Floats = np.stack(
@@ -192,6 +198,7 @@ def _fit_logistic(inputs: Floats, relevant: npt.NDArray[np.bool_]) -> Floats:
     """
     rate = (relevant.sum() + 0.5) / (len(relevant) + 1.0)
     weights = np.zeros(inputs.shape[1])
+    # Starts at the mean rate: Newton's method diverges from far away when hits are rare.
     weights[0] = np.log(rate / (1 - rate))
     for _ in range(_ROUNDS):
         predicted = _sigmoid(inputs @ weights)
@@ -201,6 +208,7 @@ def _fit_logistic(inputs: Floats, relevant: npt.NDArray[np.bool_]) -> Floats:
             len(weights)
         )
         step = np.linalg.solve(curvature, slope)
+        # Clipped: a flat region of the curve would give a huge step.
         weights = weights + np.clip(step, -2.0, 2.0)
         if float(np.abs(step).max()) < 1e-6:
             break

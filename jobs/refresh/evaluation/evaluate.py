@@ -26,7 +26,9 @@ LIGHT_USER_BELOW = 10
 POPULAR_SHARE = 0.5
 "Popular targets are the items with the most training events that together have this share of all."
 
+# Scores of one block of users; it bounds the memory for any catalog.
 _BLOCK_BYTES = 64 << 20
+# Samples of the bootstrap: 25 of them lie beyond each bound of an interval.
 _RESAMPLES = 1_000
 
 
@@ -187,6 +189,7 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
             for kind, members in kinds.items()
         }
         blocks.append({"": figures, **by_kind})
+        # Shape [q, deep]; -1 reads item 0, and `lists >= 0` takes it out of the places.
         listed = np.take_along_axis(scores, np.maximum(lists, 0), axis=1)
         places.append(ScoredPlaces(listed, hits, lists >= 0))
     joined = {
@@ -219,6 +222,7 @@ def _target_kinds(popularity: Floats) -> dict[str, Mask]:
     order = np.argsort(-popularity, kind="stable")
     before = np.cumsum(popularity[order]) - popularity[order]
     popular = np.zeros(len(popularity), np.bool_)
+    # The share before the item, so that the item that crosses the border is popular.
     popular[order] = before < POPULAR_SHARE * popularity.sum()
     is_trained = popularity > 0
     return {
@@ -246,6 +250,7 @@ def score_allowed_items(scorer: Scorer, trial: EvaluationSplit) -> Batch:
             "scores hold what is no number; `python -m jobs.refresh conform` says which learner gives it"
         )
     hidden = trial.hidden_items()
+    # As the engine does: what lists leave out can be neither a hit nor a miss.
     scores[hidden.owners(), hidden.items] = -np.inf
     return scores
 
@@ -306,6 +311,7 @@ def compare_evaluations(
     second = after.figures[figure]
     if len(first) != len(second) or before.trial != after.trial:
         raise Invalid("only examinations of the same trial can be compared")
+    # Of the differences by user: both scorers find the same users hard, and that cancels out.
     low, high = bootstrap_interval(second - first, rng, before.people)
     return MetricComparison(figure, len(first), float(first.mean()), float(second.mean()), low, high)
 
@@ -326,6 +332,7 @@ def bootstrap_interval(
     step = max(1, 2_000_000 // max(count, 1))
     for first in range(0, _RESAMPLES, step):
         last = min(first + step, _RESAMPLES)
+        # Shape [samples, users]; drawn in parts, because all at once would take gigabytes.
         drawn = rng.integers(0, count, (last - first, count))
         resampled[first:last] = (
             values[drawn].mean(axis=1)

@@ -62,6 +62,7 @@ def check_reranker(facts: Mapping[str, Any]) -> GateDecision:
         f"({change:+.4f}, 95 % interval {later['low']:+.4f} to {later['high']:+.4f}, "
         f"{later['lists']:,} lists of {later['people']:,} people)"
     )
+    # Certain gain, unlike above: without a re-ranker the blend serves as before.
     if later["low"] <= 0:
         return GateDecision(False, f"not certainly better: {figures}")
     if interactions is not None and interactions["high"] < 0:

@@ -67,6 +67,7 @@ def collect_lists(
     left_out["places of rules"] = places.filter(is_ruled).height
     clicks = (
         outcomes.filter(pl.col("type").is_in(VIEWS))
+        # Outcomes count places from 1, lists from 0.
         .select("service_id", place=pl.col("places").list.first().cast(pl.Int64) - 1, reward=pl.lit(1.0))
         .unique()
     )
@@ -107,6 +108,7 @@ def place_ranking(lists: LoggedLists, rank: Callable[[str, str], Iterable[str]])
                 # No draw moves a ranked product to another place of its list.
                 can_move.append(bool(choice) and origin_of.get(choice) != RANKED)
     matches = np.array(chosen, object) == np.array(shown, object)
+    # A place with propensity 1 can show nothing else than what it showed.
     supported = matches | (np.array(can_move, np.bool_) & (lists.log.propensities < 1))
     return PolicyPlaces(matches, supported, _look_up(lists.features, chosen), is_exact=False)
 

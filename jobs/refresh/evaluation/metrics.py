@@ -34,6 +34,7 @@ def rank_top_items(scores: Batch, k: int) -> RankedLists:
     count = scores.shape[1]
     k = min(k, count)
     if k < count:
+        # Score of place k of each user; a partition is linear, a sort of the catalog is not.
         cut = np.partition(scores, count - k, axis=1)[:, count - k]
         top = np.empty((len(scores), k), np.int64)
         for row, limit in enumerate(cut):
@@ -56,6 +57,7 @@ def mark_hits(lists: RankedLists, targets: Targets, n_items: int) -> HitMask:
     Shapes:
         returns: bool [q, k]
     """
+    # User and item as one number, so one `isin` finds all hits.
     target_keys = targets.owners() * n_items + targets.items
     places = np.arange(len(lists))[:, None] * n_items + lists
     hits: HitMask = np.isin(places, target_keys) & (lists >= 0)
@@ -71,6 +73,7 @@ def ndcg(hits: HitMask, lengths: Rows, k: int) -> Floats:
     """
     discounts = rank_discounts(k)
     gained = hits[:, :k] @ discounts[: hits.shape[1]]
+    # The ideal list has all targets first, at most k of them.
     best = np.cumsum(discounts)[np.minimum(lengths, k) - 1]
     scores: Floats = gained / best
     return scores
@@ -118,6 +121,7 @@ def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
         counts: float64 [n], training users of each item
         returns: float64 [q]
     """
+    # -log2 of the share of the item, with one more event each, so that new items have no infinite value.
     surprise = -np.log2((counts + 1.0) / (counts.sum() + len(counts)))
     shown = lists[:, :k]
     present = shown >= 0
@@ -137,6 +141,7 @@ def gini(counts: Rows) -> float:
         return 0.0
     ordered = np.sort(counts)
     places = np.arange(1, len(counts) + 1)
+    # sum of (2 i - n - 1) c_i / (n sum c), with counts in ascending order
     return float((2 * places - len(counts) - 1) @ ordered / (len(counts) * total))
 
 
@@ -169,4 +174,5 @@ def significant_gain(differences: Floats, now: Floats) -> float:
         return 0.0
     mean = float(differences.mean())
     doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    # Half a standard error and 0.1 % of the present value (equation 18).
     return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * mean_figure(now) else 0.0

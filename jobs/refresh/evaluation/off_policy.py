@@ -108,8 +108,10 @@ def estimate_policy(log: LoggedPlaces, policy: PolicyPlaces) -> dict[str, Policy
     weights = np.where(policy.matches, 1 / log.propensities, 0.0)
     shown, chosen = _predict_rewards(log, policy.features)
     return {
+        # V = mean over lists of sum over places of reward / propensity where both show the same product
         "ips": _sum_up(log, weights * log.rewards),
         "snips": _normalize(log, weights),
+        # model of the policy's product + weight * (reward - model of the shown product)
         "dr": _sum_up(log, chosen + weights * (log.rewards - shown)),
     }
 
@@ -144,12 +146,14 @@ def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
     weights = np.where(policy.matches, 1 / log.propensities, 0.0)
     support = float(np.mean(policy.supported))
     if not policy.is_exact:
+        # E[weight] = 1 where the log can show the product, else 0: the mean estimates the true support.
         support = min(support, float(weights.mean()))
     if support < LEAST_SUPPORT:
         raise Invalid(
             f"the log can show {support:.1%} of the products of this ranking at their places, and {LEAST_SUPPORT:.0%} "
             f"are necessary; {_advise(log, policy)}, but never supports another order of the same products"
         )
+    # (sum w)^2 / sum w^2 (Kish): equal weights count in full, a single large one counts as one.
     effective = float(weights.sum() ** 2 / max(np.square(weights).sum(), 1e-300))
     if effective < LEAST_EFFECTIVE:
         raise Invalid(
@@ -167,6 +171,7 @@ def _advise(log: LoggedPlaces, policy: PolicyPlaces, pool: int = 100) -> str:
     """
     rows = float(np.max(log.places)) + 1 if len(log.places) else 1.0
     differing = 1 - float(np.mean(policy.matches))
+    # E[w^2] = 1 - f + f R N / e
     square = 1 - differing + differing * rows * pool / _PLANNED_SHARE
     a_day = max(len(log.lists) / log.days, 1e-9)
     days = max(1, ceil(LEAST_EFFECTIVE * square / a_day))
@@ -203,6 +208,7 @@ def _with_interval(value: float, influence: Floats, people: Rows) -> PolicyEstim
     persons = np.bincount(people, influence)
     persons = persons[np.bincount(people) > 0]
     count = len(persons)
+    # n / (n - 1) corrects for the mean, which was estimated from the same people.
     error = sqrt(float(np.square(persons).sum()) * count / (count - 1)) if count > 1 else inf
     return PolicyEstimate(value, value - _Z * error, value + _Z * error, influence)
 
@@ -216,6 +222,7 @@ def _predict_rewards(log: LoggedPlaces, chosen: Floats) -> tuple[Floats, Floats]
     shown = _design(log.places, log.features)
     other = _design(log.places, chosen)
     is_binary = bool(np.isin(log.rewards, (0.0, 1.0)).all())
+    # By person: the model must not predict a reward that it was fitted on.
     folds = log.people[log.lists] % _FOLDS
     results = np.zeros((2, len(log.lists)))
     for fold in range(_FOLDS):
@@ -230,6 +237,7 @@ def _predict_rewards(log: LoggedPlaces, chosen: Floats) -> tuple[Floats, Floats]
 def _design(places: Rows, features: Floats) -> Floats:
     """Return the inputs of the reward model: one column for each of the first twenty places, and the features."""
     width = min(_MODELED_PLACES, int(places.max()) + 1)
+    # Shape [n, width + d]: one-hot places, and the last column for all places behind.
     return np.hstack([np.eye(width)[np.minimum(places, width - 1)], features])
 
 

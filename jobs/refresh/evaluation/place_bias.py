@@ -16,6 +16,7 @@ import numpy as np
 
 from actors.vectors.types import Floats, Mask, Rows
 
+# Quantiles of scores and of list means; a liking is estimated for each pair of them.
 _SCORE_BINS = 20
 _MEAN_BINS = 5
 _BINS = _SCORE_BINS * _MEAN_BINS
@@ -50,15 +51,19 @@ def estimate_looks(lists: Rows, places: Rows, scores: Floats, clicks: Mask) -> F
     cells = places * _BINS + _bin(scores, _SCORE_BINS) * _MEAN_BINS + _bin(averages, _MEAN_BINS)
     shown = np.bincount(cells, minlength=count * _BINS).reshape(count, _BINS).astype(np.float64)
     clicked = np.bincount(cells, clicks, count * _BINS).reshape(count, _BINS)
+    # A usual curve to start from: looks fall with the place.
     looks = 1 / np.log2(2.0 + np.arange(count))
     likings = np.full(_BINS, 0.5)
     for _ in range(_ROUNDS):
         chance = np.outer(looks, likings)
+        # No click: not looked at, or not liked; the next two lines share it by Bayes' rule. Shape [places,
+        # bins].
         missed = (shown - clicked) / np.maximum(1 - chance, 1e-12)
         looked = clicked + missed * looks[:, None] * (1 - likings)
         liked = clicked + missed * likings * (1 - looks[:, None])
         looks = looked.sum(axis=1) / np.maximum(shown.sum(axis=1), 1e-12)
         likings = liked.sum(axis=0) / np.maximum(shown.sum(axis=0), 1e-12)
+    # Only ratios are identified: looks times two and likings by two give the same clicks.
     relative: Floats = np.maximum(looks / max(float(looks.max(initial=0.0)), 1e-12), _LEAST_LOOK)
     return relative
 
@@ -73,11 +78,13 @@ def compare_orders(
         looks: float64 [places]; before, after: float64 [m], scores that order each list
     """
     count = len(people)
+    # Inverse propensity: a click at a place that few look at stands for many likings.
     weights = np.where(clicks, 1 / looks[places], 0.0)
     total = max(float(weights.sum()), 1e-12)
     gains = [weights / np.log2(2.0 + _rank_in_lists(lists, places, scores)) for scores in (before, after)]
     first, second = (float(gain.sum()) / total for gain in gains)
     difference = second - first
+    # Delta method of a ratio: the weight of all clicks is random as well.
     by_list = np.bincount(lists, gains[1] - gains[0] - difference * weights, count) / total
     persons = np.bincount(np.unique(people, return_inverse=True)[1], by_list)
     number = len(persons)

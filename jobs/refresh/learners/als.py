@@ -64,11 +64,14 @@ class AlsLearner:
         recipe = self.recipe
         matrix = build_user_item_matrix(data, recipe.half_life_days)
         by_item = matrix.T.tocsr()
+        # Start vectors then have a length of about 0.1, whatever the number of factors.
         spread = recipe.factors**-0.5 * 0.1
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
+        # Random vectors of items without events would enter the Gram matrix of the first round.
         items[np.diff(by_item.indptr) == 0] = 0.0
         users: Matrix = np.zeros((data.n_users, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
+            # From the vectors of the round before: a few conjugate gradient steps then suffice.
             users = solve(matrix, items, users, recipe.solving)
             items = solve(by_item, users, items, recipe.solving)
         return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)

@@ -25,6 +25,7 @@ HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
 "Candidate half-lives of `auto` in days, the default first."
 
 _VALIDATION_SHARE = 0.1
+# Below it, the mean over validation users is too uncertain to choose by.
 _ENOUGH_USERS = 30
 _MOST_USERS = 2_000
 
@@ -78,6 +79,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     votes = select_daily_votes(data)
     weights = votes.weight.astype(np.float64)
     if half_life_days is not None and data.clock:
+        # 2^(-age / D), relative to the newest event of the data, so that no clock takes part
         weights *= np.exp2((votes.at_s - data.now_s) / (DAY_S * half_life_days))
     counts = np.bincount(votes.item, weights, data.n_items)
     everybody = counts / max(float(counts.sum()), 1e-12)
@@ -93,6 +95,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     else:
         priors = np.full(len(whole), recipe.prior)
     mass = whole.sum(axis=1) + priors
+    # (votes + m base) / (N + m); shapes [c, n] + [c, 1] * [n] (equation 15)
     shares = (whole + priors[:, None] * everybody) / np.maximum(mass, 1e-12)[:, None]
     return CohortModel(
         shares.astype(np.float32), everybody.astype(np.float32), first, mass=mass.astype(np.float32)
@@ -131,6 +134,8 @@ def _choose_parameters(
     def tried(changed: CohortRecipe, chosen: list[int]) -> bool:
         nonlocal now
         changed_figures = figures(changed, chosen)
+        # Against the figures chosen so far, user by user: paired differences are far less noisy than two
+        # means.
         better = significant_gain(changed_figures - now, now) > 0
         now = changed_figures if better else now
         return better
@@ -165,6 +170,7 @@ def _split_validation_users(
     instant_s = float(np.quantile(liked.at_s, 1 - _VALIDATION_SHARE)) if len(liked) else 0.0
     is_validation = came & (first_s > instant_s)
     train = data.pick(data.at_s <= instant_s)
+    # New users of the newest tenth are what cohorts serve; a random sample is the second best.
     if not data.clock or np.count_nonzero(is_validation) < _ENOUGH_USERS:
         is_validation = came & (rng.random(data.n_users) < _VALIDATION_SHARE)
         train = data.pick(~is_validation[data.reader])
@@ -186,6 +192,7 @@ def _candidate_values(
 
 def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
     has_value = codes >= 0
+    # Value and item as one number, so `bincount` makes the table in one pass.
     keys = codes[has_value].astype(np.int64) * n_items + item[has_value]
     counts: Floats = np.bincount(keys, weights[has_value], size * n_items).astype(np.float64)
     return counts.reshape(size, n_items)

@@ -33,6 +33,7 @@ from jobs.refresh.learners.protocol import STRICT
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")
 "Parameters of an earlier release; no training used them."
+# Items whose scores give the scale of cold products; serving scores all of them for each user.
 _SAMPLE = 512
 _FOLDS = 3
 "Tenths of the items held out one after the other; a single tenth chooses lambda by chance."
@@ -170,12 +171,14 @@ def train_content_regression(
         return None
     scaled = described.scaled()
     damping = _damp_popular_items(data)
+    # P W: rows are items of the history, damped by users^-1/2 (equation 12, decision 31)
     weights = (sp.diags_array(damping) @ weights).tocsr()
     shared = _shared_features(described, trained, damping)
     rows = np.flatnonzero(trained)
     sampled = rows[:: max(1, len(rows) // _SAMPLE)]
     chosen = _choose_parameters(recipe, described, weights, damping, data, trained, rng)
     if chosen is None:
+        # (X'X + lambda I)^-1, shape [d, d]; only items with events teach
         inverse = _ridge_inverse(scaled[trained], recipe.regularisation[0])
         regressed = _feature_contributions(weights[sampled], scaled, trained).toarray() @ inverse
         regressed = regressed @ scaled[sampled].T
@@ -189,10 +192,14 @@ def train_content_regression(
     for first in range(0, data.n_items, _BLOCK):
         block = slice(first, first + _BLOCK)
         regressed = _feature_contributions(weights[block], scaled, trained).toarray() @ inverse
+        # M = W X (X'X + lambda I)^-1 + s X D / |X D^1/2|, a block of rows at a time: the whole is dense
         mapped = np.asarray(regressed + chosen.similarity * shared[block].toarray(), np.float32)
+        # Times the deviation while rows are pruned: what remains are weights that change scores (decision
+        # 30).
         mapped *= described.scales * deviations
         blocks.append(select_strongest(mapped, recipe.keep, columns, len(columns)))
     mapping = normalize_matrix(sp.vstack(blocks, format="csr"))
+    # The deviation served the selection only.
     mapping.data /= deviations[mapping.indices]
     sample = normalize_matrix(described.matrix[sampled])
     return ContentWeights(mapping, described.features, sample, chosen.fading)
@@ -241,6 +248,7 @@ def _shared_features(described: ItemFeatures, trained: Mask, damping: Scores) ->
     """
     of_trained = sp.diags_array(trained.astype(np.float64)) @ described.matrix
     counts = np.asarray(of_trained.sum(axis=0)).ravel()
+    # idf of each feature; D = diag(idf^2), one factor here and one in the last line
     rarity = np.log(max(np.count_nonzero(trained), 1) / np.maximum(counts, 1.0))
     weighted = of_trained @ sp.diags_array(rarity * described.scales)
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
@@ -266,6 +274,7 @@ def _deviation_ratio(regressed: Floats, shared: Floats) -> float:
 
 
 def _regularised_gram(features: Any, regularisation: float) -> Matrix:
+    # X'X + lambda I: lambda on the diagonal keeps it positive definite.
     gram: Matrix = (features.T @ features).toarray().astype(np.float32)
     gram[np.diag_indices_from(gram)] += np.float32(regularisation)
     return gram
@@ -291,6 +300,7 @@ def _choose_parameters(
     choices = list(product(recipe.regularisation, recipe.fading, recipe.similarity))
     if len(choices) == 1:
         return None
+    # A permutation, not draws: all folds have nearly the same size.
     fold_of = rng.permutation(data.n_items) % round(1 / _VALIDATION_SHARE)
     figures = []
     ratios = []
@@ -332,6 +342,7 @@ def _select_fold(
         return None
     users = np.sort(rng.choice(users, min(recipe.readers, len(users)), replace=False))
     events = events.pick(np.isin(events.reader, users))
+    # Without the hidden items: they are new to the model in every way.
     histories = UserHistories.of(data.pick(~hidden[data.item]), users)
     rows = np.flatnonzero(hidden)
     places = np.searchsorted(rows, events.item)
@@ -362,6 +373,7 @@ def _compare_parameters(
     ratios = []
     for regularisation in recipe.regularisation:
         gram = _regularised_gram(scaled[hidden.rest], regularisation)
+        # (X'X + lambda I)^-1 x for the held-out items alone: cheaper than the inverse, and more exact.
         towards = solve(gram, right, assume_a="pos", check_finite=False)
         for fading in recipe.fading:
             regressed = liked[fading] @ towards

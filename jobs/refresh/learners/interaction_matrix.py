@@ -12,6 +12,7 @@ from actors.models.user_histories import DAY_S
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.dataset import Interactions
 
+# Multiplications of one block; it bounds the memory of a sparse product.
 _BLOCK_PAIRS = 5_000_000
 MOST_EVENTS_PER_USER = 2_000
 "Maximum number of a user's events, the newest first; limits the memory that a bot or a shared account needs."
@@ -19,6 +20,7 @@ MOST_EVENTS_PER_USER = 2_000
 
 def select_newest_per_user(data: Interactions, most: int = MOST_EVENTS_PER_USER) -> Interactions:
     """Return the newest events of each user."""
+    # Place from the end of the user's events: 1 is the newest.
     from_end = data.starts()[1:][data.reader] - np.arange(len(data)) if len(data) else data.item
     return data if not len(data) or from_end.max() <= most else data.pick(from_end <= most)
 
@@ -45,7 +47,9 @@ def build_user_item_matrix(data: Interactions, half_life_days: float | None = No
     weights = compute_event_weights(data, half_life_days)
     keys, inverse = np.unique(data.reader * max(data.n_items, 1) + data.item, return_inverse=True)
     liked = np.zeros(len(keys))
+    # R(u, i): the strongest weight, so that ten views do not outweigh a purchase.
     np.maximum.at(liked, inverse, weights)
+    # Negative weights all count: a refund and a dislike together remove more than one.
     liked += np.bincount(inverse, np.minimum(weights, 0.0), len(keys))
     kept = liked > 0
     rows, columns = np.divmod(keys[kept], max(data.n_items, 1))
@@ -68,6 +72,7 @@ def select_frequent_items(matrix: Any, most: int) -> Rows:
 
 def split_item_blocks(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
     """Return blocks of items that each need at most some million multiplications."""
+    # Products of an item: the sum of the history lengths of its users. Shape [n].
     work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
     number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)
     cuts = np.flatnonzero(np.diff(number)) + 1

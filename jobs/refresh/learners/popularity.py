@@ -61,6 +61,7 @@ def select_daily_votes(data: Interactions) -> Interactions:
     """Return the strongest event with a positive weight of each user, item and day."""
     liked = data.pick(data.weight > 0)
     days = (liked.at_s // DAY_S).astype(np.int64) if data.clock else np.zeros(len(liked), np.int64)
+    # The strongest event of each user, item and day comes first in its run.
     order = np.lexsort((-liked.weight, days, liked.item, liked.reader))
     keys = np.stack((liked.reader[order], liked.item[order], days[order]))
     first = np.ones(len(order), np.bool_)

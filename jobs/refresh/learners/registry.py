@@ -71,6 +71,7 @@ def check_packages(parts: Iterable[PartRecipe], *, reranks: bool = False) -> Non
 
 def build_rng(seed: int, purpose: str) -> np.random.Generator:
     """Return a generator that depends only on the seed and the purpose, not on earlier draws."""
+    # One generator for each purpose: a component more or less does not change the others.
     return np.random.default_rng([seed, crc32(purpose.encode())])
 
 

@@ -102,23 +102,27 @@ def train_trees(recipe: RerankerRecipe, data: RankingRows, seed: int) -> Any:
     """
     import lightgbm
 
+    # LightGBM takes rows list by list, with the length of each.
     _, sizes = np.unique(data.lists, return_counts=True)
     dataset = lightgbm.Dataset(
         data.rows,
         label=data.clicks.astype(np.float64),
         group=sizes,
         position=data.places,
+        # Starts from the blend, so the trees learn only what to add to it.
         init_score=data.scores,
         params={"verbosity": -1},
     )
     parameters = {
         "objective": "lambdarank",
+        # All places count; the default ignores pairs that are both below place 30.
         "lambdarank_truncation_level": int(sizes.max(initial=1)),
         "num_leaves": recipe.leaves,
         "learning_rate": recipe.rate,
         "min_data_in_leaf": recipe.least_rows,
         "lambda_l2": recipe.ridge,
         "seed": seed,
+        # Equal rows give equal trees, so that a repeated attempt builds the same snapshot (decision 12).
         "deterministic": True,
         "force_row_wise": True,
         "num_threads": 1,
@@ -166,6 +170,7 @@ def _add_subtree(
     """
     if node < 0:
         leaves.append(float(tree["leaf_value"][~node]))
+        # Leaves are numbered within their tree, from the left: that is the order of the bits.
         return 1 << (len(leaves) - 1 - first)
     left = _add_subtree(tree, int(tree["left_child"][node]), first, conditions, leaves)
     right = _add_subtree(tree, int(tree["right_child"][node]), first, conditions, leaves)

@@ -60,6 +60,7 @@ class SessionKnnLearner:
         from_end = np.cumsum(lengths)[session] - np.arange(len(session))
         ends = np.zeros(count)
         np.maximum.at(ends, session, liked.at_s)
+        # Sessions get numbers from the newest on, which the search relies on.
         newest = np.argsort(-ends, kind="stable")[: self.recipe.sessions]
         rank = np.full(count, -1, np.int64)
         rank[newest] = np.arange(len(newest))

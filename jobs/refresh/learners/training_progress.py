@@ -72,6 +72,7 @@ def keep_progress(progress: TrainingProgress) -> Iterator[None]:
 def digest_training(recipe: str, seed: int, data: Interactions) -> str:
     """Return the name of a training: equal parameters, seed and data have an equal name, and an equal model."""
     digest = hashlib.sha256(f"{recipe} {seed} {data.n_items} {data.clock}".encode())
+    # All that a training reads; names of users and items play no part in it.
     for array in (data.reader, data.item, data.at_s, data.weight):
         digest.update(np.ascontiguousarray(array).tobytes())
     if data.content is not None:

@@ -110,6 +110,7 @@ class TransformerLearner:
         Errors:
             Invalid: JAX is not installed; the message says how to install it
         """
+        # Before any work: a run without the package ends at once, with the command that installs it.
         check_package("jax")
         recipe = self.recipe
         config = TransformerConfig(
@@ -208,6 +209,7 @@ class _Training:
 
     def _run_epoch(self, state: _TrainingState) -> None:
         recipe = self._recipe
+        # By epoch, not one stream: an attempt that continues in epoch 7 draws as the killed one would have.
         rng = np.random.default_rng([self._seed, 1 + state.epoch])
         key = self._jax.random.key(int(rng.integers(2**31)), impl="rbg")
         rows = pack_rows(self._sequences, recipe.events, rng)
@@ -248,11 +250,13 @@ class _Training:
     def _hold_out(self, sequences: Sequences) -> tuple[Rows, Rows, Rows]:
         """Hold out the last target of some users; return the users, the ends of their histories, and the items."""
         rng = np.random.default_rng([self._seed, 2**31])
+        # The last event has no target; the one before it has the last event as its target.
         ends = sequences.starts[1:] - 2
         possible = np.flatnonzero((sequences.lengths > 2) & (sequences.targets[ends] >= 0))
         count = min(_STOPPING_USERS, int(len(possible) * _STOPPING_SHARE))
         users = np.sort(rng.choice(possible, count, replace=False))
         items = sequences.targets[ends[users]].astype(np.int64)
+        # Held out: the training must not see what stops it.
         sequences.targets[ends[users]] = -1
         return users, ends[users] + 1, items
 
@@ -266,6 +270,7 @@ class _Training:
             part = slice(first, first + _AT_ONCE)
             rows, last = pack_ends(self._sequences, users[part], ends[part], self._config.events)
             (batch,) = rows.batches(_AT_ONCE)
+            # JAX compiles for each shape: the last part gets the size of all others.
             last = np.pad(last, (0, _AT_ONCE - len(last)))
             outputs = self._steps.encode_last(parameters, item_vectors, batch, last, config=self._step_config)
             scores = np.asarray(outputs)[: len(targets[part])] @ compared
@@ -298,6 +303,7 @@ def reduce_content(content: Any, rng: np.random.Generator) -> Matrix | None:
     if content is None:
         return None
     if content.shape[1] > _CONTENT_WIDTH:
+        # Johnson-Lindenstrauss: random directions of this scale keep inner products in the mean.
         directions = rng.normal(0.0, _CONTENT_WIDTH**-0.5, (content.shape[1], _CONTENT_WIDTH))
         content = content @ directions.astype(np.float32)
     dense: Matrix = content.toarray() if sp.issparse(content) else np.asarray(content)

@@ -58,6 +58,7 @@ def sequences_from_interactions(data: Interactions) -> Sequences:
     targets = np.full(len(items), -1, np.int64)
     targets[:-1] = np.where((weights[1:] > 0) & (items[1:] != items[:-1]), items[1:], -1)
     if len(targets):
+        # The next event of the array is the first one of another user.
         targets[starts[1:] - 1] = -1
     return Sequences(starts, items.astype(np.int32), bucket_weights(weights), gaps, targets.astype(np.int32))
 
@@ -87,6 +88,7 @@ class PackedRows:
         """
         for first in range(0, len(self), size):
             part = slice(first, first + size)
+            # All batches have one shape, for which JAX compiles once.
             missing = max(0, first + size - len(self))
             yield {
                 name: np.pad(getattr(self, name)[part], ((0, missing), (0, 0)), constant_values=fill)
@@ -111,6 +113,7 @@ def pack_rows(sequences: Sequences, length: int, rng: np.random.Generator) -> Pa
     packed = {name: np.full(rows * length, fill, np.int32) for name, fill in _PADDING}
     for name in ("items", "weights", "gaps", "targets"):
         packed[name][target] = getattr(sequences, name)[events]
+    # The place of a piece within its row names it: attention stays inside equal names.
     packed["sequences"][target] = place[owner]
     if sequences.gaps.any():
         packed["gaps"][row * length + place] = 1  # a piece begins without a known pause, as when it is served
@@ -142,6 +145,7 @@ def _cut_pieces(sequences: Sequences, length: int, rng: np.random.Generator) -> 
     """Return first and last + 1 event of each piece; the first piece of a long sequence has a random length."""
     lengths = sequences.lengths
     long = lengths > length
+    # A random first piece moves all cuts of a long sequence by as much.
     offsets = np.where(long, rng.integers(1, length + 1, len(lengths)), np.minimum(lengths, length))
     more = np.maximum(-(-(lengths - offsets) // length), 0)
     counts = more + 1

@@ -99,6 +99,7 @@ def encode(parameters: Arrays, vectors: Any, rows: Arrays, config: StepConfig, k
         vectors: float32 [n, d]; rows: int32 [b, t] each: `items`, `weights`, `gaps`, and `sequences`, -1 for padding
         returns: float32 [b, t, d]
     """
+    # bfloat16 halves the memory on GPUs; most CPUs compute it slower.
     half = jnp.bfloat16 if jax.default_backend() == "gpu" else jnp.float32
     network = config.network
     steps = vectors[rows["items"]] + parameters["weights"][rows["weights"]] + parameters["gaps"][rows["gaps"]]
@@ -107,6 +108,7 @@ def encode(parameters: Arrays, vectors: Any, rows: Arrays, config: StepConfig, k
     places = jnp.arange(length)
     back = places[:, None] - places
     same = rows["sequences"][:, :, None] == rows["sequences"][:, None, :]
+    # Shape [b, 1, t, t]: an event sees earlier events of its own sequence.
     hidden = ~(same & (back >= 0))[:, None]
     for block in range(network.blocks):
         names = {name: parameters[f"{block}.{name}"].astype(half) for name in _BLOCK}
@@ -115,6 +117,7 @@ def encode(parameters: Arrays, vectors: Any, rows: Arrays, config: StepConfig, k
         queries, keys, values = (parts[:, :, part].transpose(0, 2, 1, 3) for part in range(3))
         attention = queries @ keys.transpose(0, 1, 3, 2) * (queries.shape[-1] ** -0.5)
         attention = attention + names["distance"][:, jnp.clip(back, 0, network.events - 1)]
+        # In float32: bfloat16 has two to three digits, too few for a sum of exponentials.
         attention = jax.nn.softmax(jnp.where(hidden, _NEVER, attention.astype(jnp.float32)), axis=-1)
         mixed = (attention.astype(half) @ values).transpose(0, 2, 1, 3).reshape(steps.shape)
         mixed = (mixed * jax.nn.sigmoid(inside @ names["gate"])) @ names["mix"]
@@ -145,8 +148,11 @@ def compute_loss(
         target_logits = jnp.take_along_axis(logits, chosen[:, None], axis=1)[:, 0]
         losses = jax.nn.logsumexp(logits, axis=1) - target_logits
     else:
+        # Minus the log of the expected count (logQ): frequent items are sampled more often and would be
+        # pushed down.
         target_logits = (outputs * vectors[chosen]).sum(axis=1) - sampled["counts"][chosen]
         logits = outputs @ vectors[sampled["items"]].T - sampled["counts"][sampled["items"]]
+        # A sampled item that is the target itself is no wrong answer.
         logits = jnp.where(sampled["items"] == chosen[:, None], _NEVER, logits)
         losses = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), target_logits) - target_logits
     return (losses * is_target).sum() / jnp.maximum(is_target.sum(), 1.0)
@@ -208,6 +214,7 @@ def _step(
 ) -> tuple[Arrays, Arrays, Any]:
     loss, gradients = jax.value_and_grad(compute_loss)(parameters, content, rows, sampled, config, key)
     length = jnp.sqrt(sum(jnp.sum(gradient**2) for gradient in gradients.values()))
+    # One bad batch must not throw the parameters far away.
     shrink = jnp.minimum(1.0, _LONGEST_GRADIENT / (length + 1e-9))
     rate = _compute_rate(count, config)
     changed: Arrays = {}
@@ -217,6 +224,7 @@ def _step(
         first = _BETAS[0] * first + (1 - _BETAS[0]) * gradient * shrink
         second = _BETAS[1] * second + (1 - _BETAS[1]) * (gradient * shrink) ** 2
         step = (first / (1 - _BETAS[0] ** count)) / (jnp.sqrt(second / (1 - _BETAS[1] ** count)) + 1e-8)
+        # Not for the gains of norms: their neutral value is 1, not 0.
         decay = config.decay if gradient.ndim > 1 else 0.0
         changed[name] = parameters[name] - rate * (step + decay * parameters[name])
         kept[name] = (first, second)

@@ -89,6 +89,7 @@ class TuningCandidates:
         # `>=` also counts the target itself, hence -1.
         ranks = (total[owner] >= total[owner, place][:, None]).sum(axis=1) - 1
         worth = np.append(rank_discounts(self.k), 0.0)[np.minimum(ranks, self.k)]
+        # NDCG: gains of the targets in the list over those of the ideal list
         figures: Floats = np.bincount(owner, worth, len(self)) / self.best
         return figures
 
@@ -129,6 +130,7 @@ def collect_candidates(
         rows = slice(at * block, at * block + len(mark))
         scores[:, rows, : mark.shape[1]] = part
         relevant[rows, : mark.shape[1]] = mark
+    # Of all targets, also of those that no component found: a missing target must cost.
     best = np.cumsum(rank_discounts(k))[np.minimum(trial.targets.lengths, k) - 1]
     return TuningCandidates(scores, relevant, best, k)
 

@@ -53,6 +53,7 @@ class TrainedVariants:
         With `unseen`, lists and targets have no item of the history.
         """
         trials = [trial.exclude_seen() if unseen else trial for trial in self.trials]
+        # The same users for both choices of weights, so that their figures can be compared.
         rng = build_rng(recipe.seed, "readers")
         return collect_evidence(self.models, trials, rng, users=recipe.validation.readers, k=recipe.blend.k)
 

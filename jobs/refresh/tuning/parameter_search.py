@@ -18,6 +18,7 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.tuning.candidates import collect_candidates
 
+# Decays that go on to the choice of weights, each as a variant: they cost scores, no training.
 _TIME_DECAYS_KEPT = 3
 
 
@@ -65,6 +66,7 @@ def tune_part(
                 continue
             tried = search.train(changed)
             changed_figures = search.figures(changed, tried)
+            # One parameter after the other: a grid would train the product of all numbers of values.
             if significant_gain(changed_figures - figures, figures) > 0:
                 untuned = changed
                 figures = changed_figures

@@ -170,6 +170,7 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
     settled_unseen = weights_unseen if unseen and blend.weights == "auto" else blend.weights_unseen
     for variant in trained.variants:
         if variant.name in weights_new or variant.name in (settled_unseen or {}):
+            # A component that only other lists use keeps its first time decay.
             parts.setdefault(variant.name, variant.part)
     chosen_weights = {
         "weights": weights,
@@ -210,6 +211,7 @@ def _choose_new_user_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[
         return {}, 0.0
     names = [trained.variants[at].name for at in shared]
     start: Floats = np.array([recipe.blend.start.get(name, 0.0) for name in names])
+    # No start names a shared component: the first of the recipe begins alone.
     if not start.any():
         start[0] = 1.0
     rng = build_rng(recipe.seed, "new readers")
@@ -230,6 +232,7 @@ def _choose_new_user_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[
         choice = choose_weights(candidates, start, names)
         start = choice.weights
         figure = choice.figure
+    # Only ratios order a list of one kind; the largest weight is 1, so reports are readable.
     weights = start / start.max()
     return {
         name: _round_weight(weight) for name, weight in zip(names, weights, strict=True) if weight

@@ -72,6 +72,7 @@ def _choose_protocol(recipe: Recipe, data: Interactions) -> TrainingSplit:
         split = _by_time(recipe, data)
     except Invalid as error:
         return _with_reason(_leave_last_out(recipe, data), error.message)
+    # The validation decides, not the test: a run must not look at the test to choose its protocol.
     users = int(np.count_nonzero(split.validation[0].histories.lengths > 0))
     least = _FEWEST_USERS if has_baskets else _ENOUGH_USERS
     if users < least:
@@ -129,6 +130,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
         return ()
     several = np.count_nonzero(np.diff(bought.starts()) >= 2)
     active = np.count_nonzero(np.diff(liked.starts()) >= 3)
+    # Purchases are what a shop wants to predict, if there are enough of them to judge by.
     return (PURCHASE,) if several >= max(_ENOUGH_USERS, _ENOUGH_BUYERS * active) else ()
 
 

@@ -58,9 +58,13 @@ class BasketsLearner:
         baskets, basket = np.unique(bought.basket, return_inverse=True)
         worth = np.zeros(len(baskets))
         np.maximum.at(
-            worth, basket, compute_event_weights(bought, self.recipe.half_life_days) / bought.weight
+            # The decay alone, without the weight of the event type: a basket counts once.
+            worth,
+            basket,
+            compute_event_weights(bought, self.recipe.half_life_days) / bought.weight,
         )
         shape = (len(baskets), data.n_items)
+        # Booleans: a product that a basket has twice counts once.
         lines = sp.csr_matrix((np.ones(len(basket), np.bool_), (basket, bought.item)), shape=shape)
         lines = lines.astype(np.float64)
         lines = sp.diags_array((np.diff(lines.indptr) <= self.recipe.longest).astype(np.float64)) @ lines

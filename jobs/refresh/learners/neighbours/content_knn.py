@@ -52,6 +52,7 @@ class ContentKnnLearner:
         blocks = []
         for first in range(0, data.n_items, step):
             alike = self._similarities(data.content[first : first + step], data.content)
+            # The diagonal: an item is no neighbour of itself.
             alike[np.arange(len(alike)), np.arange(first, first + len(alike))] = 0.0
             blocks.append(select_strongest(alike, self.recipe.neighbours, columns, data.n_items))
         return NeighbourModel(normalize_matrix(sp.vstack(blocks, format="csr")), self.recipe.fading)

@@ -27,7 +27,9 @@ from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, spl
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
 from jobs.refresh.learners.protocol import PartRecipe
 
+# Additional random directions; without them the last singular vectors are inexact (Halko et al.).
 _OVERSAMPLING = 8
+# Products of vectors computed at once: bounds of the memory for gathered rows.
 _VALUES_AT_ONCE = 1 << 22
 _SMALLEST = 1e-9
 
@@ -94,6 +96,7 @@ class GraphFilterLearner:
             some: CSR [b, users]; scaled: CSR [users, n]; vectors: float32 [n, f]; roots: float32 [n]
             returns: CSR float32 [b, n]
         """
+        # Four times as many as are kept: the second term may still change the order of near equals.
         pairs = prune_rows((some @ scaled).tocsr(), 4 * self.recipe.keep)
         rows = np.repeat(np.arange(first, first + pairs.shape[0]), np.diff(pairs.indptr))
         if vectors.shape[1]:
@@ -102,8 +105,10 @@ class GraphFilterLearner:
                 place = slice(at, at + step)
                 left = rows[place]
                 right = pairs.indices[place]
+                # alpha (D^-1/2 V V' D^1/2)(i, p), only for pairs of the first term (equation 19)
                 low = np.einsum("mf,mf->m", vectors[left], vectors[right]) * roots[right] / roots[left]
                 pairs.data[place] += np.float32(self.recipe.alpha) * low
+        # The second term may make a sum negative; pruning needs values above 0.
         np.maximum(pairs.data, _SMALLEST, out=pairs.data)
         return prune_rows(pairs, self.recipe.keep)
 
@@ -122,6 +127,7 @@ def compute_right_singular_vectors(
     width = min(factors + _OVERSAMPLING, *matrix.shape)
     start = rng.standard_normal((matrix.shape[0], width), np.float32)
     flipped = matrix.T.tocsr()
+    # Orthogonal columns, renewed in each round: powers would collapse on the first vector.
     basis = np.linalg.qr(flipped @ start)[0]
     for _ in range(rounds):
         basis = np.linalg.qr(flipped @ (matrix @ basis))[0]

@@ -71,6 +71,7 @@ def _block(
     products = (by_item @ matrix).tocsr()
     rows = np.repeat(np.arange(products.shape[0]), np.diff(products.indptr))
     norms = row_lengths[rows] * lengths[products.indices]
+    # R_i . R_p / (|R_i| |R_p| + shrinkage) (equation 19)
     values = products.data / (norms + recipe.shrinkage)
     values[products.indices == rows + first] = 0.0
     products.data = values

@@ -60,6 +60,7 @@ class SequentialRulesLearner:
         """
         liked = select_newest_per_user(data)
         liked = liked.pick(liked.weight > 0)
+        # Repeats of one item in a row would fill the window with itself.
         liked = liked.pick(_step_mask(liked))
         weights = compute_event_weights(liked, self.recipe.half_life_days)
         runs = number_sessions(liked, self.recipe.gap_minutes)
@@ -97,6 +98,7 @@ class SequentialRulesLearner:
         for distance in range(1, min(recipe.window, len(data) - 1) + 1):
             before = data.item[:-distance]
             after = data.item[distance:]
+            # w * lag^-distance_power, with the weight of the later event
             strength = weights[distance:] / distance**recipe.distance_power
             together = (runs[distance:] == runs[:-distance]) & (before != after)
             for left, right, share in ((before, after, 1.0), (after, before, recipe.back)):
@@ -110,6 +112,7 @@ class SequentialRulesLearner:
             return sp.csr_matrix(shape)
         entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
         pairs = sp.csr_matrix(entries, shape=shape)
+        # (sum ...)^power / count(p)^damping (equation 19)
         pairs.data = pairs.data**recipe.power * frequency[pairs.indices] ** -recipe.damping
         return prune_rows(pairs, recipe.keep)
 

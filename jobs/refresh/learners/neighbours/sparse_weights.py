@@ -23,6 +23,7 @@ def normalize_matrix(weights: Any) -> Any:
     weights = weights.tocsr()
     weights.sum_duplicates()
     weights.eliminate_zeros()
+    # Serving needs both index arrays of one type (`add_rows`), and 32 bits halve their size.
     kind = np.int32 if max(weights.nnz, *weights.shape) <= _INT32_MOST else np.int64
     kept = sp.csr_matrix(weights.shape, dtype=np.float32)
     kept.data = weights.data.astype(np.float32)
@@ -49,6 +50,8 @@ def prune_rows(weights: Any, keep: int) -> Any:
         first = weights.indptr[row]
         last = weights.indptr[row + 1]
         values = weights.data[first:last]
+        # A partition decides by value; ties at the border go to the smaller columns, so equal data stay
+        # equal.
         cut = np.partition(values, len(values) - keep)[len(values) - keep]
         kept[first:last] = values > cut
         ties = np.flatnonzero(values == cut)
