@@ -85,6 +85,8 @@ class Trainer:
         self._sent = 0
         self._stopping = threading.Event()
         self._log = structlog.get_logger()
+        # A thread: reads of seconds on the actor's event loop would fail its health checks. If it ends, so
+        # does the actor.
         work = ("trainer", self._work(), os._exit)
         self._thread = threading.Thread(target=run_actor, args=work, name="trainer", daemon=True)
         self._thread.start()
@@ -172,6 +174,7 @@ class RayWorkerPool:
         self._given = connect, open_artifacts, scratch
         # a separate process per task returns its memory and does not pass on its low priority
         options = Settings().node_options("training")
+        # No retry by Ray: the record decides who continues a run, and Ray does not know it.
         self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1, **options)(_work)
         self._at_work: dict[Any, RunAssignment] = {}
 
@@ -194,6 +197,7 @@ class RayWorkerPool:
         """Return the workers that have ended since the last call."""
         if not self._at_work:
             return []
+        # Timeout 0: what has ended by now, without waiting in the round of the scheduler.
         done, _ = ray.wait(list(self._at_work), num_returns=len(self._at_work), timeout=0)
         for reference in done:
             try:
@@ -217,6 +221,7 @@ def _work(
     use_idle_priority()
     if package is not None:
         store_package(code_path(Path(scratch).parent), package)
+    # A training runs code of recipes: it must not find keys in its environment (decision 16).
     drop_key_variables()
     settings = Settings()
     ALLOWED.set_source(partial(allowed_learners, settings))

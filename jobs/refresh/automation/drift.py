@@ -59,7 +59,9 @@ def find_drift(now: Mapping[Signal, Counts], earlier: Sequence[Mapping[Signal, C
         rates = np.array([day_hits / day_trials for day_hits, day_trials in past])
         mean = float(rates.mean())
         rate = hits / trials
+        # s^2 (1 + 1/D) + m (1 - m) / n: days differ, their mean is uncertain, and n trials are few
         noise = float(rates.var(ddof=1)) * (1 + 1 / len(rates)) + mean * (1 - mean) / trials
+        # Student's t, because s comes from a few days only.
         bound = float(student.ppf(1 - ERROR_RATE / 2, len(rates) - 1)) * noise**0.5
         if abs(rate - mean) > max(bound, LEAST_CHANGE * mean):
             return Drift(signal, mean, rate)

@@ -106,7 +106,12 @@ def _count_lists(store: ArtifactStore, app_id: str, window: Window) -> tuple[int
         app_id, served.commit(app_id), since_ms, until_ms, ("service_id", "endpoint", "start", "products")
     )
     clicks = outcomes.files(
-        app_id, outcomes.commit(app_id), since_ms, until_ms + VIEW_MS, ("service_id", "type")
+        # Clicks come after their lists, so outcomes are read for half an hour longer.
+        app_id,
+        outcomes.commit(app_id),
+        since_ms,
+        until_ms + VIEW_MS,
+        ("service_id", "type"),
     )
     return count_answers(_join(answers, _ANSWERS), _join(clicks, _CLICKS))
 
@@ -114,6 +119,7 @@ def _count_lists(store: ArtifactStore, app_id: str, window: Window) -> tuple[int
 def _read_events(store: ArtifactStore, app_id: str, windows: Sequence[Window]) -> pl.DataFrame:
     def count(table: Any) -> pl.DataFrame:
         frame = pl.DataFrame(pl.from_arrow(table.select(["at_ms", "product_ids"])))
+        # Minus 1 ms: the end of a window does not belong to it.
         age = windows[0][1] - 1 - pl.col("at_ms")
         events = frame.filter(age % DAY_MS < WINDOW_MS).select(
             window=age // DAY_MS, product=pl.col("product_ids").list.first()

@@ -97,6 +97,8 @@ class ModelSupervisor:
         book = await self._stores.access.read_all()
         for app in book.apps.values():
             started_s = self._clock.monotonic_s()
+            # Trials in every round, not only when the app is due: a harmful snapshot must not wait ten
+            # minutes.
             await self._guard(app, self._trials.examine_app(app))
             await self._guard(app, self._interleavings.examine_app(app))
             if not app.is_automatic or self._due_s.setdefault(app.app_id, started_s + EVERY_S) > started_s:
@@ -142,6 +144,7 @@ class ModelSupervisor:
         ]
         if not untrained:
             return 0
+        # Any run counts, also a failed one: a first training is ordered once.
         trained = {run.engine_id for run in await self._stores.runs.newest(app_id, 500)}
         untrained = [engine_id for engine_id in untrained if engine_id not in trained]
         recipe = await asyncio.to_thread(_choose_recipe, self._artifacts, app_id) if untrained else None
@@ -178,9 +181,12 @@ class ModelSupervisor:
 
     async def _train_early(self, app_id: str, schedules: Sequence[Schedule]) -> int:
         now_ms = self._clock.now_ms()
+        # Two half hours back: a click may take one (`VIEW_MS`), and is attributed later.
         hour = (now_ms - 2 * VIEW_MS) // HOUR_MS
         if self._drift_hours.get(app_id) == hour:
             return 0
+        # Also if the look fails: the next hour is another chance, and a repeated failure would cost each
+        # round.
         self._drift_hours[app_id] = hour
         runs = await self._stores.runs.newest(app_id, 500)
         waiting: dict[str, Schedule] = {}
@@ -205,6 +211,7 @@ class ModelSupervisor:
                     now_ms=now_ms,
                     by=EARLY + drift.sentence,
                     promote=schedule.promote,
+                    # The id names the hour, so two supervisors at once order one run.
                     run_id=f"drift-{engine_id}-{hour}",
                 )
             except (Conflict, NotFound) as error:

@@ -103,6 +103,7 @@ def decide_trial(candidate: GroupSample, control: GroupSample, candidate_share: 
     def conclude(outcome: Outcome, sentence: str) -> TrialVerdict:
         return TrialVerdict(outcome, sentence, candidate, control, effects)
 
+    # First: errors need no statistics of people, and cost most.
     if _fails(candidate, control):
         return conclude("broken", f"{candidate.failures:,} answers of {candidate.version} failed")
     counts = (candidate.people, control.people)
@@ -110,6 +111,7 @@ def decide_trial(candidate: GroupSample, control: GroupSample, candidate_share: 
     if split.mismatch:
         shares = f"{candidate_share:.0%} to {1 - candidate_share:.0%}"
         return conclude("uneven", f"{counts[0]:,} and {counts[1]:,} people are not split {shares}")
+    # After the split: uneven groups stay uneven, however many people come.
     if min(counts) < LEAST_PEOPLE:
         return conclude("continues", f"fewer than {LEAST_PEOPLE} people in a group")
     for measure in GUARDRAILS:
@@ -138,6 +140,7 @@ def _compare(candidate: GroupSample, control: GroupSample, measure: Measure, alp
 
 def _widen(sample: VariantSample, variance: float) -> VariantSample:
     """Return a sample with the same mean and a given variance."""
+    # sum x^2 = s^2 (n - 1) + n mean^2
     squares = variance * max(sample.users - 1, 0) + sample.users * sample.mean**2
     return replace(sample, squares=squares)
 
@@ -145,6 +148,7 @@ def _widen(sample: VariantSample, variance: float) -> VariantSample:
 def _fails(candidate: GroupSample, control: GroupSample) -> bool:
     """Return whether answers of the candidate fail, and fail more often than those of the control."""
     rate, usual = (group.failures / max(1, group.failures + group.lists) for group in (candidate, control))
+    # Against the control as well: while Redis is away, both fail.
     return candidate.failures >= LEAST_FAILURES and rate > max(MOST_FAILED, 5 * usual)
 
 

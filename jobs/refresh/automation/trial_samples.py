@@ -63,6 +63,7 @@ class TrialSamples:
         answers = self._sum_files(self._served, _ANSWERS, self._sum_answers)
         outcomes = self._sum_files(self._outcomes, _OUTCOMES, self._sum_outcomes)
         present = {name for names in state[:2] for name in names}
+        # Files that were merged or deleted: their sums are in those of the new file.
         self._sums = {name: sums for name, sums in self._sums.items() if name in present}
         people = sum_people(answers, outcomes)
         self._state = state
@@ -160,10 +161,12 @@ def sample_group(people: pl.DataFrame, version: str, failures: Mapping[str, int]
     group = people.filter(pl.col("snapshot") == version)
     lists = group["lists"]
     values: dict[Measure, pl.Series] = {
+        # At most 1: clicks on later pages count too, and lists are first pages only.
         "clicks": (group["clicked"] / lists).clip(upper_bound=1.0),
         "revenue": group["revenue"],
         "latency": group["took"] / lists,
         "empty": group["empty"] / lists,
+        # A person with empty lists only: 0 / 0.
         "coverage": (group["outside"] / group["places"]).fill_nan(0.0),
     }
     measures = {

@@ -97,6 +97,7 @@ class TrialWatch:
     async def _carry_out(
         self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict, *, is_over: bool
     ) -> None:
+        # Read again: the log took seconds, and an administrator may have decided meanwhile.
         current = await self._stores.engines.get(engine.app_id, engine.engine_id)
         if current is None or current.trial != trial or current.snapshot != engine.snapshot:
             return  # somebody ended the trial, or promoted another version, during the read of the log
@@ -119,6 +120,8 @@ class TrialWatch:
                 await self._end(engine, trial, f"its time is over: {verdict.sentence}", verdict)
         except (Conflict, NotFound) as error:
             current = await self._stores.engines.get(engine.app_id, engine.engine_id)
+            # The decision is refused, as for a version that needs shipped code: a trial without an end
+            # would repeat it.
             if current is not None and current.snapshot == engine.snapshot:
                 await self._end(engine, trial, error.message, verdict)
 
@@ -152,6 +155,7 @@ class TrialWatch:
     async def _end(
         self, engine: Engine, trial: SnapshotTrial, reason: str, verdict: TrialVerdict | None = None
     ) -> None:
+        # The record first: a crash before the audit row leaves an ended trial, not a second decision.
         await end_trial(self._stores, engine.app_id, engine.engine_id, trial.trial_id)
         await self._record(engine, trial, "trials.stop", reason, verdict)
 

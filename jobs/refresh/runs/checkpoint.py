@@ -56,6 +56,7 @@ class CheckpointStore:
         """Write the arrays and facts of a training under way, in place of an earlier state."""
         body = io.BytesIO()
         facts = np.frombuffer(json.dumps(state.facts).encode(), np.uint8)
+        # Facts as bytes beside the arrays: one file is there whole or not at all.
         np.savez(body, allow_pickle=False, **{_FACTS: facts}, **state.arrays)
         self._write(f"{name}.npz", body.getvalue())
 
@@ -72,6 +73,7 @@ class CheckpointStore:
         """Write the data, so that all attempts train on the same; return it as later attempts read it."""
         body = bytes_from_source(source)
         self._write("data.arrow", body)
+        # The first attempt too trains on what it stored: vectors are rounded to float16 there.
         return source_from_bytes(body)
 
     def source(self) -> TrainingSource | None:
@@ -94,6 +96,7 @@ class CheckpointStore:
 
     def _write(self, name: str, body: bytes) -> None:
         path = f"{self._folder}/{name}"
+        # With a signer the digest covers the path: a checkpoint of another run under this name is refused.
         self._artifacts.write(path, self._artifacts.digest(path, body) + body)
 
     def _read(self, name: str) -> bytes | None:

@@ -21,6 +21,7 @@ from jobs.refresh.runs.shipped_code import code_path
 if TYPE_CHECKING:
     from jobs.refresh.runs.worker import RunWatcher
 
+# Left for the other processes of this machine.
 _RESERVED_MB = 256
 
 

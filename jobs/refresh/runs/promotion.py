@@ -61,6 +61,7 @@ async def promote_version(
         raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
     manifest = await asyncio.to_thread(SnapshotStore(artifacts).manifest, app_id, engine_id, version)
     erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, app_id)
+    # A version that learned from erased people must not serve, unless an administrator gives a reason.
     if not force and count_erasures_since(manifest, erased):
         raise Conflict(
             f"{version} learned from people who were erased since; train again, or give a reason: "
@@ -198,6 +199,7 @@ async def _plan_watch(stores: Stores, artifacts: ArtifactStore, entry: Promotion
     """Return the trial that compares a promoted version with the one that served before; None if nothing could be
     compared, or erased people are in the older one."""
     app = (await stores.access.read_all()).apps.get(entry.app_id)
+    # Without the log of answers nothing could be compared, and a trial would only cost.
     if app is None or not app.is_automatic or app.settings.served_log != "on" or not entry.before:
         return None
     try:
@@ -220,6 +222,7 @@ async def _plan_watch(stores: Stores, artifacts: ArtifactStore, entry: Promotion
 
 
 async def _save_promotion(stores: Stores, entry: Promotion, trial: SnapshotTrial | None = None) -> Promotion:
+    # A compare-and-set on the version that served: of two promotions at once one is refused (decision 12).
     if not await stores.promotions.promote(entry, trial):
         raise Conflict(
             f"engine {entry.engine_id} was changed by somebody else meanwhile; look again, then repeat"

@@ -95,6 +95,7 @@ class RunAttempt:
         def run() -> T:
             with keep_progress(StoredProgress(self.checkpoints, self._report_detail)):
                 result = act()
+            # After the result: it is thrown away with everything else if people were erased meanwhile.
             self.check_erasures(source)
             return result
 
@@ -165,6 +166,7 @@ def delete_leftovers(
     old: set[str] = set()
     for entry in artifacts.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
+        # The age protects runs that began after `going` was read.
         if run_id not in going and entry.modified_ms < before_ms:
             old.add(run_id)
     for run_id in old:

@@ -20,6 +20,7 @@ from cluster.store.stores import Stores
 from jobs.refresh.runs.run_commands import create_run, update_run
 
 SCHEDULER_LEASE = "trainer"
+# Six rounds: a scheduler that dies is replaced within seconds, one slow round loses nothing.
 LEASE_MS = 6_000
 
 
@@ -104,6 +105,7 @@ class RunScheduler:
     async def _fire_schedules(self, app_id: str) -> None:
         for schedule in await self._stores.schedules.all(app_id):
             now_ms = self._clock.now_ms()
+            # Known in the handler: a refusal before the slot was computed can't skip it.
             slot = None
             try:
                 slot = due_slot(schedule, now_ms)
@@ -139,6 +141,7 @@ class RunScheduler:
 
     def _start_worker(self, run: Run) -> None:
         assignment = RunAssignment(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)
+        # Before the start: the next round must not send a second worker for it.
         self._sent[run.app_id, run.run_id] = assignment
         self._pool.start(assignment)
         self._log.info("worker_sent", app=run.app_id, run=run.run_id, attempt=run.attempt + 1)

@@ -125,6 +125,7 @@ def load_source(attempt: RunAttempt, recipe: Recipe) -> TrainingSource:
     if source is not None and attempt.has_erasures_since(source):
         attempt.clean_up()  # an earlier attempt read data of users who were erased later
         source = None
+    # Data that has passed an erasure is read anew, never repaired: no model may know the erased people.
     if source is None:
         products_suffice = not _serves_ranking_model(attempt.serving)
         read = read_training_source(
@@ -132,7 +133,9 @@ def load_source(attempt: RunAttempt, recipe: Recipe) -> TrainingSource:
         )
         attempt.report("keep a copy", 0.8)
         source = attempt.checkpoints.put_source(read)
+        # Again after the copy: an erasure during the read is in the log of erasures by now.
         attempt.check_erasures(source)
+    # Before the plan: a process that the kernel kills for its memory leaves no message.
     check_memory(recipe, DataSize.from_interactions(source.data, len(source.texts)), attempt.memory_mb)
     return source
 
@@ -148,6 +151,7 @@ def load_plan(
         return plan_without_interactions(recipe)
     on_step = attempt.count_steps(2 * len(recipe.parts) + 2)
     on_step("split")
+    # Through JSON and back: this attempt goes on with exactly what a later one would read.
     made = plan_to_dict(plan_training(recipe, source.data, split(), on_step))
     attempt.checkpoints.put("plan", made)
     return plan_from_dict(made)
@@ -168,6 +172,7 @@ def load_report(
         return report_without_interactions(recipe)
     on_step = attempt.count_steps(len(plan.recipe.parts) + 5)
     on_step("split")
+    # The only look at the test: components dropped here were chosen before it (decision 12).
     report = evaluate_plan(plan, split().test, serving=attempt.serving, on_step=on_step)
     settled = apply_confirmation(plan, report).recipe
     for section, part in recipe.list_rerankers():
@@ -227,7 +232,9 @@ def publish(
         run.app_id, run.engine_id, version, report.model_copy(update={"run_id": run.run_id})
     )
     version = snapshots.publish(run.app_id, run.engine_id, folder, attempt.report)
+    # After the publication: a failure here leaves old versions, not no version.
     removed = _delete_old_versions(attempt, snapshots, version)
+    # Last: between the training and this line people may have been erased, and the version has to go again.
     attempt.check_erasures(source, version)
     return Publication(version, removed)
 

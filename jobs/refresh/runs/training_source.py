@@ -67,6 +67,7 @@ def read_training_source(
     """
     weigh = event_weigher(recipe.events.weights)
     try:
+        # Damaged segments are left out and named in the run: one flipped byte must not stop trainings.
         settled = segments.load(app_id, salvage=True)
     except Fault as error:
         raise Fault(
@@ -121,6 +122,7 @@ def build_item_vectors(products: Iterable[CompactedProduct], items: Vocabulary) 
     if not with_vectors:
         return None
     width = len(with_vectors[0][1])
+    # After a change of the embedder, products have vectors of two lengths until all are embedded again.
     with_vectors = [(record, vector) for record, vector in with_vectors if len(vector) == width]
     rows = items.codes([_product_id(record) for record, _ in with_vectors])
     matrix = np.zeros((len(items), width), np.float32)

@@ -27,6 +27,7 @@ async def wait_for_compaction(
     Errors:
         Unavailable: the store does not answer
     """
+    # Uploads first: what the intake applies becomes part of the change log, which is read below.
     uploads = await stores.intake.depth(app_id)
     rest_s = stall_s
     left_s = COMPACTION_WAIT_S
@@ -34,9 +35,11 @@ async def wait_for_compaction(
         report(f"waiting until the intake applies {uploads:,} accepted uploads")
         await asyncio.sleep(_POLL_S)
         now = await stores.intake.depth(app_id)
+        # Progress gives new patience; a stopped intake does not hold the training up.
         rest_s = stall_s if now < uploads else rest_s - _POLL_S
         uploads = now
         left_s = left_s - _POLL_S
+    # The ends of now: under writes without a pause, a wait for the newest change would never end.
     ends = {noun: await stores.changes.last(app_id, noun) for noun in _NOUNS}
     done = await stores.changes.compacted_offsets(app_id)
     rest_s = stall_s

@@ -54,6 +54,7 @@ from jobs.refresh.runs.uncompacted_data import COMPACTION_STALL_S, wait_for_comp
 
 T = TypeVar("T")
 
+# A fifteenth of the lease: many renewals may fail before another worker takes the run.
 RENEW_INTERVAL_S = LEASE_MS / 15_000
 "Seconds between two renewals of the lease."
 STORE_ATTEMPTS = 60
@@ -161,6 +162,7 @@ class TrainingWorker:
     def _claim(self, now: Run) -> Run | None:
         """Claim a run, or continue one that was created for this worker."""
         now_ms = self._place.clock.now_ms()
+        # A run that was created for this worker is its own already; any other has to be free.
         return update_leased_run(now, self._owner, now.attempt, now_ms, {}) or claim_run(
             now, self._owner, now_ms
         )
@@ -186,6 +188,7 @@ class TrainingWorker:
             with import_from_package(self._place.code_dir, self._run.code):
                 outcome = await self._run_stages_anew(attempt)
         except Unavailable as error:
+            # Not failed: the store is away, and the checkpoints let a later attempt go on.
             return await self._release_run(error)
         except HouseError as error:
             reason = f"{error.message}; {self._missing}" if self._missing else error.message
@@ -194,6 +197,8 @@ class TrainingWorker:
             raise
         except Exception as error:  # noqa: BLE001
             # any error of a library or a custom learner fails the run, not the worker
+            # The end of a trace has the error; its length is that of a log line, not of a library's
+            # recursion.
             trace = "".join(traceback.format_exception(error))[-3_000:]
             self._log.error("run_broke", run=self._run.run_id, stage=self._run.stage, trace=trace)
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -204,6 +209,8 @@ class TrainingWorker:
             await self._retry_store(
                 lambda: self._record_progress(message="promote")
             )  # only the owner may promote
+            # Before the run ends: a worker that dies here leaves an open run, and the next attempt
+            # promotes.
             outcome |= await self._retry_store(lambda: self._promote(str(outcome["version"])))
         run = await self._retry_store(lambda: self._finish_run("finished", outcome, attempt))
         try:
@@ -377,6 +384,7 @@ class TrainingWorker:
         """
         run = self._run
         now_ms = self._place.clock.now_ms()
+        # The lease and the stages write in turn: two writes from one revision would refuse each other.
         async with self._writing:
             written = await update_run(
                 self._place.stores,
@@ -408,6 +416,7 @@ class TrainingWorker:
         """Release the run after a pause, so that a later attempt continues when the store answers."""
         run = self._run
         self._log.warning("run_given_back", run=run.run_id, stage=run.stage, reason=error.message)
+        # Longer with each attempt: a store that stays away must not use up all attempts within seconds.
         await asyncio.sleep(self._place.patience_s * run.attempt)
 
         def change(now: Run) -> Run | None:
@@ -441,6 +450,7 @@ class TrainingWorker:
 
     def _report_stage(self, message: str, fraction: float) -> None:
         """Record the progress of a stage, in its thread; stop the stage if the run is lost."""
+        # Stages can't be cancelled from outside their thread: they end at their next report.
         if self._lost.is_set():
             raise RunLost
         self._progress = (message, min(max(fraction, 0.0), 1.0))

@@ -150,6 +150,7 @@ def measure_speed() -> MachineSpeed:
         np.argsort(keys, kind="stable")
         products.append(middle - began)
         sorts.append(time.process_time() - middle)
+    # The fastest of five: others were disturbed by what else runs here.
     return MachineSpeed(min(products) / _PRODUCT_S, min(sorts) / _SORT_S)
 
 

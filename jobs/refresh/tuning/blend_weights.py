@@ -68,9 +68,11 @@ def choose_weights(
     single = np.array(
         [mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)]
     )
+    # A second start: the start of the recipe may be far from what suits these data (decision 26).
     alone = np.eye(count)[int(np.argmax(single))] if count else start
     weights = start.copy() if start.any() else alone
     if rounds:
+        # Longer lists have a target of more users, so a step is judged on more of them.
         deep = candidates.extend_lists(depth * candidates.k)
         weights = _climb(deep, weights, families, most_parts, rounds)
         other = _climb(deep, alone, families, most_parts, rounds)
@@ -78,6 +80,7 @@ def choose_weights(
         loses = mean_figure(candidates.compute_ndcg(candidates.blend_scores(weights))) < single.max(initial=0)
         if loses or significant_gain(after - before, before) > 0:
             weights = other
+        # After the climb: a component that helped early may add nothing beside later ones.
         weights = _remove_uncertain(deep, weights)
     figures = candidates.compute_ndcg(candidates.blend_scores(weights))
     return BlendWeightChoice(
@@ -135,6 +138,7 @@ def choose_blend(
         choice = choose(every, list(range(len(names))))
         return BlendChoice(choice.weights, choice.weights, choice.figure, choice.single, choice.gains)
     first = choose(unseen, list(range(len(names)))).weights
+    # A component with a weight has its decay: its other variants may not enter the second choice.
     settled = {names[at] for at in np.flatnonzero(first)}
     usable = [at for at, name in enumerate(names) if first[at] or name not in settled]
     # a component has one time decay, so its start weight moves to the variant that was chosen
@@ -213,6 +217,7 @@ def _find_best_step(
         rivals = [other for other, named in enumerate(families) if named == family and weights[other]]
         without = total
         for rival in rivals:
+            # Not in place: `without` is `total` until the first subtraction.
             without = without - candidates.scores[rival] * np.float32(weights[rival])
         others = np.count_nonzero(weights) - len(rivals)
         if others >= most_parts:

@@ -77,6 +77,7 @@ def measure_learning_curve(
     for share in SHARES:
         on_step(f"train on {share:.0%} of the users")
         chosen = np.zeros(trial.train.n_users, np.bool_)
+        # One order for all shares: each larger one adds users, so the curve has no noise of new draws.
         chosen[order[: max(round(share * len(order)), 1)]] = True
         train = trial.train.pick(chosen[trial.train.reader])
         engine = train_engine(recipe, train)
