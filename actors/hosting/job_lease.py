@@ -33,10 +33,12 @@ class JobLease:
             Unavailable: the store is away and the lease has expired
         """
         started_s = self._clock.monotonic_s()
+        # The first third needs no trip to the store.
         if started_s < self._renew_s and self.is_owned:
             return True
         try:
             ours = await self._leases.hold(self._job, self._owner, self._ttl_ms)
+        # Nobody else can hold it before it expires, so the work goes on while the store is away.
         except Unavailable:
             if self.is_owned:
                 return True
@@ -48,5 +50,6 @@ class JobLease:
 
     async def release(self) -> None:
         """Let another owner take the lease at once."""
+        # Before the call: another process may begin while its reply is under way.
         self._until_s = 0.0
         await self._leases.release(self._job, self._owner)

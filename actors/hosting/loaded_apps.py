@@ -24,6 +24,7 @@ from cluster.deadline import run_within
 from cluster.errors import Unavailable
 
 KEEP_PER_LOAD_S = 30.0
+# Load time that counts at most: a slow disk must not keep an app for hours.
 _LONGEST_LOAD_S = 10.0
 _MOST_LEFT = 10_000
 _LOAD_WAIT_S = 20.0
@@ -114,6 +115,7 @@ class LoadedApps(Generic[H]):
         if entry.is_ready:
             return entry.task.result()
         try:
+            # Shielded: a caller that gives up must not cancel the load of the others.
             return await run_within(asyncio.shield(entry.task), _LOAD_WAIT_S)
         except asyncio.TimeoutError:
             raise Unavailable(self._labels.loading_message, retry_after_s=2) from None
@@ -151,6 +153,7 @@ class LoadedApps(Generic[H]):
         """Unload an app for lack of memory; if it returns soon, it counts as reloaded."""
         if app_id not in self._entries:
             return  # it left meanwhile
+        # A dictionary keeps the order of insertion: the oldest departures are forgotten first.
         while len(self._left_s) >= _MOST_LEFT:
             del self._left_s[next(iter(self._left_s))]
         self._left_s[app_id] = self._clock.monotonic_s()
@@ -182,6 +185,7 @@ class LoadedApps(Generic[H]):
         entry = self._entries.get(app_id)
         if entry is not None:
             entry.load_s = self._clock.monotonic_s() - began_s
+        # Before the app is ready, so that its first request does not find the memory full.
         await self._budget.evict((self, app_id, app.nbytes))
         return app
 
@@ -191,6 +195,7 @@ class LoadedApps(Generic[H]):
             return
         if not entry.task.done():
             entry.task.cancel()
+        # A cancelled load may have started threads; it has to end before its memory is free.
         app = (await asyncio.gather(entry.task, return_exceptions=True))[0]
         if not isinstance(app, BaseException):
             await app.close()

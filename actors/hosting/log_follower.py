@@ -58,6 +58,7 @@ class LogFollower:
                 and self._clock.monotonic_s() - self._reported_s >= _REPORT_EVERY_S
             ):
                 await self._report_offset()
+                # After the report: a failed one is repeated at once.
                 self._reported_s = self._clock.monotonic_s()
             return 0.0 if await self._apply_next() else self._pace_s
         except Unavailable as error:

@@ -21,6 +21,7 @@ from cluster.meter import Meter, SilentMeter
 DEFAULT_MB = 512
 SOON_S = 600.0
 "An app that is loaded again within this time of its unloading is a guest, and counts as reloaded."
+# Bounds the record; under more reloads the count for reports is too low.
 _MOST_RELOADS = 10_000
 
 
@@ -111,6 +112,7 @@ class MemoryBudget:
         else:
             newest = 0, ""
         loaded_apps = len(sizes)
+        # The newest stays even if it alone exceeds the budget: unloading it would only load it again.
         for key in sorted(sizes.keys() - {newest}, key=lambda key: sizes[key].keep_until_s):
             if sum(size.nbytes for size in sizes.values()) <= self.budget_bytes:
                 break
@@ -118,6 +120,7 @@ class MemoryBudget:
             await self._members[key[0]].unload(key[1])
         if len(sizes) < loaded_apps:
             await asyncio.sleep(0)  # the callback that runs now still refers to the last app
+            # Freed memory stays with the allocator otherwise, and the process looks as large as before.
             await asyncio.to_thread(release_memory)
         for at, member in enumerate(self._members):
             self._meter.gauge(

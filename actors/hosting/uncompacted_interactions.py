@@ -42,6 +42,7 @@ async def read_uncompacted(
         for change in changes:
             items = orjson.loads(change.payload)
             if change.op == "erase":
+                # Erasures apply to what stands before them; interactions after the person's return stay.
                 gone = set(items)
                 interactions = [
                     interaction for interaction in interactions if interaction.user_key not in gone

@@ -61,6 +61,7 @@ class BatchApplier:
         try:
             outcome = await self._write(batch)
         except Unavailable:
+            # The store failed, not the batch: it must not be given up after five outages.
             self.excuse(batch)
             raise
         except Exception as error:

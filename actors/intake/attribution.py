@@ -72,6 +72,7 @@ def parse_events(table: Any) -> pl.DataFrame:
         pl.col("product_ids").alias("product"),
         pl.col("reader").alias("user_key"),
         text.str.json_path_match("$.anonymous_id").alias("visitor"),
+        # Clients may change the case of an id; the log has lower case.
         text.str.json_path_match("$.service_id").str.to_lowercase().alias("service_id"),
         text.str.json_path_match("$.event_id").alias("event_id"),
         pl.when(is_checkout)
@@ -116,10 +117,12 @@ def select_shown(answers: Any, events: pl.DataFrame, people: pl.DataFrame, *, si
     """
     frame = pl.DataFrame(pl.from_arrow(answers)).rename({"at": "answered_at"})
     lasting = events.filter(~pl.col("type").is_in([*VIEWS, *IMPRESSIONS]))
+    # Only purchases and the like look back seven days; clicks need half an hour of answers.
     users = people.join(lasting, on="user_key", how="semi")["user"]
     recent = people["user"]
     is_near = pl.col("answered_at") >= since_ms
     frame = frame.filter(
+        # Any answer whose id an interaction carries, of any user: a foreign id has to be recognized.
         pl.col("service_id").is_in(events["service_id"].drop_nulls().unique().implode())
         | pl.col("user").is_in(users.unique().implode())
         | (is_near & pl.col("user").is_in(recent.unique().implode()))
@@ -216,6 +219,8 @@ def _match_ids(
         .with_columns(
             pl.when(pl.col("answered_at").is_null())
             .then(pl.lit("unknown"))
+            # An id of another person's answer could be copied from a shared link, or sent to raise a
+            # product.
             .when((pl.col("user") != "") & pl.col("is_member").is_null())
             .then(pl.lit("foreign"))
             .when(pl.col("answered_at") > pl.col("at") + SKEW_MS)
@@ -237,6 +242,7 @@ def _match_people(events: pl.DataFrame, people: pl.DataFrame, places: pl.DataFra
     """Return the credits of interactions by what the person was shown last."""
     candidates = events.drop("service_id").join(people, on="user_key").sort("at")
     latest = candidates.join_asof(
+        # `join_asof` needs both sides in the order of time, and lists without a user match nobody.
         places.filter(pl.col("user") != "").sort("answered_at"),
         left_on="at",
         right_on="answered_at",
@@ -245,6 +251,7 @@ def _match_people(events: pl.DataFrame, people: pl.DataFrame, places: pl.DataFra
         check_sortedness=False,
     )
     inside = latest.filter(pl.col("at") - pl.col("answered_at") <= pl.col("window"))
+    # A person has several pseudonyms, so several answers may match: the latest one is credited.
     newest = inside.sort("answered_at").unique(["event", "product"], keep="last", maintain_order=True)
     return newest.with_columns(pl.lit("person").alias("matched")).select(_CREDIT)
 
@@ -282,6 +289,7 @@ def _match_refunds(refunds: pl.DataFrame, people: pl.DataFrame, outcomes: pl.Dat
     return (
         bought.sort("bought_at")
         .unique(["event", "product"], keep="last", maintain_order=True)
+        # A purchase is refunded once, however often the refund is sent.
         .unique(["service_id", "product"], keep="first", maintain_order=True)
         .with_columns(
             pl.lit("refund").alias("type"),

@@ -56,6 +56,7 @@ class Erasures:
             created_at=self._clock.now_ms(),
             later=later,
         )
+        # The ids of the person stand only in this order, and leave it when the data is gone.
         await self._stores.erasures.order(erasure, person)
         return erasure
 

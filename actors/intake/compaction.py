@@ -62,6 +62,8 @@ class SegmentRebuilder:
             records = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _BATCH])
             payload = b"[" + b",".join(record for record in records if record is not None) + b"]"
             tables.append(await asyncio.to_thread(self._build_table, noun, payload, last))
+        # The artifact store first: an offset in Redis without its segment would lose changes with the next
+        # trim.
         await asyncio.to_thread(self._segments.rebuild, app_id, noun, tables, last=last)
         await self._stores.changes.compact(app_id, noun, last, self._clock.now_ms())
         self._log.warning("segments_rebuilt", app=app_id, noun=noun, records=len(record_ids))
@@ -122,6 +124,7 @@ class _PendingChanges:
         self.changes.append(change)
         self.cursor = change.offset
         self.size += len(change.payload) + len(change.vectors)
+        # An erasure must not wait half a minute beside other changes.
         self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
 
     def has_pending_until(self, offset: str) -> bool:
@@ -205,6 +208,7 @@ class ChangeLogCompactor:
             Fault: a segment is damaged and may still hold the person
         """
         async with self._lock:
+            # Changes that wait in memory would bring the person back after the erasure.
             await self._run_once([app_id], True)
             try:
                 await asyncio.to_thread(self._erase, app_id, user_id, user_keys)
@@ -218,6 +222,7 @@ class ChangeLogCompactor:
         if user_id:
             self._segments.erase(app_id, "user", [user_id])
         self._segments.erase(app_id, "interaction", user_keys)
+        # At once: replaced files still hold the person, and readers get no time to finish here.
         self._segments.tidy(app_id, at_once=True)
 
     def clear(self) -> None:
@@ -239,6 +244,7 @@ class ChangeLogCompactor:
             got = await self._read_changes(app_id, waiting)
             wrote = False
             for noun, part in waiting.items():
+                # Only with nothing left to read, else each page of a long log would become a small segment.
                 now = not got and (at_once or part.has_pending_until(requested_offsets.get(noun, "0")))
                 if part.changes and (now or self._is_due(part)):
                     rows += await self._write(app_id, noun, part)
@@ -258,6 +264,8 @@ class ChangeLogCompactor:
         for noun in NOUNS:
             covered = offsets.get(noun, "0")
             stored_offset = stored_offsets.get(noun, "0")
+            # Redis was trimmed further than the artifact store covers: an older copy of that store came
+            # back.
             gap = position_from_offset(stored_offset) > position_from_offset(covered)
             if gap:
                 self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=stored_offset)
@@ -304,6 +312,7 @@ class ChangeLogCompactor:
             # before the offset moves: after a crash in between, it is repeated
             await self._delete_log_rows(app_id, user_keys)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
+        # After the segment: a crash in between repeats the write, which covers the same offsets.
         await self._changes.compact(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()
         if user_keys and self._erased is not None:
@@ -317,6 +326,7 @@ class ChangeLogCompactor:
             self._meter.count("kiosk_settle_refused_rows", len(settled.refused), noun=noun)
             count = len(settled.refused)
             self._log.error("changes_refused", app=app_id, noun=noun, count=count, first=settled.refused[0])
+        # Last: a merge that fails has lost nothing.
         await self._merge_segments(app_id, noun)
         return rows
 

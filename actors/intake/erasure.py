@@ -99,6 +99,7 @@ class PersonEraser:
                 )
                 continue
             ended += 1
+        # After all orders: one person's outage must not delay the others.
         if away:
             raise away[0]
         await self._refresh_log_file()
@@ -117,6 +118,7 @@ class PersonEraser:
             # From this point the order contains no ids; only the append-only file may still contain earlier
             # writes.
             await store.order(erasure, Person(app_id=person.app_id))
+        # Before the rewrite: a crash here leaves the request, and the hourly rewrite fulfils it.
         await store.request_log_rewrite(self._clock.now_ms())
         file = await self._rewrite_log_file_place(erasure)
         places = tuple(file if place.place == LOG_FILE else place for place in erasure.places)
@@ -131,17 +133,21 @@ class PersonEraser:
         store = self._stores.erasures
         if erasure.status == "queued":
             places = await self._places.read(person)
+            # The count before this erasure: snapshots that were trained before it are marked by it.
             log = await asyncio.to_thread(SegmentStore(self._artifacts).erasures, person.app_id)
             begun = {"status": "running", "places": _count_places(places), "erased_before": log.count}
             erasure = erasure.model_copy(update=begun)
             await store.write(erasure)
+        # First the profile: uploads that were accepted before would write it again.
         await self._remove_profile(erasure, person)
         await store.erase(person)
+        # Redis before segments: compaction would carry rows from there into new segments.
         await self._compactor.erase(person.app_id, person.user_id, person.user_keys)
         await self._delete_log_rows(person.app_id, person.user_keys)
         marked = await asyncio.to_thread(self._clear_artifacts, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
         kept_until = await self._clean_logs(person.app_id)
+        # The receipt tells what a second search finds, not what the removal believes.
         left = await self._places.read(person)
         return erasure.model_copy(update={"places": await self._receipt(erasure, left, kept_until, marked)})
 
@@ -181,6 +187,7 @@ class PersonEraser:
     async def _clean_logs(self, app_id: str) -> dict[str, str]:
         """Cut the change logs behind the erasure; running followers get time to read it."""
         settled = await self._stores.changes.compacted_offsets(app_id)
+        # Changes of products name no person, and followers need them.
         offsets = {noun: offset for noun, offset in settled.items() if noun != "product"}
         kept_until: dict[str, str] = {}
         for _ in range(round(FOLLOWER_WAIT_S / (5 * _LOOK_S))):
@@ -243,6 +250,8 @@ class PersonEraser:
             if not (await store.log_file()).is_rewriting:
                 if begun:
                     return True
+                # A rewrite that already ran began before the removal, so its file may still name the
+                # person.
                 begun = await store.rewrite_log_file(self._clock.now_ms())
             await asyncio.sleep(_LOOK_S)
         return False

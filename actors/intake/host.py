@@ -65,6 +65,7 @@ class IntakeHost:
         work = (self._run_loop(), end_process)
         self._thread = threading.Thread(target=run_actor, args=("intake", *work), name="intake", daemon=True)
         self._thread.start()
+        # A thread of its own: an event loop that hangs can't watch itself.
         threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
 
     async def health(self) -> dict[str, Any]:

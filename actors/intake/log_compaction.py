@@ -168,6 +168,7 @@ class LogCompactor(Generic[Row]):
             ripe = [batch for batch in page if position_from_offset(batch.offset) <= until]
             results += ripe
             count += sum(len(batch.rows) for batch in ripe)
+            # Fewer than a page: the rest is too young, or there is none.
             if len(ripe) < self._rules.page:
                 break
             after = ripe[-1].offset

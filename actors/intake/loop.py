@@ -209,6 +209,7 @@ class IntakeLoop:
         ended = 0
         now_s = self._clock.monotonic_s()
         ready = [app_id for app_id in self._apps if self._pauses.get(app_id, (0.0, 0.0))[0] <= now_s]
+        # One at a time after a failure: the count of deliveries then names the batch that fails.
         for app_id in [app_id for app_id in ready if self._apps[app_id]]:
             batches = await self._claim([app_id], 1, 0)
             # Unfinished batches are delivered first, so a first delivery shows that no failed one is left.
@@ -302,6 +303,7 @@ class IntakeLoop:
         if not ours:
             self._sweeper.clear()
         if not ours and self._compactor is not None:
+            # Its offsets and rows are those of the former owner: they would be written a second time.
             self._compactor.clear()
         for log in () if ours else self._logs:
             log.clear_offsets()
@@ -396,6 +398,7 @@ class IntakeLoop:
                 self._excuse_all(app_id, batches[at + 1 :])
                 return at
             self._pauses.pop(app_id, None)
+            # Outcomes have the names of counters.
             setattr(self._state, outcome, getattr(self._state, outcome) + 1)
         return len(batches)
 

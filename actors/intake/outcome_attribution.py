@@ -151,6 +151,7 @@ class OutcomeAttributor:
             first = number_day(name)
             before = stored.get("answers", {}).get(name, 0)
             # fewer rows: an erasure, which has deleted their outcomes
+            # Counts of rows tell whether a day changed, without a look into its files.
             if rows > before or (rows < before and first >= today - 1):
                 is_new = not before or now_ms - first * DAY_MS < YOUNG_MS
                 days.update(range(first - is_new, min(first + _DAYS, today) + 1))
@@ -211,6 +212,7 @@ class OutcomeAttributor:
         oldest = min(plan.answers)
         kept = {earlier: its for earlier, its in stored.get("counts", {}).items() if earlier >= oldest}
         table = rows.to_arrow().cast(COLUMNS)
+        # Rows and the facts of what they cover in one commit: a crash leaves the day due, never half done.
         self._outcomes.replace_days(
             app_id,
             {name: table},
@@ -240,6 +242,8 @@ class OutcomeAttributor:
     async def _list_people(self, app_id: str, events: pl.DataFrame) -> pl.DataFrame:
         """Return each user key of interactions with the pseudonyms of all ids of the person."""
         user_keys, buyers, links = await asyncio.to_thread(_list_names, events)
+        # For lasting interactions only: a purchase may belong to a list that the visitor saw before signing
+        # in.
         visitors = await self._stores.interactions.visitors(app_id, buyers[:MOST_LINKED], MOST_IDS)
         alone = [key[2:] for key in user_keys if key.startswith("a:")]
         stored = await self._stores.interactions.links(app_id, alone)

@@ -85,6 +85,7 @@ class PersonPlaces:
         """
         places = await self._stores.erasures.find(person)
         salt = await self._stores.queries.salt(person.app_id)
+        # The logs have no ids: the salt of the app turns ids into the pseudonyms that they have.
         marks = [pseudonym(salt, user_key) for user_key in person.user_keys]
         places |= await asyncio.to_thread(self._read_artifacts, person, marks)
         # rows that are not compacted yet
@@ -122,6 +123,7 @@ def find_runs_with_person(artifacts: ArtifactStore, person: Person) -> list[str]
                     data = artifacts.read(path)
                 except NotFound:
                     continue
+                # A search of bytes: also files in the format of another release are searched.
                 if any(user_key in data for user_key in user_keys):
                     results.append(path)
     return results

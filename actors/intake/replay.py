@@ -81,6 +81,7 @@ class QuarantineReplayer:
         """
         if reason := find_obstacle(entry):
             return ReplayResult("skipped", reason)
+        # A wrong checksum means that some byte changed: such a value must not come back unseen.
         if entry.is_damaged and not damaged:
             return ReplayResult("skipped", "its checksum is wrong: look at it, then replay it with --damaged")
         payload = _read_payload(entry)
@@ -120,6 +121,8 @@ class QuarantineReplayer:
             clashes = await self._submit(noun, "put", type_check)
             if isinstance(clashes, ReplayResult):
                 return clashes
+            # Another upload gave an attribute a type meanwhile: the record is checked against it and sent
+            # again.
             attribute_types |= clashes
         raise Conflict(_TYPES_CHANGED)
 

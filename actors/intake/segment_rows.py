@@ -23,6 +23,7 @@ from cluster.store.data.changes import ChangeLogEntry
 GROUP = "group:"
 UNKNOWN_RATING = 3.0
 SHORTEST_S = 0.001
+# Interactions whose columns are Python lists at a time: they become Arrow arrays, which need less memory.
 _GROUP_ROWS = 10_000
 _READ_ERRORS = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException)
 
@@ -48,6 +49,7 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
     try:
         table, erased = build(noun, changes)
     except _READ_ERRORS:
+        # Only after a failure: to check each record alone takes many times as long.
         table, erased = build(noun, [_filter_change(noun, change, refused) for change in changes])
     return CompactionBatch(
         table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused)
@@ -100,6 +102,8 @@ def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[
         version = "" if noun == "user" else change.offset
         if change.op == "put":
             for row in _build_put_rows(noun, change):
+                # Removed first, so that a replaced row moves to the end: the order is that of the last
+                # writes.
                 rows.pop((row[0], version), None)
                 rows[row[0], version] = row
             continue
