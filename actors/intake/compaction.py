@@ -264,8 +264,7 @@ class ChangeLogCompactor:
         for noun in NOUNS:
             covered = offsets.get(noun, "0")
             stored_offset = stored_offsets.get(noun, "0")
-            # Redis was trimmed further than the artifact store covers: an older copy of that store came
-            # back.
+            # Redis was trimmed further than the artifact store covers: that store lost a commit.
             gap = position_from_offset(stored_offset) > position_from_offset(covered)
             if gap:
                 self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=stored_offset)

@@ -138,7 +138,7 @@ class PersonEraser:
             begun = {"status": "running", "places": _count_places(places), "erased_before": log.count}
             erasure = erasure.model_copy(update=begun)
             await store.write(erasure)
-        # First the profile: uploads that were accepted before would write it again.
+        # First, through the intake: uploads that were accepted before would write the profile again.
         await self._remove_profile(erasure, person)
         await store.erase(person)
         # Redis before segments: compaction would carry rows from there into new segments.

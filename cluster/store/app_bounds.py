@@ -41,6 +41,7 @@ async def check_new_records(records: RecordStore, app: App, noun: Noun, record_i
     )
     stored = users + products
     named = list(dict.fromkeys(record_ids))
+    # Counts decide nearly always; the records themselves are read only near the bound.
     if stored + len(named) <= most:
         return
     new = (await records.get_many(app.app_id, noun, named)).count(None)
@@ -84,6 +85,7 @@ class StorageBounds:
             now_s: seconds of the clock
         """
         passed = self._passed.get(app.app_id)
+        # `is`: changed settings are another object, so a new bound counts at once.
         return passed is not None and passed[0] is app.settings and now_s < passed[1]
 
     async def check(self, app: App) -> None:

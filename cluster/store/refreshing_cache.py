@@ -89,6 +89,7 @@ class RefreshingCache(Generic[Value]):
             self._refreshes[key] = refresh
         elif entry is not None and not wait:
             return entry.value
+        # Callers share it: one that is cancelled must not cancel it for the others.
         return await asyncio.shield(refresh)
 
     async def refresh(self, key: str) -> Value:
@@ -97,6 +98,7 @@ class RefreshingCache(Generic[Value]):
         Errors:
             Unavailable: the store is unreachable; the cache keeps the last good value
         """
+        # Before the read: the value is at least as old as the question, never younger than it looks.
         now_s = self._clock.monotonic_s()
         entry = self._entries.get(key)
         value = await self._load(key, None if entry is None else entry.value)
@@ -145,6 +147,7 @@ class RefreshingCache(Generic[Value]):
             entry = self._entries.get(key)
             if entry is None:
                 raise
+            # A failed try counts too: while the store is away, not every request tries again.
             entry.tried_s = now_s
             return entry.value
 
@@ -207,4 +210,5 @@ class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
     async def _load_engines(self, app_id: str, last: Mapping[str, Engine] | None) -> Mapping[str, Engine]:
         kept = last or {}
         engines = {engine.engine_id: engine for engine in await self._engines.all(app_id)}
+        # The same object while nothing changed, so that callers compare by identity.
         return {name: kept[name] if kept.get(name) == engine else engine for name, engine in engines.items()}

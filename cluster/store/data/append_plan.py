@@ -57,6 +57,7 @@ RENEWED_S = 3600.0
 "A renewed list is not renewed again for this long; its lifetime after the last push may be shorter by as much."
 MANY = 500
 "Interactions of a call from which the renewed lists are remembered."
+# Lists in memory at most; beyond it all are forgotten, which costs one more renewal of each.
 _REMEMBERED = 100_000
 
 YOUNG_S = 24 * 3600
@@ -123,6 +124,7 @@ class AppendPlan:
             self.keys += (keys.stranger(app_id, writer.day), keys.browser_bytes(app_id, minute))
 
         paired: dict[str, str] = {}
+        # A dictionary keeps the order of arrival, which decides to whom a visitor is linked.
         visitors: dict[str, None] = {}
         for user_id, visitor, _ in recents:
             if visitor:
@@ -132,6 +134,8 @@ class AppendPlan:
         facts: list[Argument] = []
         for visitor in visitors:
             user_id = believed.get(visitor, "")
+            # The usual visitor is linked to this user already: no step, and the script accepts either
+            # belief.
             if user_id == paired.get(visitor):
                 user_id = ""
             self._links[visitor] = user_id
@@ -178,6 +182,7 @@ class AppendPlan:
         self._links[visitor] = user_id
         visitor_key = user_key_from_anonymous_id(visitor)
         user_key = user_key_from_id(user_id)
+        # Before the link: events up to here belong to the former state of both lists.
         self._flush(visitor_key)
         self._flush(user_key)
         visitors = self._number(keys.linked(self._app_id, user_id))
@@ -192,6 +197,7 @@ class AppendPlan:
                 self._steps.append(self._is_proven(user_key))
 
     def _flush(self, user_key: str) -> None:
+        # More than the list keeps would be pushed and trimmed in the same script.
         packed = self._pushes.pop(user_key, [])[-CAP:]
         if packed:
             name = keys.recent(self._app_id, user_key)
@@ -226,6 +232,7 @@ def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
     merged = lists[0]
     for more in lists[1:]:
         merged_set = set(merged)
+        # Equal bytes are one interaction: both lists were pushed from the same packed value.
         missing = [packed for packed in more if packed not in merged_set]
         if missing:
             merged = sorted(merged + missing, key=_at_ms, reverse=True) if merged else missing

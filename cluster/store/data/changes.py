@@ -133,6 +133,7 @@ class ChangeLog:
                 for entry in log
             ]
             if not changes and block_ms > 0:
+                # Only if nothing is there: a blocking read needs a connection for itself (decision 17).
                 changes = await self._wait(app_id, after, block_ms)
         return changes
 
@@ -206,6 +207,7 @@ class ChangeLog:
         """Wait for the first change of each log; the next read returns the changes after it."""
         noun_of = {keys.change(app_id, noun): noun for noun in after}
         streams = ("STREAMS", *noun_of, *after.values())
+        # One entry: its size is unknown, and the next read has a bound on bytes.
         answer = await self._server.wait("XREAD", "COUNT", 1, "BLOCK", block_ms, *streams, block_ms=block_ms)
         return [
             await self._open(app_id, noun_of[text_of(name)], *entry)

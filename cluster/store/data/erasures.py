@@ -49,6 +49,7 @@ CLEAN_ENTRIES = 20_000
 CLEAN_BYTES = 16 << 20
 "A larger stream is not rewritten: later writes free its memory."
 
+# The unit separator: no id of an app contains it.
 _BETWEEN = "\x1f"
 _ERASE_VISITOR = Script.load("erase_visitor")
 _CLEAN = Script.load("clean_stream")
@@ -198,6 +199,7 @@ class ErasureStore:
         await erase_questions(self._server, person.app_id, person.user_keys)
         if person.user_id:
             await self._interactions.erase(person.app_id, [person.user_id])
+        # A visitor linked to a user since has new data of that user, who asked for nothing.
         if left := await self._unlinked(person):
             await self._erase_visitors(person.app_id, left)
         await self._clean(keys.quarantine(person.app_id))
@@ -219,6 +221,7 @@ class ErasureStore:
         user_keys = [user_key_from_anonymous_id(visitor) for visitor in visitors]
         names = [keys.change(app_id, "interaction"), keys.link(app_id)]
         names += (keys.recent(app_id, user_key) for user_key in user_keys)
+        # Ids may hold lone surrogates, which JSON can't write.
         payload = orjson.dumps([user_key.encode("utf-8", "replace").decode() for user_key in user_keys])
         sealed = seal(payload, salt_from_key("interaction"))
         if not await self._server.run(_ERASE_VISITOR, names, [sealed, *visitors]):
@@ -233,6 +236,7 @@ class ErasureStore:
         for noun, offset in settled.items():
             await self._changes.compact(app_id, noun, offset, now_ms)
             name = keys.change(app_id, noun)
+            # An entry before the offset is still there: a live follower has not read it.
             if await self._server.execute_slow("XRANGE", name, "-", offset, "COUNT", 1):
                 late[noun] = iso_ms(now_ms + LIVE_MS)
             else:
@@ -244,6 +248,7 @@ class ErasureStore:
     async def _clean(self, stream: str) -> None:
         """Rewrite a stream. A server that refuses keeps trimmed entries until their neighbours are trimmed."""
         try:
+            # A script blocks Redis: a large stream would hold all requests up.
             if int(await self._server.execute_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
                 await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES])
         except HouseError as error:

@@ -67,6 +67,7 @@ class IdempotencyStore:
         life_ms: int = LIFE_MS,
     ) -> None:
         """Keep the reply for its lifetime, or until one of its users (`u:...`, `a:...`) is erased."""
+        # So that an erasure finds replies about the person, without an id in them.
         marks = " ".join([await self._salts.pseudonym(app_id, user_key) for user_key in user_keys])
         await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
 

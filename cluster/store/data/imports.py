@@ -55,6 +55,7 @@ class ImportStore:
 
     async def remove(self, app_id: str, import_id: str) -> bool:
         """Remove an import with its progress; return False when it was absent."""
+        # The record first: a crash leaves progress that no list shows.
         removed = await self._imports.remove(app_id, [import_id])
         await self._progress.remove(app_id, [import_id])
         await self.clear_stop(app_id, import_id)

@@ -199,6 +199,7 @@ class Intake:
         again if it was neither applied nor given up. Broken batches are given up by this call and not
         returned.
         """
+        # Without waiting: a wait holds a connection, and most calls find batches.
         batches = await self._claim_present(consumer, app_ids, count)
         if not batches and block_ms > 0 and app_ids:
             batches = await self._claim_coming(consumer, app_ids, block_ms)
@@ -254,6 +255,7 @@ class Intake:
             )
         # Behind the records: the script knows their number from its keys.
         args += (part for entry in entries[1:] for part in entry)
+        # The script deletes the entry first, so of two that apply one batch only one writes.
         applied = await self._server.run(_APPLY_PUT, names, args, is_bulk=True) is not None
         if applied and set_aside:
             await self._set_aside(batch, failed, set_aside, now_ms)

@@ -72,6 +72,7 @@ class InteractionStore:
                     self._renewals.record(plan)
                 return str(facts[0], "ascii")
             for visitor, user in split_pairs(facts):
+                # The script wrote nothing and told the links that it met: the next plan starts from them.
                 believed[name_of(visitor)] = name_of(user)
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 
@@ -90,6 +91,7 @@ class InteractionStore:
     async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
         """Return the users that visitors were linked to; unlinked visitors are absent."""
         linked: dict[str, str] = {}
+        # In pages: one command with all ids would hold Redis up.
         for start in range(0, len(anonymous_ids), _PAGE):
             page = anonymous_ids[start : start + _PAGE]
             users = await self._server.execute_slow("HMGET", keys.link(app_id), *page)
@@ -145,6 +147,7 @@ class InteractionStore:
                 names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
                 args += (len(linked), *linked)
                 user_keys += linked_keys
+            # Before the script: a crash in between leaves the links, by which the next try finds the visitors.
             await erase_threads(self._server, app_id, users)
             await erase_questions(self._server, app_id, list(dict.fromkeys(user_keys)))
             await erase_exposures(self._server, app_id, list(dict.fromkeys(user_keys)))

@@ -219,6 +219,7 @@ class PersonTraces:
         """Scan all keys of the app; references to a question come after all questions are found."""
         seen: set[str] = set()
         references: list[str] = []
+        # `SCAN`, not `KEYS`: that would block Redis for all keys at once.
         async for names in self._pages_of_keys():
             references += [name for name in names if self._family(name) in _REFERENCES]
             for name, trace in zip(names, await asyncio.gather(*map(self._inspect_key, names)), strict=True):
@@ -261,6 +262,7 @@ class PersonTraces:
         family, _, rest = name[len(self._app) + 3 :].partition(":")
         if family in _OWNED:
             return None
+        # Between colons: an id must not match the beginning of a longer one.
         plain = any(f":{user_key}:" in f":{rest}:" for user_key in self._person.user_keys)
         if not plain and self._marks.isdisjoint(rest.split(":")):
             return None
@@ -289,6 +291,7 @@ class PersonTraces:
 
     async def _reply(self, name: str) -> Trace | None:
         reply, marks = await self._server.execute_slow("HMGET", name, "reply", "readers")
+        # By mark, and by text: a reply may name the person without a mark.
         if not self._marks.isdisjoint(text_of(marks or b"").split()) or self._names(reply or b""):
             return Trace(REPLIES, [_read(reply)], self._act("DEL", name))
         return None
@@ -381,6 +384,7 @@ class PersonTraces:
         return Trace(POPULAR_QUESTIONS, [text for text, _ in pairs], erase)
 
     def _names(self, data: bytes) -> bool:
+        # A checksum stands in front of sealed JSON; the search must begin behind it.
         sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")
         return self._person.is_named_in(data[WIDTH:] if sealed else data)
 

@@ -45,6 +45,7 @@ class RecordStore:
     async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]:
         bodies: list[bytes | None] = []
         ask = self._server.execute if len(record_ids) <= HOT_AT_ONCE else self._server.execute_slow
+        # One `MGET` of all would hold Redis up for large records.
         for first in range(0, len(record_ids), MOST_AT_ONCE):
             some = record_ids[first : first + MOST_AT_ONCE]
             names = [keys.record(app_id, noun, record_id) for record_id in some]

@@ -23,6 +23,7 @@ class Salts:
         salt = self._read.get(app_id)
         if salt is None:
             name = keys.query_salt(app_id)
+            # `NX`, then read: of two processes that start at once one salt wins, and both use it.
             await self._server.execute_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
             salt = self._read[app_id] = bytes(await self._server.execute_slow("GET", name))
         return salt

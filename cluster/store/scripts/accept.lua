@@ -5,6 +5,7 @@
 -- Gives {'taken'} | {'full'} | {'clash', name, registered type, ...}; only the first has written.
 local types, intake, task, seen, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
+-- A caller whose reply was lost sends the batch again under its task id.
 if redis.call('EXISTS', task) == 1 then
   return {'taken'}
 end
@@ -13,6 +14,7 @@ if redis.call('XLEN', intake) >= tonumber(ARGV[1]) then
 end
 
 local clashes, fresh = {'clash'}, {}
+-- In parts: Lua can't unpack many thousand values at once.
 for first = 12, #ARGV, 1000 do
   local last = math.min(first + 999, #ARGV)
   local names = {}
@@ -41,6 +43,7 @@ for first = 1, #fresh, 1000 do
 end
 redis.call('HSET', task, 'noun', ARGV[2], 'type', ARGV[6], 'status', 'queued', 'total', ARGV[7],
   'succeeded', '0', 'failed', ARGV[8], 'errors', ARGV[9], 'entry', entry, 'created_at', ARGV[10])
+-- A life from the start: a task whose batch is lost must not stay for ever.
 redis.call('EXPIRE', task, ARGV[11])
 redis.call('ZADD', open, ARGV[10], ARGV[4])
 if ARGV[3] == 'put' then

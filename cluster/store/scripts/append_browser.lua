@@ -43,6 +43,7 @@ local function admit()
   -- May this address add a reader, or keep one for long?
   local mine = 'new:' .. ARGV[7]
   local held = redis.call('HMGET', KEYS[3], mine, 'new')
+  -- Invented addresses can't fill the memory: beyond a number all further ones share a count.
   if not held[1] and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[12]) then
     mine = 'new:rest'
     held[1] = redis.call('HGET', KEYS[3], mine)
@@ -80,6 +81,7 @@ local function push(list, proven, first, n)
     redis.call('EXPIRE', list, young)
   else
     local left = redis.call('TTL', list)
+    -- A list of long life keeps it; a young one gets it when its user returns in another session.
     if left > young or (left <= young - tonumber(ARGV[5]) and admit()) then
       redis.call('EXPIRE', list, life)
     end

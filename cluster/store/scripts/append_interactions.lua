@@ -14,6 +14,7 @@ for _ = 1, tonumber(ARGV[4]) do
   local visitor, believed, paired = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   at = at + 3
   local user = redis.call('HGET', links, visitor) or ''
+  -- A visitor that is linked to the user of this call already is the usual case, and needs no second try.
   if user ~= believed and not (believed == '' and user == paired) then
     wrong[#wrong + 1] = visitor
     wrong[#wrong + 1] = user
@@ -30,6 +31,7 @@ local function push(renewed, list, ...)
   if length > cap then
     redis.call('LTRIM', list, 0, cap - 1)
   end
+  -- A list as long as this push is new, whatever the caller remembers of it.
   if not renewed or length == select('#', ...) then
     redis.call('EXPIRE', list, life)
   end

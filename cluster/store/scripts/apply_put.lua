@@ -6,6 +6,8 @@
 --       13... record id, sealed record, type as JSON text (or empty)
 --       then change payload and vectors of each further entry of the change log
 -- Gives the last change's offset, or false when the batch was applied before: then nothing is written.
+-- The entry is the proof that the batch was not applied: whoever deletes it writes, all others write
+-- nothing.
 if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 then
   return false
 end
@@ -18,6 +20,7 @@ for n = 1, count do
   local at = 10 + 3 * n
   local id, kind = ARGV[at], ARGV[at + 2]
   redis.call('SET', KEYS[8 + n], ARGV[at + 1])
+  -- Score 0 for all: equal scores are ordered by name, which pages of ids rely on.
   redis.call('ZADD', ids, 0, id)
   if products then
     local old = redis.call('HGET', types, id) or ''
@@ -53,6 +56,7 @@ if count > 0 then
   end
 end
 
+-- A task that has expired must not come back as a hash without a life.
 if redis.call('EXISTS', KEYS[2]) == 1 then
   redis.call('HINCRBY', KEYS[2], 'succeeded', count)
   redis.call('HINCRBY', KEYS[2], 'failed', ARGV[10])

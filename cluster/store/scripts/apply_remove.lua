@@ -24,6 +24,7 @@ end
 
 local offset = ''
 if count > 0 then
+  -- Twice: an erasure must survive a damaged byte.
   offset = redis.call('XADD', KEYS[4], '*', 'op', 'remove', 'payload', ARGV[7], 'copy', ARGV[7])
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then

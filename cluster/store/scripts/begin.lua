@@ -15,6 +15,7 @@ if not held[1] then
     end
   end
   redis.call('HSET', KEYS[1], 'state', 'flying', 'body', ARGV[1])
+  -- A process that dies here leaves a lock that ends by itself.
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {'new'}
 end

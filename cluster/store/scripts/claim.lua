@@ -12,16 +12,19 @@ end
 
 local answer = {}
 for n, intake in ipairs(KEYS) do
+  -- `pcall`: without a group this is an error, and the group is made below.
   local probe = redis.pcall('XPENDING', intake, group)
   if probe.err then
     if not string.find(probe.err, 'NOGROUP', 1, true) then
       return probe
     end
+    -- From 0: batches that were accepted before the first claim count too.
     redis.call('XGROUP', 'CREATE', intake, group, '0', 'MKSTREAM')
   end
 
   local batches, given = {}, {}
   local function hand_out(entry)
+    -- The same entry may come as held and as idle.
     if entry and not given[entry[1]] then
       given[entry[1]] = true
       local pending = redis.call('XPENDING', intake, group, entry[1], entry[1], 1)
@@ -35,6 +38,7 @@ for n, intake in ipairs(KEYS) do
     return #batches < most and bytes > 0
   end
 
+  -- Entries of this consumer without an acknowledgement, oldest first: its former process died with them.
   local held = more() and one(intake, '0')
   while held do
     hand_out(held)

@@ -6,6 +6,7 @@ local until_ms = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not until_ms or tonumber(until_ms) > tonumber(ARGV[3]) then
   return false
 end
+-- Also an expired question: its id would stay among the open ones for ever.
 if redis.call('HGET', KEYS[1], 'finished') ~= '0' then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return false

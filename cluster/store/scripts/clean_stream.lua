@@ -18,5 +18,6 @@ redis.call('DEL', KEYS[1])
 for _, entry in ipairs(entries) do
   redis.call('XADD', KEYS[1], entry[1], unpack(entry[2]))
 end
+-- The newest id of the old stream: offsets must never be given twice.
 redis.call('XSETID', KEYS[1], last)
 return 1

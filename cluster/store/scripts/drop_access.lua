@@ -1,4 +1,4 @@
--- Remove an app or a key and tell the doors.
+-- Remove an app or a key, and raise the version that API replicas poll.
 -- KEYS  1 apps or keys  2 version
 -- ARGV  1 field
 local removed = redis.call('HDEL', KEYS[1], ARGV[1])

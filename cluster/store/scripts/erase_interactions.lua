@@ -5,6 +5,7 @@
 local at, key = 2, 3
 while at <= #ARGV do
   local n = tonumber(ARGV[at])
+  -- All keys were named before: a visitor linked meanwhile would be missed.
   if redis.call('SCARD', KEYS[key + 1]) ~= n then
     return 0
   end

@@ -10,6 +10,7 @@ if code[2] then
   return {'used', {}}
 end
 local locked = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[6]) or '-1')
+-- Before the check of the lock: a code is spent by the first try, whatever comes of it.
 redis.call('HSET', KEYS[1], 'used', '1')
 if locked >= tonumber(ARGV[7]) then
   return {'gone', {}}

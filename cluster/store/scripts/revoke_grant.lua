@@ -1,4 +1,4 @@
--- End a grant and tell the doors.
+-- End a grant, and raise the version that API replicas poll.
 -- KEYS  1 grant  2 grants of the user  3 revoked  4 version  5 grants of the client
 -- ARGV  1 grant id  2 now ms  3 forget before ms
 local gone = redis.call('DEL', KEYS[1])

@@ -12,6 +12,7 @@ if string.find(current, ARGV[1], 1, true) then
   local till = string.format('%.0f', now + tonumber(ARGV[4]))
   redis.call('HSET', KEYS[1], 'current', ARGV[2], 'previous', current, 'until', till, 'used_at', ARGV[3])
 elseif string.find(previous, ARGV[1], 1, true) and now <= tonumber(held[3] or '0') then
+  -- Hashes of 64 digits with blanks between them: so many siblings a round has at most.
   if #current >= 65 * tonumber(ARGV[7]) - 1 then
     return 'crowded'
   end

@@ -7,5 +7,6 @@ local spent = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 if most > 0 and tonumber(ARGV[1]) > 0 and spent > most then
   return 0
 end
+-- Not below 0: giving back on the next day would allow more than a day's bound.
 redis.call('SET', KEYS[1], math.max(0, spent), 'PX', ARGV[3])
 return 1

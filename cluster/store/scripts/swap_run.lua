@@ -15,6 +15,7 @@ else
   redis.call('SREM', KEYS[4], ARGV[1])
 end
 local over = redis.call('ZCARD', KEYS[3]) - tonumber(ARGV[6])
+-- Only a new run makes the list longer.
 if revision == '0' and over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', KEYS[3], 0, over - 1)) do
     if redis.call('SISMEMBER', KEYS[4], old) == 0 then

@@ -13,8 +13,10 @@ elseif at - now > 60000 then
   at = now
 end
 tokens = math.min(tokens, burst)
+-- Whole tokens: a leased part of one could be spent by nobody.
 local granted = math.max(0, math.min(want, math.floor(tokens)))
 tokens = tokens - granted
+-- Formatted: Lua would write large numbers with an exponent and lose digits.
 redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', at))
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 if granted > 0 or want <= 0 then

@@ -4,6 +4,7 @@
 --       7 held until  8 time to live
 -- Gives 1, or 0 when nothing was written.
 local now = redis.call('HMGET', KEYS[1], 'finished', 'holder', 'revision')
+-- A holder whose lease ran out is not the holder any more, even if it goes on writing.
 if now[1] ~= '0' or now[2] ~= ARGV[2] or tonumber(ARGV[5]) <= tonumber(now[3]) then
   return 0
 end

@@ -68,6 +68,7 @@ class Quarantine:
     def count_unreadable(self, app_id: str, noun: str, name: str) -> None:
         """Count a whole record that only a newer release can read, and log it once. It stays where it is."""
         self._meter.count("kiosk_store_unreadable", noun=noun)
+        # Once for each record: a follower that reads it every second must not fill the log.
         if name not in self._noted and len(self._noted) < MOST_NOTED:
             self._noted.add(name)
             _log.warning("record_unreadable", app=app_id, noun=noun, reason=UNREADABLE)
