@@ -195,8 +195,10 @@ class InteractionWriter:
         return await self._patience.call(lambda: self._is_appended(accepted, after))
 
     async def _is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:
-        if await self._is_compacted(accepted, after):
-            return True
+        # The log first: what a compaction takes from it meanwhile is in the segments already when it is trimmed.
+        return await self._is_in_log(accepted, after) or await self._is_compacted(accepted, after)
+
+    async def _is_in_log(self, accepted: AcceptedInteractions, after: str) -> bool:
         cursor = max(
             after, await self._stores.changes.first(self._app_id, "interaction"), key=position_from_offset
         )
@@ -211,9 +213,7 @@ class InteractionWriter:
             cursor = changes[-1].offset
 
     async def _is_compacted(self, accepted: AcceptedInteractions, after: str) -> bool:
-        """Return whether the chunk is in the segments after the offset `after`; called only if the log was trimmed past
-        it.
-        """
+        """Return whether the chunk is in the segments after the offset `after`; false if the log still covers it."""
         first = await self._stores.changes.first(self._app_id, "interaction")
         if position_from_offset(first) <= position_from_offset(after):
             return False

@@ -25,9 +25,11 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Una
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.interaction import RecentEvent
+from cluster.records.validation.upload import parse_interactions
 from cluster.store.stores import Stores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
+from jobs.ingest.writing import InteractionWriter, StoreRetry
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
@@ -344,6 +346,27 @@ async def test_a_chunk_settled_and_trimmed_before_going_on_is_not_repeated(
     assert await logged(stores) == []
     ids = segments.load(APP).interactions["product_ids"].to_pylist()
     assert Counter(product_id for row in ids for product_id in row) == {f"p{n}": 1 for n in range(12)}
+
+
+async def test_a_chunk_that_is_trimmed_while_it_is_looked_for_is_not_repeated(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The compaction comes between two questions to the store: the chunk is in the log, and then only compacted."""
+    segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
+    patience = StoreRetry(1.0, SystemClock(), random.Random())
+    writer = InteractionWriter(stores, APP, segments, patience)
+    accepted = parse_interactions(clicks(3), now_ms=SystemClock().now_ms())
+    after = await writer.read_log_end()
+    await writer.append(accepted, after)
+    read = stores.changes.read
+
+    async def read_late(*args: Any, **options: Any) -> Any:
+        stores.changes.read = read  # type: ignore[method-assign]
+        await _settle(stores, segments)
+        return await read(*args, **options)
+
+    stores.changes.read = read_late  # type: ignore[method-assign]
+    assert await writer.is_appended(accepted, after)
 
 
 async def _settle(stores: Stores, segments: SegmentStore) -> None:
