@@ -226,6 +226,7 @@ def _join_rows(
 
 async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
     """Apply the intake in this process while chunks are written, unless another process holds the lease."""
+    # Without a cluster nobody else would apply the chunks, and the window would never empty.
     applying = asyncio.create_task(loop.run())
     try:
         await writing
@@ -298,6 +299,8 @@ class _IngestTask:
                 refused += clashing
                 handed += [submitted] if submitted is not None else []
             waiting.append((chunk, handed, refused))
+            # The oldest chunk is awaited, not any: the progress is one position, behind which nothing may
+            # be open.
             if len(waiting) >= self._order.window:
                 await self._finish_chunk(writer, *waiting.popleft())
 
@@ -316,11 +319,15 @@ class _IngestTask:
             for number, part in enumerate(chunk.checked.parts):
                 await self._append(writer, chunk, number, part)
             accepted = sum(part.accepted.count for part in chunk.checked.parts)
+            # Saved with the announcement of the next chunk. A chunk without parts announces nothing, so it
+            # is saved here.
             self._record_chunk(chunk, accepted, 0, chunk.checked.refused, later=bool(chunk.checked.parts))
 
         try:
             await self._process_chunks(append)
         except HouseError:
+            # Nothing accepted: `_check_first_rows` may have deleted the run, and saving would bring it
+            # back.
             if self._progress.accepted:
                 self._run.save(self._progress)
             raise
@@ -339,12 +346,16 @@ class _IngestTask:
         pending = self._progress.pending
         if pending and pending["place"] > place:
             return  # ingested before the interruption
+        # The crash came between the announcement and the recorded end: only the log knows whether the
+        # append happened.
         if pending and pending["place"] == place:
             after = pending["after"]
             if await writer.is_appended(part.accepted, after):
                 self._log.info("chunk_already_in", app=self._order.app_id, row=chunk.first)
                 return
         else:
+            # Read before the append: the chunk can only stand behind this offset, so a later search starts
+            # here.
             after = self._last or await writer.read_log_end()
             self._progress = replace(self._progress, pending={"place": place, "after": after})
             self._run.save(self._progress)
@@ -364,6 +375,8 @@ class _IngestTask:
             accepted += task.succeeded
             failed += task.failed
             if task.failed:
+                # The task counts failed records and does not name them, so the chunk's first row stands for
+                # all of them.
                 reason = task.errors[-1] if task.errors else "could not be applied"
                 lost.append(
                     RejectedRow(
@@ -407,6 +420,8 @@ class _IngestTask:
         if done.rows < MOST_REJECTED_FIRST_ROWS or done.accepted or self._order.keep_going:
             return
         (worst,) = self.reasons.most_frequent(1)
+        # The corrected ingest must begin at the first row; with the progress kept, it would skip the rows
+        # that were refused.
         self._run.delete()
         raise Invalid(
             f"none of the first {done.rows:,} rows was accepted; {worst.count:,} of them because: {worst.text} "
@@ -420,15 +435,20 @@ class _IngestTask:
         coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
         try:
             while (chunk := await coming) is not None:
+                # Started before the write, so that both overlap; at most one chunk is read ahead.
                 coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
                 await act(chunk)
         finally:
+            # A thread can't be cancelled: it is awaited, or it would read on in a file that the caller
+            # closes or removes.
             await asyncio.gather(coming, return_exceptions=True)
 
     def _read_checked_chunks(self) -> Iterator[_Chunk]:
         """Yield validated chunks after the recorded progress."""
         start = self._progress.file
         skip = self._progress.row
+        # The start of the first run, so that a continued run gives rows without a time the same bytes as
+        # before.
         now_ms = self._progress.started_ms
         plain = PlainInteractions()
         plain_columns = PlainColumns()
@@ -444,6 +464,7 @@ class _IngestTask:
                     read_rows += len(rows)
                     if not len(rows):
                         return
+                # Once per file, at its first row; a continued run has warned about it before.
                 if not first:
                     self.warnings += find_warnings(rows, read, self._mapping)
                 checked: CheckedChunk[Any] | None = None
@@ -452,6 +473,7 @@ class _IngestTask:
                 )  # none while nobody is erased: whole chunks are checked faster
                 if self._order.noun != "interaction":
                     checked = check_records(self._order.noun, rows, first, read, now_ms, erased)
+                # Columns are checked as a whole, which can't leave out the rows of one erased person.
                 elif isinstance(rows, ColumnRows) and erased is None:
                     checked = check_columns(rows, first, self._mapping, now_ms, plain_columns)
                 if checked is None:

@@ -52,6 +52,7 @@ PLAIN_TYPES: Final = frozenset(
 "Types that refer to products and require no other field."
 
 MOST_IDS = 100
+# About 100 MB of Python texts for ids of ten characters.
 MOST_CACHED_IDS = 1_000_000
 IDS: TypeAdapter[list[str]] = TypeAdapter(list[NamedId])
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  everything in this file is UTC without saying so
@@ -82,6 +83,7 @@ class PlainInteractions:
             ValueError,
         ):  # includes refusals of the schema and rows that are not plain
             return None
+        # By time alone and stable: events of one millisecond stay in the order of the file.
         recents.sort(key=itemgetter(0))
         payload = orjson.dumps(records)
         return AcceptedInteractions(payload, tuple(entry for _, entry in recents), (), len(records))
@@ -96,12 +98,15 @@ class PlainInteractions:
         named = [name for name in (user_id, visitor_id) if name]
         if kind not in PLAIN_TYPES or type(ids) is not list or not 0 < len(ids) <= MOST_IDS:
             raise ValueError("not plain")
+        # type, product_ids and timestamp, and a user: any further field needs the schema.
         if not named or len(record) != 3 + len(named):
             raise ValueError("not plain")
         if not self._valid_ids.issuperset(ids):
             unknown.update(ids)
         if not self._valid_ids.issuperset(named):
             unknown.update(named)
+        # A clock that runs ahead must not put an event in the future, where it would stay the newest for
+        # ever.
         at_ms = min(_parse_timestamp(record["timestamp"]), now_ms)
         # formatting copies the bytes into a block of their size; the writer's default block has 1 kB
         return at_ms, (user_id, visitor_id, b"%b" % orjson.dumps((kind, ids, at_ms, 0.0)))
@@ -205,12 +210,14 @@ class PlainColumns:
             packed.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist(),
             strict=True,
         )
+        # Recent lists are pushed oldest first, and files are usually sorted by time already.
         in_order = tuple(_sort_by_time(list(recents), at_ms))
         return AcceptedInteractions(payload, in_order, (), len(kinds))
 
     def _check_ids(self, *many: Iterable[str]) -> None:
         """Check that all ids are valid and need no JSON escapes."""
         unknown = set().union(*many) - self._valid_ids
+        # Stands for "no user of this kind" in a column, and is no id.
         unknown.discard("")
         if not unknown:
             return
@@ -235,6 +242,7 @@ def _select_columns(table: Any) -> dict[str, Any]:
             continue
         if name not in _FIELDS:
             raise ValueError("not plain")
+        # The steps below need one contiguous array; a single chunk is used without a copy.
         whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         columns[name] = _timestamps_ms(whole) if name == "timestamp" else whole
     return columns
@@ -246,6 +254,7 @@ def _timestamps_ms(column: Any) -> Any:
         if column.null_count:
             raise ValueError("some have none")
         numbers = column.cast(pa.int64()).to_numpy()
+        # Two comparisons in place of `abs`, which overflows for the smallest int64.
         in_ms = np.where((numbers > -_SECONDS_BELOW) & (numbers < _SECONDS_BELOW), numbers * 1000, numbers)
         return pa.array(in_ms, pa.timestamp("ms", "UTC"))
     if not pa.types.is_timestamp(column.type):
@@ -298,6 +307,7 @@ def _json_array(members: Any) -> bytes:
     # Arrow stores the bytes of an array of texts consecutively
     _, offsets, data = objects.buffers()
     ends = np.frombuffer(offsets, np.int32)[objects.offset : objects.offset + len(objects) + 1]
+    # Without the last comma; the buffer is taken as it is, so no Python text per row is created.
     joined: bytes = data[int(ends[0]) : int(ends[-1]) - 1].to_pybytes()
     return b"[" + joined + b"]"
 

@@ -68,6 +68,7 @@ class IngestRun:
     @classmethod
     def of(cls, state_dir: Path, *what: str) -> IngestRun:
         """Return the run whose id is derived from its parameters."""
+        # NUL occurs in no path and no rule, so different parameters never join to the same text.
         name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
         return cls(state_dir / name)
 
@@ -83,6 +84,8 @@ class IngestRun:
             lock = (self.folder / "lock").open("wb")
         with lock:
             try:
+                # Of the open file, not of its name: the system releases it when the process dies, also by
+                # SIGKILL.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise Conflict(
@@ -133,6 +136,7 @@ class IngestRun:
             Conflict: an unfinished run read other contents under the same names
             Fault: the progress on disk can't be read
         """
+        # Size and time stand for the contents; a checksum would read every file a second time.
         facts = tuple((source.path, source.size, source.changed_ms) for source in sources)
         before = None if restart else self._read()
         if before is not None and before.finished and once and before.sources == facts:
@@ -142,6 +146,8 @@ class IngestRun:
                 raise Conflict(
                     "the files changed since this ingest was interrupted; restart it from the beginning"
                 )
+            # Lines behind this size belong to a chunk whose end was not recorded; the chunk is read and
+            # refused again.
             self._cut_quarantine(before.quarantine_bytes)
             return before
         self._cut_quarantine(0)
@@ -155,6 +161,7 @@ class IngestRun:
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             part.write_bytes(orjson.dumps(asdict(progress)))
+            # A process that dies while writing leaves the old progress, not half of the new one.
             part.replace(self._progress)
 
     def quarantine_rows(
@@ -177,6 +184,8 @@ class IngestRun:
         data = b"".join(lines)
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
+            # Before the progress that counts these bytes: a crash in between leaves lines that the next run
+            # cuts off.
             with self.quarantine.open("ab") as stream:
                 stream.write(data)
         return replace(

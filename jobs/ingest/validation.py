@@ -29,7 +29,9 @@ from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 T = TypeVar("T")
 
 RETURN = f"the quantity is negative, as of a return; the rule {RETURNS}:={REFUND} imports returns as refunds"
+# The upload validation names bad records by their position: "data.3.price ...".
 _BAD_INDEX = re.compile(r"data\.(\d+)\b\.?( is invalid\. )?")
+# Characters of a refused row in the quarantine: enough to find it, and a bound for millions of them.
 _TEXT_KEPT = 4_000
 _TOO_LARGE = f"The record should have at most {MAX_RECORD_BYTES} bytes."
 
@@ -122,6 +124,8 @@ def _check_plain_chunk(
     """Validate a chunk as a whole, without a conversion to JSON and back; return None if any row is invalid."""
     try:
         records = [read(row) for row in rows if not isinstance(row, UnreadableRow)]
+        # The upload schema accepts an event of nobody, whose user is then the browser that sends it; a file
+        # has none.
         if len(records) < len(rows) or any(map(_missing_actor_reason, records)):
             return None
         accepted = plain.accept(records, now_ms) or parse_interactions(records, now_ms=now_ms)
@@ -195,6 +199,7 @@ def _check_rows(
             refused.append(RejectedRow(number, reason, _decode_beginning(text)))
         else:
             good.append((number, text))
+    # `_parse_until_accepted` appends to `refused`, so the list is complete only behind this line.
     parts = [part for some in _split_by_size(good) for part in _parse_until_accepted(some, parse, refused)]
     return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
 
@@ -223,8 +228,10 @@ def _parse_until_accepted(
             return
         except Unprocessable as error:
             reasons = _reasons_by_row(error, len(good))
+            # Without a position no row can be taken out, and the loop would parse the same body for ever.
             if not reasons:
                 raise
+            # From the end, so that each `pop` leaves the positions of the others as they were.
             for at in sorted(reasons, reverse=True):
                 number, text = good.pop(at)
                 refused.append(RejectedRow(number, reasons[at], _decode_beginning(text)))
@@ -233,6 +240,8 @@ def _parse_until_accepted(
                 number, text = good.pop()
                 refused.append(RejectedRow(number, error.message, _decode_beginning(text)))
                 return
+            # `Invalid` is about the whole body, which is too large: the halves are tried until one record
+            # is left.
             middle = len(good) // 2
             yield from _parse_until_accepted(good[:middle], parse, refused)
             yield from _parse_until_accepted(good[middle:], parse, refused)
@@ -256,6 +265,7 @@ def _decode_beginning(text: bytes) -> str:
     return text[:_TEXT_KEPT].decode("utf-8", "replace")
 
 
+# Rows of a file that are mapped a second time, to look at their values for warnings.
 _SAMPLED_ROWS = 200
 _MOST_NAMED = 40
 _MOST_SAMPLED_FILES = 20
@@ -277,6 +287,8 @@ def prepare_mapping(
         if names is not None and not mapping.is_empty:
             mapping.check_columns(names)
         if at < _MOST_SAMPLED_FILES:
+            # JSON Lines have no header, so later rows may bring other names: these can be warned about, not
+            # refused.
             columns = [name for name in _sample_names(source, files) if name] if names is None else names
             mapping = mapping.with_order_column(columns)
             warnings += _column_warnings(mapping, [name for name in columns if name])
@@ -361,6 +373,7 @@ class ReasonCounter:
         """Count rejected rows."""
         for row in refused:
             text = row.reason
+            # Reasons may quote values of the row, so a bad file could have as many reasons as rows.
             if text not in self._counts and len(self._counts) >= MOST_REASONS:
                 text = OTHER
             self._counts[text] = self._counts.get(text, 0) + 1

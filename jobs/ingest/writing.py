@@ -34,6 +34,8 @@ from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_messag
 T = TypeVar("T")
 
 _POLL_S = 0.02
+# Each attempt learns at least one type that another writer fixed; eight in a row means that something is
+# wrong.
 _TYPE_CHECK_ATTEMPTS = 8
 
 
@@ -70,6 +72,8 @@ class StoreRetry:
                 if self._clock.monotonic_s() > until_s:
                     raise
                 self._log.info("store_waited_for", reason=error.message)
+            # Spread, so that all tasks of a parallel ingest do not ask a store at the same moment after its
+            # outage.
             await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.5))
             pause_s = min(pause_s * 2, 5.0)
 
@@ -107,6 +111,8 @@ class RecordWriter:
             )
             types = dict(stored_types)
         for _ in range(_TYPE_CHECK_ATTEMPTS):
+            # The types that this process knows may be old. The intake compares them once more when it
+            # accepts the chunk.
             type_check = part.accepted.check_types(types)
             by_index = dict(zip((record.index for record in part.accepted.records), part.rows, strict=True))
             refused = [
@@ -116,9 +122,13 @@ class RecordWriter:
             ]
             if not type_check.records:
                 return None, refused
+            # Outside of `_accept`: every retry sends the same id, by which the store knows a chunk that it
+            # has.
             task_id = new_task_id()
             answer = await self._patience.call(partial(self._accept, task_id, type_check))
             if not answer.conflicts:
+                # The accepted chunk fixed the types of its new attributes; the next one is checked against
+                # them without a read.
                 self._types = {**types, **type_check.attribute_types}
                 rows = tuple(by_index[record.index] for record in type_check.records)
                 return SubmittedChunk(task_id, len(type_check.records), rows), refused
@@ -176,6 +186,7 @@ class InteractionWriter:
 
         Return its offset; an empty text if the answer was lost.
         """
+        # A link with an empty event joins a visitor's list to that of the user, and adds no event.
         recents = accepted.recents
         if accepted.links:
             recents = (*recents, *((user_id, visitor_id, b"") for user_id, visitor_id in accepted.links))
@@ -183,6 +194,8 @@ class InteractionWriter:
 
         async def once() -> str:
             nonlocal tried
+            # The store may have appended the chunk before its answer was lost. Only the first attempt needs
+            # no search.
             if tried and await self._is_appended(accepted, after):
                 return ""
             tried = True
@@ -206,6 +219,8 @@ class InteractionWriter:
             changes = await self._stores.changes.read(
                 self._app_id, {"interaction": cursor}, count=20, block_ms=0
             )
+            # Equal bytes, because a continued run cuts the same chunks and validates them with the same
+            # start time.
             if any(change.payload == accepted.payload for change in changes):
                 return True
             if not changes:
@@ -230,6 +245,7 @@ class InteractionWriter:
             position_from_offset(offset) > position_from_offset(after)
             for offset in state.interactions["offset"].to_pylist()
         ]
+        # A log entry is compacted whole, so its rows are in the segments together or not at all.
         return keys <= _row_keys(state.interactions.filter(behind))
 
 

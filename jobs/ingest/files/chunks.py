@@ -23,7 +23,9 @@ CHUNK_BYTES = 4 << 20
 "Bytes after which a chunk ends: a chunk becomes one value of the store, and one entry of the change log."
 SizedRow = tuple[int, Row]
 "The bytes or characters of a row in its file, and the row."
+# A number, or the entry of a value in a list; texts come on top with their length.
 _NUMBER_BYTES = 8
+# A dictionary needs no look if this many rows of its whole size fit into `_DECODED`.
 _MOST_ROWS = 2_000
 _DECODED = 64 << 20
 "Bytes of Parquet that are decoded at a time."
@@ -60,11 +62,14 @@ def cut_rows(rows: Iterator[SizedRow], size: int, bounds: ReadBounds, skip: int 
     count = chunk_bytes = 0
     most = bounds.chunk_bytes or float("inf")
     for number, (row_bytes, row) in enumerate(rows):
+        # Skipped rows count too: a file is refused at the same row whether the ingest is continued or not.
         count += row_bytes
         bounds.check_decoded(count)
         if number < skip:
             continue
         chunk.append(row)
+        # The row that passes the bound still belongs to the chunk, so one huge row makes a chunk of its
+        # own.
         chunk_bytes += row_bytes
         if len(chunk) == size or chunk_bytes >= most:
             yield chunk
@@ -87,17 +92,21 @@ def cut_batches(batches: Iterator[Any], size: int, bounds: ReadBounds, skip: int
         sizes = measure_rows(batch)
         count += int(sizes.sum())
         bounds.check_decoded(count)
+        # `skip` may span several batches; what this batch does not cover is left for the next one.
         at = min(skip, batch.num_rows)
         skip -= at
         ends = np.cumsum(sizes)
         while at < batch.num_rows:
             begun = int(ends[at - 1]) if at else 0
             last = (
+                # First row whose cumulated bytes reach the bound; `ends` is ascending since no row has
+                # negative bytes.
                 int(np.searchsorted(ends, begun + most - chunk_bytes))
                 if most < float("inf")
                 else batch.num_rows
             )
             taken = min(size - rows, max(last + 1 - at, 1), batch.num_rows - at)
+            # A slice shares the batch's memory; nothing is copied before a chunk is complete.
             waiting.append(batch.slice(at, taken))
             at = at + taken
             rows = rows + taken
@@ -139,6 +148,7 @@ def rows_at_once(files: Any, path: str, parquet: Any, group: int) -> int:
     chunks = parquet.metadata.row_group(group)
     columns = [chunks.column(at) for at in range(chunks.num_columns)]
     texts = [column for column in columns if column.physical_type == "BYTE_ARRAY"]
+    # The footer knows bytes before decoding: a dictionary text that a million rows use counts once here.
     width = sum(column.total_uncompressed_size for column in columns) / max(chunks.num_rows, 1)
     encoded = [
         column
@@ -147,6 +157,7 @@ def rows_at_once(files: Any, path: str, parquet: Any, group: int) -> int:
     ]
     if encoded and chunks.num_rows:
         paths = [column.path_in_schema for column in encoded]
+        # One decoded row is enough, because Arrow returns each dictionary whole with it.
         with (
             files.open_input_file(path) as stream,
             # without extension types, which hide the dictionary
@@ -168,6 +179,7 @@ def _measure_values(values: Any) -> Rows:
     if isinstance(kind, pa.BaseExtensionType):
         return _measure_values(values.storage)
     if pa.types.is_dictionary(kind):
+        # One more entry of length 0, to which missing values point.
         lengths = np.append(_measure_values(values.dictionary), 0)
         uses: Rows = lengths[values.indices.fill_null(len(lengths) - 1).to_numpy(zero_copy_only=False)]
         return uses
@@ -189,6 +201,8 @@ def _measure_values(values: Any) -> Rows:
         lengths = _as_numbers(pc.list_value_length(values))
         ends = np.cumsum(lengths)
         sums = np.concatenate([[0], np.cumsum(_measure_values(values.flatten()) + _NUMBER_BYTES)])
+        # `sums` has a leading 0, so the values of row r are sums[end] - sums[end - length], also for empty
+        # lists.
         row_sizes: Rows = sums[ends] - sums[ends - lengths]
         return row_sizes
     if pa.types.is_map(kind):

@@ -55,12 +55,16 @@ def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any]
     try:
         columns = [_column_values(column) for column in batch.columns]
     except (ValueError, OverflowError) as error:
+        # Arrow names no row in its error, so the batch is read again row by row to refuse only the bad
+        # ones.
         if batch.num_rows > 1:
             for at in range(batch.num_rows):
                 yield from read_batch_rows(names, batch.slice(at, 1))
         else:
             yield f"can't be read: {error}"
         return
+    # A missing value is a missing field, as in CSV and JSON. Batches without any skip the check of each
+    # value.
     if any(column.null_count for column in batch.columns):
         for row in zip(*columns, strict=True):
             yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
@@ -71,7 +75,9 @@ def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any]
 
 def format_timestamps(column: Any) -> Any | None:
     """Return a timestamp column as text in UTC with milliseconds; None if a year does not have four digits."""
+    # Not safe: microseconds are cut, as the stored form has milliseconds only.
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
+    # Years outside 1 to 9999 have no four digits, and the fixed positions below would cut them wrongly.
     bounds = pc.min_max(at.cast(pa.int64())).as_py()
     if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
         # the text form has a space in place of the T; strftime takes thirty times as long

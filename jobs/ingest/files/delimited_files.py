@@ -20,6 +20,8 @@ MOST_COLUMNS = 10_000
 LONGEST_CELL = 1 << 20
 "Maximum characters of a cell; limits the damage of an unclosed quote."
 
+# Bytes between pyarrow and Python's text layer, whose default of 8 kB would cross this border far more
+# often.
 _BLOCK = 1 << 20
 _SLOW = ("idna", "punycode")
 "Encodings of host names, whose decoders take time that grows with the square of a line."
@@ -123,6 +125,7 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
         except csv.Error as error:
             yield UnreadableRow(_csv_error_message(error), "")
             continue
+        # The csv module returns an empty list for an empty line, which is no row of missing values.
         if cells:
             yield _row_from_cells(names, cells, separator)
 
@@ -148,6 +151,8 @@ class _Lines:
 
     def peek(self) -> str:
         """Return the beginning of the first line without consuming it."""
+        # The separator must be known before the csv module reads; a stream that is decompressed can't go
+        # back.
         self._peeked = self._text.readline(self._longest)
         return self._peeked
 
@@ -159,8 +164,10 @@ class _Lines:
         self._peeked = None
         if not line:
             raise StopIteration
+        # Shorter than asked without a newline: the last line of the file.
         if len(line) < self._longest or line.endswith(_NEWLINES):
             return line
+        # The rest of the long line is read in pieces and dropped; the next call starts at a line.
         while rest := self._text.readline(self._longest):
             if rest.endswith(_NEWLINES):
                 break
@@ -183,9 +190,11 @@ def _first_line(lines: _Lines, name: str) -> str:
 
 def _detect_separator(header: str) -> str:
     """Return the separator of a header line, by default a comma."""
+    # A quoted name may have a comma in it, which separates nothing.
     bare = _QUOTED.sub("", header)
     if "," in bare:
         return ","
+    # The most frequent sign; a tie goes to the larger character, so the result does not depend on order.
     count, separator = max((bare.count(other), other) for other in (";", "\t", "|"))
     return separator if count else ","
 
@@ -198,6 +207,8 @@ def _read_header(cell_rows: Iterator[list[str]], name: str) -> list[str]:
     names = [cell.strip() for cell in cells]
     if not any(names):
         raise Invalid(f"{name} has no header line")
+    # Invalid bytes are surrogates after `surrogateescape`, so a bad header is named here and bad rows one
+    # by one.
     if not all(map(_is_utf8, names)):
         raise Invalid(f"{name} is not UTF-8; name its encoding, for example --encoding cp1252")
     if len(names) > MOST_COLUMNS:

@@ -60,7 +60,9 @@ PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 LONGEST_ROW = 32 << 20
 "Maximum bytes of a line of JSON, and characters of a line of CSV; a longer line is unreadable."
+# Bytes that are read at a time, with one request to an object store each.
 _BLOCK = 1 << 20
+# Rows that are decoded at once when the caller asks for single rows, as the import of articles does.
 _PARQUET_ROWS = 2_000
 
 
@@ -74,6 +76,7 @@ class ReadRetry:
 
     def pause(self, tried: int) -> None:
         """Wait before the next attempt; the pause increases with each attempt."""
+        # pause * 2^tried, then spread by half, so that parallel tasks do not return at one moment.
         pause_s = min(self.policy.longest_s, self.policy.pause_s * 2**tried)
         self.sleep(pause_s * self.rng.uniform(0.5, 1.5))
 
@@ -184,12 +187,15 @@ def find_files_in(
         return [SourceFile(path, kind, info.size, _modified_ms(info), files, asking)]
     if isinstance(files, fs.LocalFileSystem) and info.type == fs.FileType.NotFound:
         raise Invalid(f"there is no file or directory at {address}")
+    # An object store has no folders: a prefix without objects is "not found", and still a valid address.
     selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
     below = _call_with_retry(files, address, asking, lambda: files.get_file_info(selector))
     sources = [
         SourceFile(entry.path, kind, entry.size, _modified_ms(entry), files, asking)
+        # Sorted, because the progress names a file by its number; the store lists them in any order.
         for entry in sorted(below, key=lambda entry: str(entry.path))
         if entry.type == fs.FileType.File
+        # Spark and Hive write marks such as `_SUCCESS` and `.crc` files beside the data.
         and not PurePosixPath(entry.path).name.startswith((".", "_"))
         and (kind := format or detect_format(entry.path)) is not None
     ]
@@ -312,9 +318,11 @@ def _read_jsonl_rows(source: SourceFile) -> Iterator[SizedRow]:
 
 def _parse_json_row(text: bytes) -> Row:
     try:
+        # The byte order mark, which Windows programs write before the first line; orjson refuses it.
         row = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         return UnreadableRow(f"not JSON: {error.msg}", shorten_row(text))
+    # An upload refuses deeper nesting as well. Counting brackets first spares the walk for nearly all rows.
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
         try:
             check_tree(row)
@@ -333,6 +341,7 @@ def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
             count += len(block)
             first, *others = block.split(b"\n")
             if not others:
+                # A block within one long line: kept only while the line is not too long yet.
                 rest = b"" if skipping else rest + first
             else:
                 if not skipping:
@@ -340,6 +349,7 @@ def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
                 skipping = False
                 yield from others[:-1]
                 rest = others[-1]
+            # Checked once a block, so a line may exceed the bound by one block before it is given up.
             if len(rest) > LONGEST_ROW:
                 yield UnreadableRow(f"longer than {LONGEST_ROW} bytes", shorten_row(rest))
                 rest = b""
@@ -395,6 +405,7 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
         if len(set(names)) < len(names):
             raise Invalid(f"{source.name} has two columns of one name")
         for group in range(parquet.num_row_groups):
+            # A batch is decoded as a whole, so its rows are bounded by memory before `most` applies.
             rows = min(most, rows_at_once(source.files, source.path, parquet, group))
             yield from parquet.iter_batches(batch_size=rows, row_groups=[group], use_threads=False)
 
@@ -413,7 +424,9 @@ def _read_with_retry(
         try:
             for entry in read(done):
                 yield entry
+                # After the consumer took the entry, so a retry neither repeats nor skips it.
                 done = done + size(entry)
+                # The attempts count failures in a row; a large file may fail now and then for hours.
                 tried = 0
             return
         except OSError as error:
@@ -452,6 +465,7 @@ def _remove_duplicates(sources: list[SourceFile]) -> list[SourceFile]:
     if not sources[0].is_local:
         return sources
     sources_by_path: dict[Path, SourceFile] = {}
+    # The shortest path wins: a file keeps its place, and the ways to it through links are dropped.
     for source in sorted(sources, key=lambda source: (len(Path(source.path).parts), source.path)):
         sources_by_path.setdefault(Path(source.path).resolve(), source)
     return sorted(sources_by_path.values(), key=lambda source: source.path)
