@@ -114,6 +114,7 @@ def ingest_on_ray(
     running: dict[Any, int] = {}
     reports: dict[int, IngestReport] = {}
     failed: HouseError | None = None
+    # After a failure no new file begins; those in progress end, so that their chunks are recorded.
     while running or (coming and failed is None):
         while coming and failed is None and len(running) < at_once:
             number, address = coming.pop(0)

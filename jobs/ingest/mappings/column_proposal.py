@@ -33,12 +33,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+# Few enough that a proposal appears while a person waits.
 SAMPLED_ROWS = 200
 SHOWN_SAMPLES = 3
 MOST_COLUMNS = 300
 MOST_VALUES = 20
 "Distinct values of a column from which a table of values is no help."
 _LONGEST_SAMPLE = 80
+# Below 1, because real columns have a few values such as "n/a"; a column of two kinds stays text.
 _MOSTLY = 0.8
 "Share of the values that must have a kind."
 _NAMES = Path(__file__).with_name("column_names.toml")
@@ -56,12 +58,15 @@ READINGS: Mapping[str, str] = {
 NUMERIC = ("price", "original_price", "sale_price", "revenue", "margin", "rating", "duration", "quantities")
 _LISTS = ("tags", "authors", "collections", "categories")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+# 1.234,56 or 1 234,56 with separators of thousands, or 1234,56 without.
 _COMMA_NUMBER = re.compile(r"[+-]?\d{1,3}(?:[.\s]\d{3})*,\d+|[+-]?\d+,\d+")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
+# With a digit, or each short word would be an id.
 _ID = re.compile(r"(?=.*\d)[A-Za-z0-9][\w./-]{0,39}")
 _IMAGE = re.compile(r"(?:https?://|/)?[^\s|;,]+\.(?:jpe?g|png|webp|gif|avif|svg)(?:\?\S*)?", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _PIECES = re.compile(r"[a-z]+|\d+")
+# Table programs write an integer column with a missing value as decimals: 17 becomes 17.0.
 _FLOAT_ID = re.compile(r"\d+\.0")
 
 
@@ -217,6 +222,7 @@ def _most_frequent_kind(kinds: Counter[str]) -> str:
     """Return the kind of most values: a few dirty ones must not decide. Integers fit into both forms of numbers."""
     if not kinds:
         return "empty"
+    # Ids such as A17 and 17 in one column: a number among ids is an id, too.
     if kinds["id"] and kinds["id"] + kinds["integer"] >= _MOSTLY * kinds.total():
         return "id"
     for wide in ("decimal comma", "number"):
@@ -229,7 +235,9 @@ def _most_frequent_kind(kinds: Counter[str]) -> str:
 def _kind_of(value: Any) -> str:
     if not isinstance(value, str):
         return _kind_of_json(value)
+    # A bound for the patterns below, which look at each value from its beginning.
     text = value.strip()[:200]
+    # The order matters: 2020 is a number and 04.05.2019 a date, although both look like ids.
     if _NUMBER.fullmatch(text):
         return "integer" if text.isascii() and text.lstrip("+-").isdigit() else "number"
     if _COMMA_NUMBER.fullmatch(text):
@@ -274,6 +282,7 @@ def _choose_fields(columns: Sequence[ColumnProposal], noun: str) -> dict[str, st
     fields = list_noun_fields(noun)
     exact = {_squeeze(field): field for field in fields}
     chosen: dict[str, str] = {}
+    # All exact names first: they win over names of other systems, wherever the columns stand.
     for table in (exact, _synonyms(noun)):
         for column in columns:
             field = table.get(_squeeze(column.name), "")

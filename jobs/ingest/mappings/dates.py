@@ -51,6 +51,7 @@ _WRITTEN = (
         re.IGNORECASE,
     ),
 )
+# No date is longer, and the patterns are tried on every text of a column.
 _LONGEST = 60
 _CENTURY = 70
 "Two digits of a year from which it belongs to the last century."
@@ -113,6 +114,7 @@ def _moment(year: int, month: int, day: int, match: re.Match[str]) -> datetime |
     if match["half"]:
         if not 1 <= hour <= 12:
             return None
+        # 12 am is 0 o'clock and 12 pm is noon.
         hour = hour % 12 + (12 if match["half"].lower() == "pm" else 0)
     try:
         return datetime(year, month, day, tzinfo=timezone.utc) + timedelta(
@@ -135,5 +137,6 @@ def _seconds(hour: int, minute: int, second: int) -> int:
 
 def _plain(name: str) -> str:
     """Return a word in small letters without accents."""
+    # `févr` and `fevr` are one name: NFKD splits a letter from its accent, which is then dropped.
     decomposed = unicodedata.normalize("NFKD", name.lower())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))

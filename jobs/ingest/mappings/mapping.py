@@ -140,6 +140,7 @@ class FieldMap:
         def read_by_name(row: Mapping[str, Any]) -> dict[str, Any]:
             record: dict[str, Any] = {}
             for name, value in row.items():
+                # Most cells of most files are plain texts; this skips the rule and the conversion for them.
                 if value.__class__ is str and value and as_it_is.get(name, False):
                     record[name] = value
                     continue
@@ -208,6 +209,8 @@ class FieldMap:
         for rule in self.rules:
             name = rule.target[0]
             plainly = rule.target == (name,) and rule.kind == target_kind(name) and name not in columns
+            # Anything that needs a look at each value is left to the rows, whose results are the same but
+            # slower.
             plainly = plainly and not rule.option and not rule.table
             if plainly and rule.constant is None and "." not in rule.column and rule.column in names:
                 columns[name] = table[rule.column]
@@ -222,6 +225,8 @@ class FieldMap:
         for column in table.schema.names:
             if self.kept_rule(column) is None:
                 continue
+            # Which columns belong to an event depends on its type; with several types in one table, rows
+            # must decide.
             if "." in column or (allowed is None and fields.by_type and column not in fields.shared):
                 return None
             if allowed is None or column in allowed:
@@ -254,6 +259,7 @@ class FieldMap:
         """Return an id field whose values all end in `.0`, as some tables write whole numbers; empty if
         there is none.
         """
+        # Such ids match no other file of the same shop, and nothing else would report it.
         for name in ("user_id", "anonymous_id", "product_id"):
             values = [record[name] for record in records if name in record]
             if values and all(isinstance(value, str) and _FLOAT_ID.fullmatch(value) for value in values):
@@ -274,6 +280,8 @@ class FieldMap:
                 rule = kept[name]
                 if rule is not None:
                     set_value(record, rule, value)
+            # Only columns that stay by their name are removed again below; a rule is a wish of the person
+            # who wrote it.
             stays = list(record) if shared is not None else []
             for rule in self._all_rules:
                 set_value(
@@ -307,6 +315,7 @@ def _refund_of(record: dict[str, Any]) -> dict[str, Any]:
 
 def _read_times(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of JSON Lines as a record: numbers in fields of times are seconds or milliseconds."""
+    # A copy only where something changes, so that rows of JSON pass through untouched.
     record: dict[str, Any] = row if row.__class__ is dict else dict(row)
     for name in TIME_FIELDS:
         if name in record and record[name].__class__ in _NUMERIC:

@@ -71,6 +71,7 @@ def parse_rule(text: str) -> MappingRule:
     Errors:
         Invalid: the text is no rule
     """
+    # `:=` first, because it holds `=` as well; with a `=` in front of it, it belongs to a column's name.
     target, constant, value = text.partition(":=")
     if constant and target and "=" not in target:
         return MappingRule(parse_path(target), constant=value, kind=target_kind(target))
@@ -78,6 +79,8 @@ def parse_rule(text: str) -> MappingRule:
     if not (target.strip(":") and equals and column):
         raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
     table: Mapping[str, str] = {}
+    # The quoted name is replaced by a letter, so that signs inside it are read neither as kind nor as
+    # separator.
     quoted, column = split_quoted(column)
     if tabled := _TABLED.fullmatch(column):
         column = tabled["column"]
@@ -86,6 +89,7 @@ def parse_rule(text: str) -> MappingRule:
     bare = column
     kind = target_kind(target)
     option = ""
+    # A colon may belong to the column's name: only a known kind behind it is one.
     if named is not None and named["kind"] in KINDS:
         bare = named["column"]
         kind = named["kind"]
@@ -98,6 +102,7 @@ def parse_rule(text: str) -> MappingRule:
     _check_option(kind, option, text)
     separators = ""
     if kind in _SPLIT:
+        # `or bare`: a column whose name consists of such signs only.
         column = bare.rstrip("|>;,/") or bare
         separators = bare[len(column) :]
         bare = column
@@ -106,6 +111,7 @@ def parse_rule(text: str) -> MappingRule:
             f"mapping {text!r}: after the column stand at most two different signs, the one between items "
             "and the one inside a path, for example categories=cat|>"
         )
+    # One sign given: it separates items, and levels keep their default.
     filled = separators + "|>"[len(separators) :]
     if quoted is not None:
         if bare != _PLACE:
@@ -213,13 +219,17 @@ def set_value(record: dict[str, Any], rule: MappingRule, value: Any) -> None:
 
 def _to_json_value(value: Any) -> Any:
     """Convert a Parquet value to a JSON value."""
+    # First, since nearly all values are these; bool is an int.
     if isinstance(value, (str, int)) or value is None:
         return value
     if value.__class__ is list:
         return [inner if inner.__class__ is str else _to_json_value(inner) for inner in value]
     if isinstance(value, float):
+        # JSON has neither NaN nor infinity; Parquet tables use NaN for "no value".
         return value if math.isfinite(value) else None
     if isinstance(value, datetime):
+        # Without a zone it is UTC, wherever the ingest runs; `timestamp()` would take the zone of the
+        # machine.
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return moment_text(round(aware.timestamp() * 1000))
     if isinstance(value, date):
@@ -229,6 +239,7 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
+        # Parquet has every field of a struct in each row; those without a value are not part of the record.
         return {str(name): _to_json_value(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [_to_json_value(inner) for inner in value]
@@ -284,6 +295,8 @@ def parse_time(value: Any) -> Any:
         return value if at is None else moment_text(round(at.timestamp() * 1000))
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return value
+    # Below 100 billion it counts seconds: as milliseconds this would be before March 1973, as seconds up to
+    # the year 5138.
     at_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
     try:
         return moment_text(round(at_ms))
@@ -307,6 +320,7 @@ def _parse_time_format(value: Any, form: str) -> Any:
 
 def _decimal_point(text: str) -> str:
     """Convert a decimal comma to a point and remove thousands separators (points and blanks)."""
+    # One comma only: a second one leaves a text that is no number, and the validation reports it.
     return re.sub(r"[.\s']", "", text).replace(",", ".", 1)
 
 

@@ -160,6 +160,7 @@ class _OpenOrder:
         amounts = record.get("quantities")
         self.has_quantities |= amounts is not None
         ids = record["product_ids"]
+        # A row without a quantity is one piece, so that orders with and without quantities add up.
         amounts = amounts if isinstance(amounts, list) else [1 if amounts is None else amounts] * len(ids)
         for product_id, amount in zip(ids, amounts, strict=True):
             self.quantities[product_id] = self.quantities.get(product_id, 0) + amount
@@ -175,6 +176,7 @@ class _OpenOrder:
         if self.has_quantities:
             record["quantities"] = [_short(amount) for amount in self.quantities.values()]
         if self.revenue is not None:
+            # Sums of cents in binary floats end in digits such as 0.30000000000000004.
             record["revenue"] = round(self.revenue, 6)
         if self.at_ms is not None:
             record["timestamp"] = moment_text(self.at_ms)
@@ -199,16 +201,19 @@ class _BasketJoiner:
             yield number, record, 1
             return
         order = self._open.get(key)
+        # The full order is complete, and its key begins a second one that is not counted as reopened.
         if order is not None and len(order.quantities) + len(record["product_ids"]) > MOST_PRODUCTS:
             yield self._take(key)
             order = None
         if order is None:
+            # Hashes take less memory than keys, and a collision only makes the warning count one too many.
             self.reopened += hash(key) in self._closed
             order = self._open[key] = _OpenOrder(number, record, _time_of(record), weight=_weight(record))
             self._rows += order.weight
         order.add(record)
         self._rows += len(record["product_ids"])
         self._open.move_to_end(key)
+        # The first entry is the order whose last row lies farthest back, thanks to `move_to_end` above.
         while len(self._open) > self._most_open or self._rows > MOST_OPEN_ROWS:
             oldest = next(iter(self._open))
             if len(self._closed) < MOST_REMEMBERED:
@@ -233,6 +238,7 @@ def _order_key(record: dict[str, Any]) -> _Key | None:
     ids = record.get("product_ids")
     users = (record.get("user_id"), record.get("anonymous_id"))
     texts = (order_id, record.get("type"), *(name for name in users if name is not None))
+    # Only texts: an invalid value stays with its own row, whose validation then names it.
     if not order_id or not any(users) or not all(isinstance(text, str) for text in texts):
         return None
     if not isinstance(ids, list) or not ids or not all(isinstance(text, str) and text for text in ids):

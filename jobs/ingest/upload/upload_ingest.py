@@ -34,6 +34,7 @@ TOO_MUCH = (
 )
 UPLOADS = "uploads"
 "Folder below the state directory for copies of uploaded files of a bucket."
+# Free for any file, because a small compressed one may grow by far more than `DECODED_SHARE`.
 LEAST_DECODED = 1 << 30
 DECODED_SHARE = 20
 "Bytes of an import after decoding, as a multiple of its file; any file may have `LEAST_DECODED`."
@@ -78,6 +79,8 @@ class UploadedFileIngest:
         if stored is None or not stored.record.attempt:
             raise NotFound(f"there is no started import {import_id} in {app_id}")
         record = stored.record
+        # The leases come before any read of the file: two processes would append the same chunks of
+        # interactions.
         if not await self._hold(record):
             raise Conflict("another process carries this import out")
         self._note_stop(stored)
@@ -90,19 +93,24 @@ class UploadedFileIngest:
             node=self._node,
             run_id=run_from_order(order, self._state_dir).folder.name,
         )
+        # Before the first row, and at each beat after it: the file is older than the erasure and would
+        # bring the person back.
         await self._look_for_erasures(record)
         await self._write(record)
         beats = asyncio.create_task(self._beat(record))
         try:
             await self._ingest(record, order)
         finally:
+            # Before the last write: a beat in flight could put its older progress over the outcome.
             beats.cancel()
             await asyncio.gather(beats, return_exceptions=True)
         await self._write(record)
         if self._progress.status == "finished":
+            # Only after success: a failed or stopped import can be started again from the same file.
             await asyncio.to_thread(discard_upload, record, self._artifacts, self._state_dir)
             await self._stores.imports.put(record.model_copy(update={"is_removed": True}))
         for lease in (record.lease, record.slot):
+            # Last, so that the next attempt reads the final progress and the record as they are now.
             await self._stores.leases.release(lease, record.attempt)
         return self._progress
 
@@ -118,6 +126,8 @@ class UploadedFileIngest:
                 clock=self._clock,
                 watch=self._watch,
             )
+        # A file can provoke all three, and the person who uploaded it must read why; other errors are
+        # defects and pass.
         except (HouseError, MemoryError, RecursionError) as error:
             status = "cancelled" if self._stop_reason == "stop" else "failed"
             reason = error.message if isinstance(error, HouseError) else TOO_MUCH
@@ -139,6 +149,7 @@ class UploadedFileIngest:
         if reason := self._why_full():
             raise Conflict(f"{reason} The import goes on where it stopped once there is room.")
         if self._stop_reason:
+            # Raised from the callback behind a counted chunk, so a stopped import continues exactly there.
             raise Conflict("the import was stopped" if self._stop_reason == "stop" else self._stop_reason)
 
     async def _beat(self, record: FileImport) -> None:
@@ -152,11 +163,14 @@ class UploadedFileIngest:
                     self._stop_reason = "another process took this import over"
                 stored = await self._stores.imports.get(record.app_id, record.import_id)
                 self._note_stop(stored)
+            # The beat goes on: after an outage of a few seconds the lease is renewed, while the ingest
+            # waits for its own calls.
             except HouseError as error:
                 self._log.warning("import_beat_failed", reason=error.message)
 
     async def _look_for_erasures(self, record: FileImport) -> None:
         """Skip rows of people that were erased after the file was uploaded; the file would bring them back."""
+        # Updated in place, because the running ingest holds this object.
         self._erased.update(await self._stores.erasures.erased_since(record.app_id, record.created_at))
 
     def _note_stop(self, stored: StoredImport | None) -> None:
@@ -167,6 +181,8 @@ class UploadedFileIngest:
 
     async def _hold(self, record: FileImport) -> bool:
         leases = self._stores.leases
+        # The import's own lease first: a second process for it must not take one of the slots that others
+        # wait for.
         is_leased = await leases.hold(record.lease, record.attempt, LEASE_MS)
         return is_leased and await leases.hold(record.slot, record.attempt, LEASE_MS)
 
@@ -188,6 +204,7 @@ def fetch_upload(record: FileImport, artifacts: ArtifactStore, state_dir: Path) 
             raise NotFound("the uploaded file was removed; upload it again")
         return local
     target = _copy_path(record, state_dir)
+    # Its checksum was verified when the copy was written; here only the size is compared.
     if not target.is_file() or target.stat().st_size != record.size:
         target.parent.mkdir(parents=True, exist_ok=True)
         artifacts.download(record.path, target, size=record.size, sha256=record.sha256)
