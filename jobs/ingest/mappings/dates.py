@@ -16,7 +16,6 @@ DateOrder = Literal["day-first", "month-first"]
 DATE_ORDERS: tuple[DateOrder, ...] = ("day-first", "month-first")
 
 _MONTHS = [
-    "",
     "january jan januar janvier janv enero ene gennaio gen januari janeiro jaen",
     "february feb februar fevrier fevr febrero febbraio febr februari fevereiro fev",
     "march mar marz maerz mars marzo maart mrt marco",
@@ -29,8 +28,7 @@ _MONTHS = [
     "october oct oktober okt octobre octubre ottobre ott outubro out",
     "november nov novembre noviembre novembro",
     "december dec dezember dez decembre diciembre dic dicembre dezembro",
-    "",
-][1:-1]
+]
 _MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _CLOCK = (
     r"(?:[ ,T]{1,3}(?:at |um |a |om )?(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d{1,9})?)?"
