@@ -16,6 +16,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 
+# One or two commands may be slow by themselves, as a script over a large key is.
 TIMEOUTS_TO_OPEN = 3
 SILENCE_TO_OPEN_S = 0.35
 """Seconds from the first of these time-outs to the last. With the 150 ms of a short command that is half a second: one
@@ -48,6 +49,7 @@ class Breaker:
 
     def answered(self) -> None:
         """Record a reply that proves a working server."""
+        # Only failures in a row count: any reply proves a working server.
         self._timeouts = 0
         if self.is_open:
             self.is_open = False

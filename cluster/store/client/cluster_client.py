@@ -139,14 +139,17 @@ class ClusterClient:
                 return await send(master)
             except SlotMoved as moved:
                 hops += 1
+                # Two masters that each name the other would send a command around for ever.
                 if hops >= MOST_HOPS:
                     raise
                 master = self._master_at(_endpoint(moved, master, self._masters))
                 if moved.facts["asking"]:
                     send = _asking(full)
                 else:
+                    # MOVED is final, so the map is old. ASK holds for one command, and the map stays right.
                     self._refresh_soon()
             except SlotMoves:
+                # The caller's deadline counts from its first attempt, not from each one.
                 if asyncio.get_running_loop().time() + AGAIN_S > until:
                     raise
                 await asyncio.sleep(AGAIN_S)
@@ -158,6 +161,7 @@ class ClusterClient:
     async def _scan(self, command: tuple[Argument, ...]) -> list[Any]:
         masters = await self._list_masters()
         number, cursor = split_cursor(command[1])
+        # The cursor belongs to a master that is gone. Going on elsewhere would skip keys without a word.
         if number >= len(masters):
             raise Unavailable(
                 "the masters of the store changed during a walk through its keys", retry_after_s=1
@@ -167,6 +171,7 @@ class ClusterClient:
 
     async def _list_masters(self) -> list[MultiplexedClient]:
         await self._learn()
+        # Sorted, because a cursor of SCAN names a master by its number in this list.
         places = sorted({place for place in self._slots if place is not None}, key=str)
         return [self._master_at(place) for place in places]
 
@@ -204,6 +209,7 @@ class ClusterClient:
             # One reading serves all who wait.
             self._refresh_soon()
             assert self._reading is not None
+            # `wait`, not `wait_for`: a caller that gives up must not cancel the reading of all others.
             await asyncio.wait([self._reading], timeout=self._slow_s)
             if not self._slots:
                 raise Unavailable("the store's cluster can't be reached", retry_after_s=1)

@@ -62,6 +62,7 @@ class RedisConnection:
         wire = self._wire
         if wire is None:
             self._send_when_connected(loop, packed, future, deadline)
+        # Refused now rather than queued: a queue of commands that time out later helps nobody.
         elif wire.waiting >= MAX_WAITING or wire.unsent > MAX_UNSENT:
             raise Unavailable("too much is waiting for the store", retry_after_s=1)
         else:
@@ -95,6 +96,7 @@ class RedisConnection:
                 "the store is closed" if self._closed else "too much is waiting", retry_after_s=1
             )
         self._early.append((packed, future, deadline))
+        # The multiplexer, which watches deadlines, has not got the command yet.
         handle = loop.call_at(deadline, self._expire_early, future)
         future.add_done_callback(lambda _: handle.cancel())
         if self._dialling is None:
@@ -108,6 +110,8 @@ class RedisConnection:
         error: HouseError | None = None
         try:
             wire = await self._dial_server(self._watch, SILENCE_S)
+            # The server may close the socket between the greeting and this line; `_lost` did not know this
+            # wire yet.
             if wire.closed.done():
                 error = Unavailable("the connection to the store was lost", retry_after_s=1)
             else:
@@ -130,6 +134,8 @@ class RedisConnection:
         early = self._early
         self._early = []
         for packed, future, deadline in early:
+            # Its caller has failed by its deadline; sending it now could execute a write that was reported
+            # as failed.
             if future.done():
                 continue
             if error is None and self._wire is not None:
@@ -138,5 +144,6 @@ class RedisConnection:
                 fail(future, error or Unavailable("the connection was lost", retry_after_s=1))
 
     def _lost(self, wire: CommandMultiplexer) -> None:
+        # A lost wire may be older than the current one, which must stay.
         if wire is self._wire:
             self._wire = None

@@ -31,7 +31,9 @@ def library_options(address: Address, credentials: Credentials) -> dict[str, Any
     options: dict[str, Any] = {
         "username": username or None,
         "password": password or None,
+        # RESP 3 would give maps and sets; all callers expect the lists of RESP 2.
         "protocol": 2,
+        # Else redis-py sends CLIENT SETINFO at each connection, which the rights of `acl` do not include.
         "driver_info": None,
         "retry": Retry(NoBackoff(), 0),
         "socket_connect_timeout": CONNECT_S,

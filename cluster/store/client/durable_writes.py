@@ -43,14 +43,18 @@ class DurableWrites:
             )
             # The callers may have ended by then; the error is for them, not for the loop.
             self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # One WAIT serves many writes: a caller that is cancelled must not cancel it for the others.
         await asyncio.shield(self._next)
         return reply
 
     async def _confirm(self, earlier: asyncio.Task[None] | None, wire_number: int) -> None:
         if earlier is not None and not earlier.done():
+            # A WAIT that was sent before this write's reply may not cover it, so this one shares the WAIT
+            # after it.
             await asyncio.wait([earlier])
         self._current = self._next
         self._next = None
+        # On a new connection WAIT would count no write at all and succeed at once.
         if self._connection.wire_number != wire_number:
             raise Unavailable("the connection was lost before replicas confirmed", retry_after_s=1)
         wait = ("WAIT", self._replicas, round(WAIT_S * 1000))

@@ -111,7 +111,9 @@ def _with_words(kind: type[HouseError], message: str, reply: Exception, **facts:
 
 
 def _moved(text: str, *, asking: bool) -> HouseError:
+    # `MOVED 3999 127.0.0.1:6381`; padded, so that a shorter reply is refused below and not here.
     _, slot, place = [*text.split(" "), "", ""][:3]
+    # From the right, since an IPv6 address has colons itself.
     host, _, port = place.rpartition(":")
     if not (slot.isdigit() and port.isdigit()):
         return _with_words(Fault, REFUSED, ValueError(text))

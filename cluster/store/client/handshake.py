@@ -26,6 +26,8 @@ def dial_located(address: Address, locate: Locate) -> Dial:
     """
 
     async def dial(watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
+        # Held as a task, so that a connection that opens in the moment of a cancellation can be closed
+        # below.
         opening = asyncio.ensure_future(_dial_now(address, locate, watch))
         try:
             return await run_within(opening, within_s)
@@ -61,6 +63,8 @@ async def _dial_now(address: Address, locate: Locate, watch: ConnectionObserver)
         )
         plain = transport.get_extra_info("socket")
         if plain is not None:
+            # A peer that lost its power closes nothing; keep-alive notices it on a connection without
+            # traffic.
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     try:
         # The caller sets the deadlines; these must only not expire first.
@@ -88,4 +92,5 @@ def _greeting(address: Address) -> list[tuple[str, ...]]:
         commands.append(("AUTH", username, password) if username else ("AUTH", password))
     if address.db:
         commands.append(("SELECT", str(address.db)))
+    # The last reply proves that the server serves: LOADING answers it with an error.
     return [*commands, ("ROLE",) if address.kind == "sentinel" else ("PING",)]

@@ -104,6 +104,7 @@ class KeyLoader:
         for key, kind, life, begin in zip(names, kinds, lives, begins, strict=True):
             if begin is None:
                 continue
+            # A moment in place of a span: a restore happens later, and the key must still die at its time.
             expires_ms = self._clock.now_ms() + life if life >= 0 else 0
             async for items in self._pages(key, kind, begin):
                 if items:
@@ -138,6 +139,7 @@ class KeyLoader:
         """Yield the entries of a log after an offset (empty: from the first on) and up to another one, in pages of
         about a megabyte.
         """
+        # "(" excludes the entry itself.
         start = f"({after}" if after else "-"
         count = 16
         while page := await self._server.execute_slow("XRANGE", key, start, until, "COUNT", count):

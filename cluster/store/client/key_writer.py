@@ -12,6 +12,7 @@ from cluster.store.client.redis_client import RedisClient
 
 _BATCH = 400
 "Commands on their way at once."
+# Members in one command: a huge one would block the server for its time.
 _MEMBERS = 1000
 _WORDS = {"hash": "HSET", "set": "SADD", "list": "RPUSH"}
 
@@ -32,9 +33,11 @@ class KeyWriter:
         """
         commands: list[tuple[Any, ...]] = []
         for part in parts:
+            # PEXPIREAT in the past deletes, but the key would be visible until then.
             if part.expires_ms and part.expires_ms <= self._now_ms:
                 continue
             if self._open is not None and self._open.key != part.key:
+                # Every entry first: `finish` sets the newest id, after which Redis takes no older entry.
                 await self.send(commands)
                 commands = []
                 await self.finish()
@@ -101,5 +104,6 @@ def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
     else:
         for first in range(0, len(items), 2 * _MEMBERS):
             yield (_WORDS[part.kind], key, *items[first : first + 2 * _MEMBERS])
+    # Also after the first part of a key, so that an interrupted restore leaves no key that lives for ever.
     if part.expires_ms and items:
         yield ("PEXPIREAT", key, part.expires_ms)

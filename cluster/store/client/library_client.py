@@ -96,6 +96,7 @@ class LibraryClient:
         writes = script.writes and not hot
         try:
             return await self._ask(("EVALSHA", script.digest, len(keys), *keys, *args), writes=writes)
+        # As in `MultiplexedClient.run`: EVAL runs the script and loads it.
         except ScriptMissing:
             return await self._ask(("EVAL", script.text, len(keys), *keys, *args), writes=writes)
 
@@ -193,10 +194,13 @@ class LibraryClient:
                 host=str(node.host), port=int(node.port), single_connection_client=True, **self._options()
             )
         else:
+            # A connection of its own: WAIT counts the writes of its connection only, and a pool could give
+            # another one.
             client = library.client()
         client.response_callbacks.clear()
         try:
             reply = await client.execute_command(command[0], *map(_encode, command[1:]))
+            # The write has happened in any case; the caller learns that it may be lost in a failover.
             if await client.execute_command(*wait) < self._address.wait_replicas:
                 raise Unavailable(UNCONFIRMED, retry_after_s=2)
             return reply
@@ -216,6 +220,7 @@ class LibraryClient:
     async def _masters(self) -> list[Any]:
         await self._ask(("PING",))
         assert isinstance(self._redis, RedisCluster)
+        # Sorted, because a cursor of SCAN names a master by its number in this list.
         return sorted(self._redis.get_primaries(), key=lambda node: str(node.name))
 
     def _options(self) -> dict[str, Any]:
@@ -297,4 +302,5 @@ def _encode(item: Argument) -> bytes:
         return item
     if isinstance(item, str):
         return encode(item)
+    # `repr` is the shortest text that gives the same float again.
     return repr(item).encode() if isinstance(item, float) else b"%d" % item

@@ -64,6 +64,7 @@ class MultiplexedClient:
         self._dial = dial_located(address, self._find)
         self._hot = RedisConnection(self._dial, self._breaker)
         self._slow = RedisConnection(self._dial, self._breaker)
+        # Connections open at their first command, so an unused one costs nothing.
         self._bulk = RedisConnection(self._dial, self._breaker, is_bulk=True)
         self._sure = RedisConnection(self._dial, self._breaker)
         self._durable = DurableWrites(self._sure, address.wait_replicas) if address.wait_replicas else None
@@ -125,6 +126,7 @@ class MultiplexedClient:
         try:
             return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
         except ScriptMissing:
+            # The server restarted or changed: EVAL runs the script and loads it for the next EVALSHA.
             return await ask("EVAL", script.text, len(keys), *keys, *args)
 
     def _execute_bulk(self, *command: Argument) -> asyncio.Future[Any]:
@@ -156,6 +158,8 @@ class MultiplexedClient:
             reply = await pipe.send(command, block_ms / 1000 + BLOCK_GRACE_S)
             kept = True
             return reply
+        # A reply is still pending, so the connection is closed: the next caller would wait behind this
+        # block.
         except Unavailable:
             raise
         except HouseError:
@@ -215,6 +219,7 @@ class MultiplexedClient:
         try:
             while self._breaker.is_open:
                 try:
+                    # Past the breaker, which refuses everybody else. The reply itself closes it.
                     await self._hot.send(("PING",), SILENCE_S)
                 except HouseError:
                     await asyncio.sleep(PROBE_S)
@@ -233,6 +238,8 @@ class MultiplexedClient:
                 now = await run_within(self._locate(), LOCATE_S)
             except (HouseError, asyncio.TimeoutError):
                 continue
+            # The old master may be alive and only demoted: without a disconnect its connections would stay
+            # with it.
             if now != self._place:
                 for pipe in (self._hot, self._slow, self._bulk, self._sure, *self._idle, *self._waiting):
                     pipe.disconnect("the master of the store changed")

@@ -82,9 +82,11 @@ class CommandMultiplexer(asyncio.Protocol):
             return
         if not self._outbox:
             self._queued_s = self._loop.time()
+            # After the callbacks that are ready now, so that their commands leave in the same packet.
             self._loop.call_soon(self._flush)
         self._outbox.append(packed)
         self._slots.append((future, deadline))
+        # One timer for all slots, since a timer for each command would cost time on every request.
         if self._sweep is None or deadline < self._sweep_at:
             self._arm(deadline)
 
@@ -104,6 +106,7 @@ class CommandMultiplexer(asyncio.Protocol):
         alive = False
         try:
             while (reply := parser.gets()) is not _MORE:
+                # Also for a caller that gave up: the slot keeps its place, because Redis answers in order.
                 future, _ = slots.popleft()
                 if not isinstance(reply, hiredis.ReplyError):
                     alive = True
@@ -113,8 +116,11 @@ class CommandMultiplexer(asyncio.Protocol):
                 alive = alive or is_server_alive(reply)
                 fail(future, error_from_reply(reply))
                 if is_wrong_server(reply):
+                    # The commands behind it would get the same answer, and the next connection asks
+                    # Sentinel again.
                     self.disconnect("the store is not ready (its master changed)")
                     return
+        # IndexError: a reply without a slot. From here on no reply can be matched to a command.
         except (hiredis.ProtocolError, IndexError):
             self.disconnect("the store sent something that is no reply")
             return
@@ -136,10 +142,12 @@ class CommandMultiplexer(asyncio.Protocol):
         if stall_s > GRACE_S:
             self._postpone(len(outbox), stall_s)
         if self._transport is not None and not self._transport.is_closing():
+            # `join` copies every command; a single large body, as of an upload, is written without a copy.
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
 
     def _postpone(self, commands: int, by_s: float) -> None:
         """Move the deadlines of the newest commands: a busy process held them back, not the store."""
+        # The newest slots belong to the outbox; after a loss of the connection there are fewer.
         for place in range(max(0, len(self._slots) - commands), len(self._slots)):
             future, deadline = self._slots[place]
             self._slots[place] = (future, deadline + by_s)
@@ -154,11 +162,14 @@ class CommandMultiplexer(asyncio.Protocol):
         """Fail commands past their deadline and arm the timer for the next one."""
         now = self._loop.time()
         self._sweep = None
+        # First the timer, then `GRACE_S` later the sweep: what has arrived meanwhile is read in between.
         self._grace = bool(self._slots) and not self._grace
         if self._grace:
             self._arm(now + GRACE_S)
         if self._grace or not self._slots:
             return
+        # Time-outs alone keep the connection, since late replies still come. Only a long silence means that
+        # it is dead.
         if now > self._slots[0][1] + SILENCE_S:
             self.disconnect("the store fell silent")
             return
@@ -185,6 +196,7 @@ def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
     if future.done():
         return False
     future.set_exception(error)
+    # Else asyncio logs "exception was never retrieved" for every caller that was cancelled.
     future.exception()
     return True
 

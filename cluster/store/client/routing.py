@@ -46,6 +46,7 @@ def group_by_slot(names: Sequence[str]) -> list[list[str]]:
 def split_cursor(cursor: Argument) -> tuple[int, str]:
     """Split a cursor of SCAN into the number of a master and its own cursor."""
     text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+    # From the right and with an empty node: the first cursor is a plain 0.
     node, _, master_cursor = text.rpartition("-")
     return int(node or 0), master_cursor
 
@@ -60,6 +61,7 @@ def join_cursor(node: int, master_cursor: bytes, masters: int) -> bytes:
 def _key_of(command: Sequence[Argument]) -> Argument | None:
     name = command[0]
     if name in ("EVALSHA", "EVAL"):
+        # EVAL script numkeys key ...
         return command[3] if command[2] else None
     if name in _KEYLESS or len(command) < 2:
         return None
