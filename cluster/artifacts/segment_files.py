@@ -117,7 +117,10 @@ class SegmentFiles:
         for table in tables:
             if not table.num_rows:
                 continue
+            # One segment in memory at a time: `tables` is an iterator.
             data = to_parquet(table)
+            # With a token: the files of a writer that loses the race for the sequence overwrite none of the
+            # winner's.
             name = f"{noun}-{first}-to-{last}-{sequence:012d}-{ids.new_request_id()}.parquet"
             self._store.write(f"{_folder(app_id)}/{name}", data)
             written.append(FileEntry(name, len(data), checksum(data), table.num_rows, facts))
@@ -155,9 +158,12 @@ class SegmentFiles:
             retired=retired,
         )
         folder = _folder(app_id)
+        # The commit. Fails with `Conflict` if the sequence exists, so of two writers only one goes on.
         save_manifest(self._store, manifest_path(folder, following.sequence), following)
+        # After the commit: a reader of the former manifest gets `NotFound` and starts again.
         for name in retired:
             self._store.remove(f"{folder}/{name}")
+        # The former manifest stays: a process that has listed it may be about to read it.
         self._store.remove(manifest_path(folder, manifest.sequence - 1))
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:

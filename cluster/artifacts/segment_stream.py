@@ -77,11 +77,14 @@ class SegmentStream:
             memory for one segment and for all ids
         """
         seen: set[str] = set()
+        # First the rows of the log, which are newer than every segment; `seen` then hides older rows of the
+        # same ids.
         yield from latest_rows(newer, drop_gone=True, seen=seen)
         for entries in self._attempts(noun):
             try:
                 for entry in reversed(entries):
                     table = self._files.table(self._app_id, entry, _RECORDS)
+                    # `seen` outlives an attempt, so a second one continues behind the ids of the first.
                     yield from latest_rows([table], drop_gone=True, seen=seen)
                 return
             except NotFound:
@@ -99,6 +102,8 @@ class SegmentStream:
         for entries in self._attempts("interaction"):
             try:
                 for entry in entries:
+                    # Read before the files were replaced. A merged file that begins before `reached` is cut
+                    # by `_between`.
                     if position_from_offset(entry.facts["last"]) <= position_from_offset(reached):
                         continue
                     table = self._files.table(self._app_id, entry, _INTERACTIONS)
@@ -139,6 +144,7 @@ class SegmentStream:
             memory for one segment and for the results; segments that were written before `since_ms` are not read
         """
         for entries in self._attempts("interaction"):
+            # New for each attempt: results of replaced files would count twice.
             results = []
             try:
                 for entry in entries:
@@ -165,6 +171,8 @@ def _between(table: Any, after: str, until: str) -> Any:
     encoded = table["offset"].combine_chunks().dictionary_encode()
     low = position_from_offset(after)
     high = position_from_offset(until)
+    # Offsets do not sort as texts ("9-0" > "10-0"), and many rows share one: each distinct one is parsed
+    # once.
     inside = [low < position_from_offset(offset) <= high for offset in encoded.dictionary.to_pylist()]
     if all(inside):
         return table

@@ -354,6 +354,7 @@ class SegmentStore:
         merged = files[start:]
         replaced = ReplacedProducts(self.artifacts, self._clock) if noun == "product" else None
         if is_record:
+            # A removal stays while an older segment may hold its record, which would come back.
             tables: Iterable[Any] = self._latest_records(app_id, merged, replaced, drop_gone=start == 0)
         else:
             tables = (self._files.table(app_id, entry) for entry in merged)

@@ -52,6 +52,7 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, seen: int = 0) -> l
     for entry in store.entries(above):
         engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
         version, _, name = rest.partition("/")
+        # Without a manifest it is no version, and no replica serves it.
         if name != MANIFEST:
             continue
         try:
@@ -190,6 +191,8 @@ class SnapshotStore:
             path = folder / entry.name
             if path.stat().st_size != entry.size or sha256_of_file(path) != entry.sha256:
                 raise Fault(f"built snapshot is damaged: {entry.name}", path=entry.name)
+            # Uploaded by an interrupted attempt. The version is a digest of the content, so equal names
+            # hold equal bytes.
             if self._store.size(f"{place}/{entry.name}") != entry.size:
                 self._store.upload(f"{place}/{entry.name}", path)
             done += entry.size
@@ -204,6 +207,7 @@ class SnapshotStore:
     def remove(self, app_id: str, engine_id: str, version: str) -> int:
         """Remove a version, the manifest first; return the number of files."""
         place = _place(app_id, engine_id, version)
+        # First, so that nobody begins to load a version that is half gone.
         gone = int(self._store.remove(f"{place}/{MANIFEST}"))
         return gone + sum(self._store.remove(entry.path) for entry in self._store.entries(place))
 
@@ -215,6 +219,7 @@ class SnapshotStore:
         Returns the removed versions.
         """
         complete = self.versions(app_id, engine_id)
+        # `[-0:]` would keep all of them.
         kept = {info.version for info in complete[-newest:]} | set(keep) if newest else set(keep)
         gone = [info.version for info in complete if info.version not in kept]
         for version in gone:
@@ -223,6 +228,7 @@ class SnapshotStore:
         above = f"{FOLDER}/{app_id}/{engine_id}"
         for entry in self._store.entries(above):
             version = entry.path[len(above) + 1 :].partition("/")[0]
+            # A younger one may be a publication that is under way.
             if version not in versions and entry.modified_ms < older_than_ms:
                 self._store.remove(entry.path)
         return gone

@@ -279,6 +279,7 @@ class ArtifactStore:
         length = 0
         for tried in range(self._attempts):
             length, actual = self._retry("read", path, attempt)
+            # Repeated when it differs: a bucket may cut a body short without an error.
             if (length, actual) == (size, sha256):
                 return
             if tried + 1 < self._attempts:
@@ -382,6 +383,7 @@ class ArtifactStore:
         if creator is not None and self._retry("probe", path, creator.is_enforced):
             self._create_by_condition(creator, path, data)
             return
+        # A bucket that ignores "if none match": look and write are two steps, so a lock must join them.
         with nullcontext() if self._writer_lock is None else self._writer_lock(path):
             if self.size(path) is not None:
                 raise Conflict(f"already on the shelf: {path}", path=path)
@@ -426,6 +428,7 @@ class ArtifactStore:
         return swept
 
     def _write_local(self, target: Path, data: bytes | Path, new: bool) -> None:
+        # In the same folder, because a rename is atomic within one file system only.
         part = target.parent / f".{target.name}.{ids.new_request_id()}{PART_SUFFIX}"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -440,8 +443,11 @@ class ArtifactStore:
                     with data.open("rb") as body:
                         shutil.copyfileobj(body, stream, _CHUNK)
                 stream.flush()
+                # Before the rename: after a power loss the name must not point at bytes that were never
+                # written.
                 os.fsync(stream.fileno())
             move_into_place(part, target, new)
+            # The rename itself is durable only once the folder is.
             sync_folder(target.parent)
         except FileExistsError as error:
             raise Conflict(f"already on the shelf: {target.name}", path=target.name) from error
@@ -452,6 +458,7 @@ class ArtifactStore:
 
     def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts
+        # Paths hold ids of apps and engines; none may lead out of the store.
         if not parts or path.startswith("/") or ".." in parts:
             raise Invalid(f"not a path on the shelf: {path!r}")
         return f"{self._root}/{path}"

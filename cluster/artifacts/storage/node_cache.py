@@ -85,6 +85,8 @@ class NodeCache:
         try:
             _make_private(self.folder)
             deadline_s = time.monotonic() + WAIT_S
+            # Again after each fetch: between the lock alone and the shared one, another process may remove
+            # the set.
             while not self._share(key, files):
                 with _locked(self._path(key, ".lock")) as alone:
                     if alone is not None:
@@ -95,6 +97,7 @@ class NodeCache:
                     raise Unavailable(f"another process fetches {origin} for too long", retry_after_s=5)
                 self._sleep(_POLL_S)
             with contextlib.suppress(FileNotFoundError):
+                # The time of the folder is that of its last use, by which the bound chooses.
                 os.utime(self.folder / key)
         except OSError as error:
             raise Unavailable(
@@ -123,6 +126,7 @@ class NodeCache:
             return 0
         with _locked(self.folder / ".sweep") as alone:
             mark = self.folder / ".swept"
+            # 0.8, so that timers of several processes that drift a little do not skip every second sweep.
             if alone is None or (mark.exists() and time.time() - mark.stat().st_mtime < SWEEP_S * 0.8):
                 return 0
             mark.touch()
@@ -142,6 +146,8 @@ class NodeCache:
     def _share(self, key: str, files: Sequence[StoredEntry]) -> bool:
         """Mark a complete set as used by this process; return False when it is absent."""
         with self._guard:
+            # The files may be gone although the lock is shared: another process found the copy damaged and
+            # discarded it.
             if key in self._used:
                 if _is_complete(self.folder / key, files):
                     self._used[key] = self._used[key][0], time.monotonic()
@@ -164,6 +170,7 @@ class NodeCache:
     def _release_unmapped(self) -> str:
         """Release the locks of sets that this process no longer maps; return the table of mapped sets."""
         try:
+            # Arrow and NumPy map files and do not tell when they let go; only the kernel knows.
             mapped = Path("/proc/self/maps").read_text("utf-8", "surrogateescape")
         except OSError:  # no such table: sets stay marked until the process ends
             return ""
@@ -180,6 +187,7 @@ class NodeCache:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(self.folder / key, ignore_errors=True)
         size = sum(entry.size for entry in files)
+        # Before the free space is measured, which it increases.
         self._prune(size)
         if shutil.disk_usage(self.folder).free < size + self._reserve_bytes:
             raise Unavailable(f"no space left on this node for {origin}; free some", retry_after_s=10)
@@ -190,6 +198,7 @@ class NodeCache:
                 target = part / entry.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 download(entry.name, target)
+            # Before the set gets its name: a set without a note could never be swept.
             self._path(key, ".origin").write_text(origin, "utf-8")
             part.rename(self.folder / key)
         finally:
@@ -211,6 +220,7 @@ class NodeCache:
             with self._guard:
                 if key in self._used or f"/{key}/" in mapped:
                     continue
+            # Skipped if any process shares the lock: it has mapped the set, or is about to.
             with _locked(self._path(key, ".lock")) as alone:
                 if alone is not None:
                     self._remove(key)
@@ -248,12 +258,14 @@ class NodeCache:
 def _key(origin: str, files: Sequence[StoredEntry]) -> str:
     digest = hashlib.sha256(origin.encode())
     for entry in files:
+        # With names and sizes: the same contents under other names are another set.
         digest.update(f"\0{entry.name}\0{entry.size}\0{entry.sha256}".encode())
     return digest.hexdigest()[:32]
 
 
 def _is_complete(folder: Path, files: Sequence[StoredEntry]) -> bool:
     try:
+        # Sizes only: every byte was compared when the set was fetched.
         return all((folder / entry.name).stat().st_size == entry.size for entry in files) and folder.is_dir()
     except OSError:
         return False
@@ -269,6 +281,7 @@ def _folder_size(folder: Path) -> int:
 
 def _make_private(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Another user who made the folder could replace the models in it.
     if folder.stat().st_uid != os.getuid():
         raise PermissionError(1, "the cache folder belongs to somebody else")
 
@@ -279,6 +292,7 @@ def _open_lock(path: Path, kind: int) -> int | None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            # `_remove` unlinks the lock: a handle that was opened before then locks a file without a name.
             if os.fstat(handle).st_ino == path.stat().st_ino:
                 return handle
         except BlockingIOError:
