@@ -36,6 +36,7 @@ ROWS = 10
 MOST_SEARCHED = 200_000
 "Products of an app that is searched. Without a snapshot, indexing a million texts takes minutes."
 _WORDS = 3
+# Changes read at once of either log, so that both pages hold the same entries.
 _READ = 128
 _MOST_DESCRIBED = 3
 "Places of a list whose difference is described."
@@ -142,6 +143,7 @@ def build_queries(
     ]
     mixed = [
         query
+        # In turns, so that the bound `most` cuts off no kind as a whole.
         for queries in zip_longest(users, products, text_queries)
         for query in queries
         if query is not None
@@ -174,6 +176,7 @@ async def compute_answers(
         Unavailable: the store does not answer
     """
     clock = StillClock(now_ms)
+    # Writes go on while this runs; without an end the two sides would read different logs.
     bounded = replace(stores, changes=cast(ChangeLog, BoundedChangeLog(stores.changes, until)))
     follower = AppFollower(
         queries[0].app_id,

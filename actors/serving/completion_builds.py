@@ -55,11 +55,13 @@ class CompletionBuilds:
         """
         keys = list_completion_keys(recommender, query)
         missing = [key for key in keys if not recommender.completions.has_field(key)]
+        # A small catalog is indexed by the request that needs it, faster than through a task.
         if not missing or recommender.overlay.catalog.products <= FEW_PRODUCTS:
             return
         tasks = [self._start(recommender, key) for key in missing]
         _, pending = await asyncio.wait(tasks, timeout=WAIT_S)
         if pending:
+            # Only this request gives up; `asyncio.wait` leaves the build running for those that follow.
             raise _refuse(next(key for key, task in zip(missing, tasks, strict=True) if task in pending))
         for task in tasks:
             if task.cancelled():
@@ -93,13 +95,17 @@ class CompletionBuilds:
         catalog = recommender.overlay.catalog
         async with self._lock:
             try:
+                # The snapshot may bring the index: binding it to the rows takes a moment in place of a
+                # build.
                 if await self._run_short(partial(completions.bind_saved, key, catalog)):
                     return
                 await self._run_in_turns(completions.collect_in_steps(key, catalog))
                 build = await self._run_short(partial(self._plan, recommender, key))
+                # Without the lock of the app: the plan copied all it needs, and changes go on meanwhile.
                 built = await asyncio.get_running_loop().run_in_executor(None, build)
                 await self._run_short(partial(completions.adopt_build, key, built))
             finally:
+                # Also after a failure or cancellation, so that the collected values do not stay in memory.
                 completions.drop_build(key)
 
     def _plan(self, recommender: Recommender, key: FieldKey) -> Callable[[], Any]:

@@ -26,6 +26,7 @@ from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import FULL_TEXT
 from cluster.records.product import Product
 
+# Bounds of work that a millisecond suffices for; `is_light` says which.
 _FEW_PRODUCTS = 20_000
 _MANY_PRODUCTS = 300_000
 _FEW_TO_SEARCH = 5_000
@@ -110,6 +111,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
         return len(query.completion_fields) <= _FEW_SOURCES and all(
             recommender.completions.has_field(key) for key in list_completion_keys(recommender, query)
         )
+    # Its passages are embedded and compared, which takes several milliseconds.
     if query.kind == "question_answering":
         return False
     if query.kind == "search":
@@ -121,6 +123,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
         or recommender.get_engine_state(query.engine_id).serving_model is None
     ):
         return False
+    # A missing column is built from the records of all products.
     return catalog.columns.has_columns(list_columns(query))
 
 
@@ -162,6 +165,7 @@ def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, s
     missing: dict[tuple[str, str], None] = {}
     for parameter, name in _list_missing(query, fields):
         missing[parameter, name] = None
+        # A filter may name thousands of fields; ten warnings show the mistake.
         if len(missing) == MOST_WARNINGS:
             break
     return tuple(_build_warning(parameter, name, fields) for parameter, name in missing)

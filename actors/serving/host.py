@@ -61,6 +61,8 @@ class EngineHost:
         self._answered = 0
         self._trials = TrialAnswers(stores, clock, meter)
         self._log = structlog.get_logger()
+        # One for all apps: a renewal holds the state twice, so two of them at once could pass the memory
+        # budget.
         renewing = asyncio.Lock()
         budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
         self._followers = LoadedApps(
@@ -99,6 +101,7 @@ class EngineHost:
         """Answer one query; an expected error is returned as a refusal."""
         try:
             engine = self.engine_records.find(query.app_id, query.engine_id)
+            # The usual case is answered from memory: no read of the store before a recommendation.
             if engine is None or query.app_id not in self._apps_with_products:
                 engine = await self._check_engine(query.app_id, query.engine_id)
             draw = draw_exploration(engine.exploration, query) if engine.exploration.share else None
@@ -111,6 +114,7 @@ class EngineHost:
             if is_drawn and engine.trial is not None and self._clock.now_ms() < engine.trial.ends_at:
                 answer = partial(self._answer, follower=follower, recent=recent, draw=draw)
                 result = await self._trials.answer(engine, query, follower.model_registry, answer)
+            # Nothing to merge and no page to remember: the answer comes straight from the follower.
             elif query.interleaving is None and not query.pagination_id:
                 result = await follower.answer(query, recent, (), draw)
             else:
@@ -174,9 +178,12 @@ class EngineHost:
             result = await answer(query, recent, shown, draw)
             if result.products:
                 product_ids = [product["product_id"] for product in result.products]
+                # After the answer, because its products are not known before; two pages asked at once may
+                # overlap.
                 await self._stores.pages.show(*page, product_ids, is_strangers=query.is_strangers)
             return result
         except Unavailable:
+            # A page that repeats products is better than no page.
             self._meter.count("kiosk_page_misses_total")
             return await answer(query, recent, (), draw)
 
@@ -198,6 +205,7 @@ class EngineHost:
         """
         engine = await self.engine_records.read_engine(app_id, engine_id)
         if engine is None:
+            # The app may be gone, and one that is created again under its id has no products at first.
             self._apps_with_products.discard(app_id)
             raise NotFound(messages.ENGINE_NOT_FOUND)
         if app_id not in self._apps_with_products:

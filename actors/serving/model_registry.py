@@ -68,6 +68,8 @@ class SnapshotLoader:
         try:
             return validate_snapshot(Snapshot.open(folder, manifest), version)
         except Fault:
+            # False: the folder is the artifact store itself, where a second read would find the same
+            # damage.
             if not self._snapshots.discard_copy(folder):
                 raise
         # this node's copy went bad, and another one may be good
@@ -158,6 +160,7 @@ class ModelRegistry:
     def _start_load(self, name: str, load: Coroutine[Any, Any, object]) -> None:
         """Run a load in the background, each once at a time."""
         if name in self._background:
+            # A coroutine that is never awaited would warn; closed, it ends without a step.
             load.close()
             return
         task = self._background[name] = asyncio.get_running_loop().create_task(load)
@@ -170,6 +173,7 @@ class ModelRegistry:
             load = self._loads[engine_id] = asyncio.get_running_loop().create_task(
                 self._load_first(engine_id)
             )
+        # Other queries wait for the same load: one that is cancelled must not end it.
         await asyncio.shield(load)
 
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
@@ -253,6 +257,7 @@ class ModelRegistry:
                 engine = None
             if engine is not None:
                 await self._follow_record(engine)
+        # Last, also when the version was refused: queries are answered by the live parts meanwhile.
         self.engine_ids.add(engine_id)
 
     async def _follow_record(self, engine: Engine) -> None:
@@ -263,6 +268,7 @@ class ModelRegistry:
         if version == self.serving_version(engine_id):
             self._end_alarm(engine_id)
             return
+        # Without the pause each refresh would load and refuse the same broken files again.
         refused_s = self._refused.get((engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
             await self._load_version(engine_id, version)
@@ -284,6 +290,7 @@ class ModelRegistry:
         now_s = self._clock.monotonic_s()
         if len(self._pinned) < MOST_PINNED:
             return True
+        # The version whose last query is the longest ago.
         idle = min(self._pinned, key=self._pinned.__getitem__)
         if self._pinned[idle] <= now_s - _IDLE_S:
             # Before the release, which waits: other callers must find the place taken.

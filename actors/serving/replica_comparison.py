@@ -57,6 +57,8 @@ def digest_lists(recommender: Recommender, app_id: str, now_ms: int) -> str:
     digest = sha256()
     for query in queries:
         result = dispatch.answer(recommender, query, (), (), changed_ms)
+        # Ids in order and no scores: sums of floats may differ in the last digit by the order of their
+        # terms.
         digest.update(orjson.dumps([product["product_id"] for product in result.products]))
     return digest.hexdigest()[:_SHOWN]
 
@@ -107,6 +109,7 @@ class ReplicaComparison:
         Errors:
             Unavailable: the store does not answer
         """
+        # `0 <=`: after the clock was set back, the next comparison must not wait for hours.
         if 0 <= now_ms - self._compared_ms < _COMPARE_MS:
             return
         self._compared_ms = now_ms

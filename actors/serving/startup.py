@@ -15,6 +15,7 @@ from actors.vectors.types import Matrix
 from cluster.artifacts.compacted_state import CompactedProduct, CompactedState
 from cluster.query.columnar.column_source import Key
 
+# Each step of these three takes a few milliseconds, between which other threads answer.
 _PRODUCTS_A_STEP = 50
 _EVENTS_A_STEP = 5_000
 _USERS_A_STEP = 200
@@ -49,6 +50,7 @@ def load_compacted_state(
     compacted = iter(state.products)
     while batch := list(islice(compacted, _PRODUCTS_A_STEP)):
         products = [orjson.loads(product.json) for product in batch]
+        # Vectors of another embedder lie in another space and can't be compared with new ones.
         vectors = stack_vectors(batch, embedder) if state.products.embedder == embedder.version else None
         overlay.put_products(products, vectors)
         pause()
@@ -68,6 +70,7 @@ def load_compacted_state(
         if step % _COLUMNS_A_PAUSE == 0:
             pause()
     overlay.offsets.update(state.offsets)
+    # Last: followers read the log from these offsets on, and what failed before would be skipped.
     overlay.loaded_offsets.update(state.offsets)
     overlay.record_position()
     overlay.is_damaged = bool(state.damaged)

@@ -82,9 +82,12 @@ class StoredRules:
         preview = PREVIEW.get()
         if preview is not None and preview.rules is not None:
             return preview.rules
+        # Not waiting: the rules of a second ago apply while they are read again in the background.
         cached = await self._cache.read(app_id, wait=False)
         if not cached.rules:
             return ()
+        # Compiled once a change and engine; a window is checked for each query, since time passes without a
+        # change.
         rules = cached.ready.get(engine_id)
         if rules is None:
             rules = cached.ready[engine_id] = parse_rules(app_id, engine_id, cached.rules)
@@ -101,6 +104,7 @@ class StoredRules:
                 raise
             # a page without its boosts is better than no page
             rules = []
+        # The former object keeps its compiled rules.
         if last is not None and last.rules == rules:
             return last
         return _CachedRules(rules, has_windows=any(rule.has_window for rule in rules))
@@ -130,6 +134,7 @@ def apply_rules(query: UserQuery, rules: Sequence[CompiledRule]) -> UserQuery:
     """Return the query with the rules that apply. Boosts of the request come first, so they win contested positions."""
     sent = frozenset(clauses_of(query.filter))
     search = query.search
+    # The search asked for a result without stored rules.
     if search is not None and not search.campaigns:
         return query
     applicable = [rule for rule in rules if is_applicable(rule, query, sent)]
@@ -194,6 +199,7 @@ def _add_rules_to_search(search: SearchQuery, rules: Sequence[CompiledRule]) -> 
 def _has_value(given: object, values: Sequence[object]) -> bool:
     """Return whether a session variable has one of the values; `True` is not 1."""
     items = given if isinstance(given, list) else [given]
+    # `True == 1` in Python, and both have one hash: the flag keeps them apart.
     accepted = {(isinstance(value, bool), value) for value in values}
     return any(
         isinstance(item, (str, bool, int, float)) and (isinstance(item, bool), item) in accepted
