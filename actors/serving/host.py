@@ -114,7 +114,6 @@ class EngineHost:
             if is_drawn and engine.trial is not None and self._clock.now_ms() < engine.trial.ends_at:
                 answer = partial(self._answer, follower=follower, recent=recent, draw=draw)
                 result = await self._trials.answer(engine, query, follower.model_registry, answer)
-            # Nothing to merge and no page to remember: the answer comes straight from the follower.
             elif query.interleaving is None and not query.pagination_id:
                 result = await follower.answer(query, recent, (), draw)
             else:
@@ -205,7 +204,6 @@ class EngineHost:
         """
         engine = await self.engine_records.read_engine(app_id, engine_id)
         if engine is None:
-            # The app may be gone, and one that is created again under its id has no products at first.
             self._apps_with_products.discard(app_id)
             raise NotFound(messages.ENGINE_NOT_FOUND)
         if app_id not in self._apps_with_products:

@@ -41,6 +41,7 @@ from deployments.edge.limits.leased_buckets import RateLimiter
 
 _log = structlog.get_logger()
 
+# A longer parse on the loop would delay every other request of this process.
 _INLINE = 200_000
 "Bytes of body that are parsed on the event loop; larger bodies are parsed in a thread."
 
@@ -107,6 +108,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     """
     headers = request.headers
     credential = None
+    # `headers` is a mapping: equal lengths mean that no name occurs twice, which is nearly always so.
     if len(headers) == len(request.scope["headers"]) or not _has_conflicting_headers(request):
         header = headers.get(HEADER)
         if not header:
@@ -122,6 +124,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     await check_access(request, rules, gate)
     if rules.body != "ignored":
         most_bytes = gate.most_bytes if credential.is_secret else min(rules.browser_bytes, gate.most_bytes)
+        # After key and rate, so that nobody makes this server read megabytes without a key.
         request.body = await read_body(
             request.receive,
             announced=headers.get(b"content-length"),
@@ -143,6 +146,7 @@ async def check_access(
         if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(request, credential, gate.meter)
+    # Browsers send `Origin`, servers do not: a secret key in a page is one that every visitor can read.
     elif b"origin" in request.headers:
         _check_origin(request, credential, gate)
     if spend:

@@ -191,6 +191,7 @@ class Keyring:
         await self._cache.refresh(_ALL)
 
     async def _load(self, _key: str, last: dict[str, Credential] | None) -> dict[str, Credential]:
+        # One small read each poll; the book itself is read only when its version changed.
         version = await self._store.version()
         if last is not None and version == self._version:
             return last
@@ -200,10 +201,12 @@ class Keyring:
         self._terms = {app_id: app.terms for app_id, app in book.apps.items() if app.terms}
         blocked = {key.sha256 for key in book.keys.values() if key.app_id in book.unreadable_apps}
         self._unreadable = book.unreadable_keys | blocked
+        # The version that came with the book: the one read above may be older already.
         self._version = book.version
         self.ready = True
         live = frozenset(credential.key_id for credential in self._credentials.values())
         for listener in self._listeners:
+            # After the new keys serve: a listener drops what belongs to keys that are gone.
             listener(live)
         self._exposed = {
             name: at_ms for name, at_ms in self._exposed.items() if name.removeprefix(IN_BROWSER) in live
@@ -218,6 +221,8 @@ class Keyring:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
         signing = {
+            # The newest first: new signatures use it, and the older ones still verify what is in
+            # circulation.
             app_id: tuple(secret for _, secret in sorted(app_secrets, reverse=True))
             for app_id, app_secrets in secrets.items()
         }
@@ -247,6 +252,7 @@ class Keyring:
             return ""
 
     async def _write_exposed(self) -> None:
+        # Deleted one by one after the write, so that a failure keeps the rest for the next poll.
         for key_id, at_ms in list(self._unwritten.items()):
             await self._store.put_exposed(key_id, at_ms)
             del self._unwritten[key_id]

@@ -29,6 +29,7 @@ from deployments.edge.http.caller import Credential
 from deployments.edge.http.request import ApiRequest
 
 _TWO_SEGMENTS = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
+# The beginning of a JSON object, as the header of a token is one.
 _OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _TYPED = re.compile(r"(?:anonymous|registered|free|subscriber|paid|internal):")
 
@@ -53,6 +54,7 @@ def is_ambiguous(signed_id: str) -> bool:
     parts = _TWO_SEGMENTS.fullmatch(signed_id)
     if parts is None:
         return False
+    # Base64url without padding, as tokens have it, to the form that the decoder takes.
     head = parts[1].replace("-", "+").replace("_", "/") + "=" * (-len(parts[1]) % 4)
     try:
         return _OBJECT.match(binascii.a2b_base64(head)) is not None
@@ -68,12 +70,14 @@ def compare_hash(
     The comparison ignores case and takes constant time: it always compares every form under every secret. An
     ambiguous id never matches.
     """
+    # Bytes, because `compare_digest` refuses texts that are not ASCII, which a client may send.
     digest = given.lower().encode("utf-8", "surrogatepass")
     plain = typed = False
     for secret in secrets:
         plain |= hmac.compare_digest(sign_user_id(secret, signed_id).encode(), digest)
         if user_type:
             typed |= hmac.compare_digest(sign_user_id(secret, signed_id, user_type).encode(), digest)
+    # After the comparisons, so that the time does not depend on the form of the id.
     if is_ambiguous(signed_id):
         return False, False
     return plain, typed
@@ -128,6 +132,7 @@ def verify_identity(request: ApiRequest, claimed: ClaimedIdentity) -> None:
     anonymous_id = claimed.anonymous_id
     token = request.token
     if token is not None and token.user_id:
+        # The token signs both ids together: that proves the visitor as well.
         linked_id = token.claims.get("anonymous_id")
         if anonymous_id and anonymous_id != linked_id:
             _verify_visitor(credential, claimed, strict)

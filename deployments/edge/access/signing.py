@@ -38,7 +38,11 @@ class PurposeSigner:
 
     def __init__(self, keys: Sequence[bytes], purpose: str) -> None:
         self._serializer: URLSafeSerializer = URLSafeSerializer(
-            keys[::-1], salt=purpose.encode(), serializer=_AsciiJson(), signer_kwargs=KINDS
+            # Reversed: the library signs with the last key of its list, and here the first is the newest.
+            keys[::-1],
+            salt=purpose.encode(),
+            serializer=_AsciiJson(),
+            signer_kwargs=KINDS,
         )
 
     def seal(self, value: Any) -> str:
@@ -67,6 +71,7 @@ class SlotHash:
     def __call__(self, text: str, slots: int = 4096) -> str:
         """Return the slot of a name."""
         digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
+        # Keyed, so that nobody can look for names that share a slot with a person.
         return str(int.from_bytes(digest[:4], "big") % slots)
 
 

@@ -52,6 +52,7 @@ class _KioskHMAC(HMACAlgorithm):
 
 
 def _open_verifier() -> jwt.PyJWS:
+    # Empty, and then HS256 alone: a token that names `none` or RS256 meets no verifier.
     verifier = jwt.PyJWS(algorithms=[])
     verifier.register_algorithm("HS256", _KioskHMAC(HMACAlgorithm.SHA256))
     return verifier
@@ -71,7 +72,9 @@ def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s:
     """
     if len(token) > _LONGEST or not token.isascii():
         raise _invalid()
+    # The signature is cached and not the times: an expired token fails although it is in the cache.
     read = _read_cached if len(token) <= _LONGEST_CACHED else _read_verified
+    # A copy: whoever changes the claims must not change the cached ones.
     claims = dict(read(token, tuple(secrets)))
     _check_times(claims, now_s, max_age_s)
     return UserToken(_user_from_claims(claims), _type_of(claims), claims)

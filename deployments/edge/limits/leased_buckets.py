@@ -26,6 +26,7 @@ LEASE_S = 0.2
 "Seconds of the allowed rate in one lease; all API replicas together can exceed the rate by one lease each."
 MOST_ADDRESSES = 20_000
 "Addresses in one of two tables: about 4 MB in both."
+# A rate of 0 would divide by zero; this admits a request in 17 minutes.
 _LEAST_RATE = 0.001
 _AWAY_S = 1.0
 "Seconds for which an API replica uses its local bucket before it retries an unavailable store."
@@ -80,6 +81,8 @@ class LeasedBucket:
             now_s = self._clock.monotonic_s()
             if now_s < self._refused_until_s:
                 return _rounded(self._refused_until_s - now_s)
+            # The store did not answer the last lease: tokens refill here, and after a second it is asked
+            # again.
             if self._away_until_s:
                 self._refill(now_s)
                 if self.tokens >= 1:
@@ -97,6 +100,7 @@ class LeasedBucket:
             if self._away_until_s:
                 needs_lease = self._clock.monotonic_s() >= self._away_until_s
             else:
+                # At half, so that the next lease arrives before the rest is spent.
                 needs_lease = self.tokens * 2 < self._lease_size
             if needs_lease:
                 self._start_lease()
@@ -117,12 +121,15 @@ class LeasedBucket:
                 want=self._lease_size,
                 now_ms=self._clock.now_ms(),
             )
+        # Limits stay while the store is away; neither all nor no requests may pass.
         except HouseError:
             self._refill_locally()
         else:
             if self._away_until_s:
                 _log.info("limits_shared_again", app=app_id)
                 self._away_until_s = 0.0
+                # The local tokens were given by no store: with them and the lease, the rate would count
+                # twice.
                 self.tokens = 0.0
             self.tokens += lease.granted
             if not lease.granted and self.tokens < 1:
@@ -135,6 +142,7 @@ class LeasedBucket:
         now_s = self._clock.monotonic_s()
         if not self._away_until_s:
             _log.warning("limits_local", reason="store away")
+            # One lease and not the burst: with many replicas, a burst each would add up.
             self.tokens = float(self._lease_size)
             self._filled_at_s = now_s
         self._away_until_s = now_s + _AWAY_S
@@ -180,13 +188,17 @@ class RateLimiter:
             off the request's path.
         """
         limits, leased = self._leased.get((credential.key_id, bucket), (None, None))
+        # By identity: settings are read anew only when something changed, and a comparison would cost each
+        # request.
         if leased is None or limits is not credential.app.settings.limits:
             leased = self._open(credential, bucket)
         if address and not credential.is_secret:
             share = credential.app.settings.address_share
             if share < 1:
+                # Below 1 the bucket could never hold the one token that a request takes.
                 burst = max(1.0, leased.burst * share)
                 name = (credential.key_id, bucket, address)
+                # First the address, then the key: a client beyond its share takes nothing from the others.
                 _refuse(self._addresses.spend(name, leased.rate * share, burst))
         if leased.tokens < 1:
             _refuse(await leased.wait_s())

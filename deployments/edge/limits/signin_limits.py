@@ -28,6 +28,7 @@ class SignInRates:
 
 async def wait_for_shared(store: LimitStore, clock: Clock, slot: str, bucket: str, rate: BucketRate) -> int:
     """Count one attempt in a bucket of the store; return 0 to admit it, else the whole seconds to wait."""
+    # Hashed to few slots (`SlotHash`): a client that sends a million names must not make a million keys.
     lease = await store.take(
         APP, slot, bucket, rate=rate.per_s, burst=rate.burst, want=1, now_ms=clock.now_ms()
     )
@@ -52,6 +53,7 @@ class SignInLimits:
         attempts from other browsers can't lock out the account's owner.
         """
         limits = self._rates
+        # The address first: an attacker who is refused there takes no attempt from the owner's account.
         buckets: tuple[tuple[str, str, BucketRate], ...] = (
             ("sign-in-address", address, limits.attempts_from_address),
             ("sign-in-pair", f"{username}\n{address}", limits.attempts_at_account_from_address),

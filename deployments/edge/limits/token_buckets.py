@@ -47,10 +47,12 @@ class TokenBuckets:
         Cost: half a microsecond.
         """
         now_s = self._clock.monotonic_s()
+        # `spend` fills the bucket when it is used; no timer runs for idle names.
         state = self._young.get(name) or self._enter(name, now_s, burst)
         tokens = state.tokens + (now_s - state.at_s) * rate
         state.at_s = now_s
         state.tokens = tokens if tokens < burst else burst
+        # A refused request takes nothing, so the next one waits no longer for it.
         if state.tokens < count:
             return (count - state.tokens) / rate
         state.tokens -= count
@@ -64,6 +66,7 @@ class TokenBuckets:
         if len(self._young) >= self._most:
             self._old = self._young
             self._young = {}
+        # A name that was dropped starts with a full bucket, as one that was idle for long.
         bucket = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)
         self._young[name] = bucket
         return bucket
