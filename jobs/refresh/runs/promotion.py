@@ -62,7 +62,8 @@ async def promote_version(
     manifest = await asyncio.to_thread(SnapshotStore(artifacts).manifest, app_id, engine_id, version)
     erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, app_id)
     # A version that learned from erased people must not serve, unless an administrator gives a reason.
-    if not force and count_erasures_since(manifest, erased):
+    has_erased = count_erasures_since(manifest, erased) > 0
+    if has_erased and not force:
         raise Conflict(
             f"{version} learned from people who were erased since; train again, or give a reason: "
             '`kiosk promote --force "..."`'
@@ -86,7 +87,7 @@ async def promote_version(
             f"{version} was not promoted, it is {verdict.sentence}. Train with another recipe or more data, or give "
             'a reason: `kiosk promote --force "..."`'
         )
-    is_forced = is_shipped or not verdict.allowed
+    is_forced = has_erased or is_shipped or not verdict.allowed
     entry = Promotion(
         app_id=app_id,
         engine_id=engine_id,

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.storage.node_cache import NodeCache
@@ -110,6 +112,19 @@ async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
     assert await serving(stores) == other
     history = await stores.promotions.history(APP, ENGINE)
     assert [(change.version, change.forced) for change in history] == [(other, True), (first, False)]
+
+
+async def test_the_reason_for_serving_what_erased_people_taught_is_in_the_history(
+    stores: Stores, artifacts: ArtifactStore, built: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = next(iter(built))
+    monkeypatch.setattr(SegmentStore, "erasures", lambda self, app_id: ErasureLog(1))
+    with pytest.raises(Conflict, match="people who were erased since"):
+        await promote_version(stores, artifacts, APP, ENGINE, version, now_ms=1, by="ada")
+    entry = await promote_version(
+        stores, artifacts, APP, ENGINE, version, now_ms=2, by="ada", force="retrained tonight"
+    )
+    assert (entry.forced, entry.reason) == (True, "retrained tonight")
 
 
 async def test_what_is_not_there_or_serves_already_is_not_promoted(
