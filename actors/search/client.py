@@ -110,12 +110,14 @@ class QuestionBankClient:
         cached = self._banks.get(app_id)
         try:
             version = await self._store.version(app_id)
+            # By version and not by time: an upload is visible at the next request.
             if cached is None or cached.version != version:
                 cached = await self._load(app_id)
         except Unavailable:
             if cached is None:
                 raise
         self._banks[app_id] = cached
+        # The order of use, from which `_evict` takes the oldest.
         self._banks.move_to_end(app_id)
         self._evict()
         return cached.index
@@ -135,6 +137,7 @@ class QuestionBankClient:
 
     def _evict(self) -> None:
         while (
+            # A single bank stays whatever its size, or each request would index it again.
             len(self._banks) > 1
             and sum(len(bank.index) for bank in self._banks.values()) > MAX_CACHED_QUESTIONS
         ):

@@ -42,6 +42,7 @@ def complete(request: QueryContext) -> RecommendationResult:
     query = request.query
     if not query.start:
         return RecommendationResult(completions=_first_page(request), served_by="completions")
+    # The first page stays as it was shown; deeper ones follow it without its texts.
     first = _first_page(replace(request, query=replace(query, start=0)))
     # the list depends on the depth of the look-up: one depth for all later pages
     deep = _first_page(replace(request, query=replace(query, start=0, rows=DEEPEST)))
@@ -61,6 +62,7 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
     catalog = request.catalog
     mask = filter_rows(query, catalog)
     offered = catalog.offered
+    # Unlike a search, which finds products that are out of stock and puts them last.
     rows: Mask = offered if mask is None else mask & offered
     typed = fold_typed(query.typed)
     page = query.rows
@@ -143,6 +145,7 @@ def _prefer_personal(
     personal = user.scores.personal.get_scores(np.array(scored_rows, np.int64))
     for row, value in zip(scored_rows, personal.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
+    # `-row`: among equal scores the earlier row.
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
     preference: Floats = np.zeros(len(hits))
     if user.has_profile:

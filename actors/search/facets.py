@@ -63,8 +63,10 @@ def count_facets(
         return {}
     units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
     count = len(catalog)
+    # One budget for the patterns of all facets: a request with many facets gets no more time.
     effort = StepBudget()
     catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
+    # Shared by all facets without a choice of their own, which are nearly all.
     chosen_mask = _mask(rows[chosen.filter_rows(rows)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
     share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
@@ -76,6 +78,7 @@ def count_facets(
         )
         if facet.keys is None:
             cut = is_text(facet.field) and _patterns(facet) > 0
+            # Two facets of one field differ in their patterns only and share the counting.
             value_counts = counts_by_field.get((facet.field, chosen_name, cut))
             if value_counts is None:
                 pairs = _pairs(facet.field, mask, catalog, share if cut else None)
@@ -97,6 +100,7 @@ class _Texts:
         self.judged = len(groups)
         if letters is not None:
             ends = np.cumsum([len(text) for text in groups.values], dtype=np.int64)
+            # The texts whose cumulated length stays within the limit.
             self.judged = int(np.searchsorted(ends, letters, side="right"))
 
     def text(self, code: int) -> str:

@@ -61,6 +61,7 @@ class PhraseMatcher:
         if len(words) < 2:
             matched[ranked] = True
             return matched
+        # Blanks around it, so that "red" does not match in "tired".
         phrase_text = f" {' '.join(words)} "
         before = self.letters
         for row in ranked[: self._looks].tolist():

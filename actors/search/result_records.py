@@ -17,6 +17,7 @@ from actors.search.retrieve import SearchHits
 from cluster.query.fields import Projection
 
 _LEAST_SHOWN = 1e-6
+# Letters that two forms of a word share at least: below that, prefixes are chance ("car", "card").
 _SHORTEST_SHARED = 4
 
 
@@ -72,6 +73,7 @@ class TermHighlighter:
         pieces: list[str] = []
         at = 0
         for begin, end in _words_in(text):
+            # Titles come from uploads: everything but our own marks is escaped.
             pieces.append(escape(text[at:begin]))
             piece = escape(text[begin:end])
             pieces.append(f"<mark>{piece}</mark>" if self._is_sought(text[begin:end]) else piece)

@@ -92,6 +92,7 @@ def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHi
     hits = _all_hits(mask)
     if search.advanced is not None:
         hits = _advanced(request, search, search.advanced, mask)
+        # The advanced query narrows what words and `like` may find.
         mask = _marked(hits.rows, len(mask))
     if search.text:
         hits = _by_words(request, search, mask)
@@ -138,6 +139,7 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
             )
         )
     exact = texts.find(build_text_query(search, search.text, correct=search.correct), mask, now_ms)
+    # Enough products have every word, so those that lack some are not asked for.
     if not search.partial or (limit is not None and len(exact.rows) > limit):
         return _hits(exact)
     every = texts.find(
@@ -145,6 +147,7 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
     )
     if not search.separated:
         return _hits(every)
+    # The second search finds the exact hits again; the separate list leaves them out.
     apart = ~_marked(exact.rows, len(mask))[every.rows]
     return _hits(exact, _hits(every).filter(apart))
 
@@ -201,6 +204,7 @@ def _evaluate(
         ]
         left = mask
         if words:
+            # All words of one AND in one look-up, in place of a mask for each.
             left = _mask_with_words(request, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):

@@ -125,6 +125,7 @@ def get_products(request: QueryContext) -> RecommendationResult:
     records: list[dict[str, Any]] = []
     for product_id in query.anchors:
         row = catalog.row_of(product_id)
+        # `row_of` also resolves ids of product groups, which name no single product.
         record = catalog.record(row) if row >= 0 and catalog.product_ids[row] == product_id else None
         if record:
             records.append({"_found": True, **projection(record)})
@@ -222,6 +223,7 @@ class _Ranking:
     def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float, float]]:
         """Return relevance, personal score and the score that ranks of some rows."""
         rows = np.array([item.row for item in placed], np.int64)
+        # Hits are in the order of relevance; a sorted view of their rows finds each place by binary search.
         order = np.argsort(self.hits.rows, kind="stable")
         at = order[np.searchsorted(self.hits.rows, rows, sorter=order)] if len(rows) else rows
         scores = (self.hits.relevance[at], self.personal_scores[at], self.final[at])
@@ -270,6 +272,7 @@ def _personal_scores(user_scores: UserScores, rows: Rows) -> Floats:
     """
     start = user_scores.prior.scores
     scores = _prior_scores(start, rows)
+    # Products that came after the scores were computed have none; they count 0 and not "sold out".
     scored = np.flatnonzero(rows < len(start))
     scores[scored] += user_scores.personal.get_scores(rows[scored])
     return scores

@@ -32,6 +32,7 @@ def blend_scores(rows: Rows, relevance: Scores, personal: Floats, weight: float)
     if not len(relevance):
         return np.zeros(0)
     blended = relevance.astype(np.float64)
+    # All relevances equal, as of a search without words: the personal score then orders alone.
     spread = float(blended.std()) or 1.0
     around = personal - personal.mean()
     # clip(centred score, -3, 3) with deviation at least 1 (equation 27)
@@ -57,6 +58,7 @@ def sort_rows(
     for key in keys:
         values = _values(key, rows, catalog, scores)
         level = _split_ties(level, values if key.ascending else -values, key.threshold)
+    # The last key is the first to sort by: `level`, then the higher `otherwise`.
     order: Rows = np.lexsort((-otherwise, level))
     return order
 
@@ -75,6 +77,7 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
         near = gap <= threshold * np.maximum(np.abs(ordered[1:]), np.abs(ordered[:-1]))
     is_new = np.append(False, (np.diff(before) != 0) | ~near)
     refined = np.empty_like(level)
+    # Levels count up along the sorted rows, and go back to the places that the rows had.
     refined[order] = np.cumsum(is_new)
     return refined
 
@@ -94,6 +97,7 @@ def _values(key: OrderKey, rows: Rows, catalog: Catalog, scores: Callable[[str],
     else:
         formula = parse_formula(key.expression)
         values = formula.values({name: of(name) for name in formula.fields}, len(rows))
+    # A product without the field, or a formula that divides by zero.
     filled: Floats = np.where(np.isfinite(values), values, key.default)
     return filled
 
@@ -149,6 +153,7 @@ def place_anchored(
         anchors = _variants(catalog.rows_of(entry.anchor_ids), catalog, dedupe) - variants
         at = next((place for place, item in enumerate(rest) if item.row in anchors), None)
         if at is not None:
+            # 1 is directly behind the anchor and -1 directly before it, which moves the anchor itself.
             place = at + entry.position if entry.position > 0 else at + entry.position + 1
             rest.insert(max(place, 0), moved)
             placed = rest

@@ -50,6 +50,7 @@ def locate(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[Rows, M
         returns: int64 [m], positions, 0 where a value is beyond the end; bool [m], True where the value is there
     """
     places = np.searchsorted(values, targets)
+    # Any valid place will do: the comparison below says that the value is not there.
     places[places == len(values)] = 0
     return places, np.equal(values[places], targets)
 
@@ -60,6 +61,7 @@ def group_by_term(codes: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.in
     Shapes:
         codes: uint64 [p], ascending; returns: uint64 [t], the different terms, and int64 [t + 1], where each begins
     """
+    # A term begins where its code differs from the one before; the first posting always does.
     first = np.ones(len(codes), np.bool_)
     first[1:] = codes[1:] != codes[:-1]
     places = np.flatnonzero(first)
@@ -118,6 +120,7 @@ def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
     sorted_codes = np.array(codes, np.uint64)[order]
     sorted_owners = owners[order]
     pairs = find_pairs(sorted_codes, sorted_owners)
+    # Occurrences of a pair stand together, so the distance to the next pair is its count.
     counts = np.diff(np.append(pairs, len(order)))
     terms, starts = group_by_term(sorted_codes[pairs])
     return PassageTermCounts(
@@ -154,6 +157,7 @@ def merge_lists(parts: Sequence[tuple[Any, Any, Any, Any, Any]]) -> tuple[Any, A
         counts = np.diff(part[1])
         # Place of each posting in the result: where its term is filled to, plus its place within the term.
         target = np.repeat(filled[place] - part[1][:-1], counts) + np.arange(len(part[2]))
+        # Rows of a part count from 0; in the result they follow those of all parts before it.
         rows[target] = part[2] + np.uint32(before)
         values[target] = part[3]
         filled[place] += counts

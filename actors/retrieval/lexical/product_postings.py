@@ -100,6 +100,7 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     if len(pairs):
         # A byte is enough: BM25 saturates long before 255 occurrences.
         counts = np.minimum(np.add.reduceat(_FIELD_COUNTS[fields], pairs), 255).astype(np.uint8)
+        # `reduceat` works from each pair's beginning to the next one's.
         bits = np.bitwise_or.reduceat(_FIELD_BITS[fields], pairs)
     terms, starts = group_by_term(codes[pairs])
     return IndexSegment(terms, starts, owners[pairs], counts, bits, owned)
@@ -148,6 +149,7 @@ def _merge_terms(
     bits = []
     for (number, segment), (first, last) in zip(segments.items(), cuts, strict=True):
         span = slice(int(segment.starts[first]), int(segment.starts[last]))
+        # Postings of a product that is in a newer segment, or was removed, end here.
         chosen = owner[segment.rows[span]] == number
         codes.append(np.repeat(segment.terms[first:last], np.diff(segment.starts[first : last + 1]))[chosen])
         rows.append(segment.rows[span][chosen])
@@ -155,6 +157,7 @@ def _merge_terms(
         bits.append(segment.fields[span][chosen])
     all_codes = np.concatenate(codes)
     all_rows = np.concatenate(rows)
+    # By term and then by row; the last key of `lexsort` is the first to sort by.
     order = np.lexsort((all_rows, all_codes))
     terms, lengths = np.unique(all_codes, return_counts=True)
     return terms, lengths, all_rows[order], np.concatenate(counts)[order], np.concatenate(bits)[order]

@@ -132,9 +132,11 @@ class SearchIndex:
         count = int(taken.max(initial=-1)) + 1
         self._lengths = ensure_capacity(self._lengths, count)
         self._titles = ensure_capacity(self._titles, count)
+        # Read before the access of the rows changes: their former parts give up their lengths.
         before = self._access.codes_of(taken)
         for code in np.unique(before).tolist():
             self._part(code).length -= float(self._lengths[taken[before == code]].sum())
+        # A vocabulary counts words and not who has them: adding the same snapshot twice would double it.
         is_first = not any(len(part.vocabulary) for part in self._parts.values())
         saved_codes = self._access.bind_rows(saved, codes, taken)
         after = self._access.codes_of(taken)
@@ -217,6 +219,7 @@ class SearchIndex:
         used = query.text
         if query.correct and corrected.corrections:
             used = corrected.text
+            # The matcher looks up missing terms itself, so the corrected words need no second `look_up`.
             words = analyze_query(corrected.text, self._analyzers, languages)
         query_groups = _term_groups(words, corrected.completions)
         hits = self._score_hits(query, matcher, query_groups, allowed, factors, codes)
@@ -281,6 +284,7 @@ class SearchIndex:
         floored = np.maximum(hits.scores, _ABOVE_ALL)
         order = order_best_first(floored)
         scores = floored[order].astype(np.float32)
+        # Pairs of a title are not required, and a product without them is complete.
         needed = len([group for group in query_groups if group.required])
         groups = [group.terms for group in query_groups if group.required]
         return TextHits(
@@ -313,6 +317,7 @@ class SearchIndex:
         if norms is None:
             products = sum(part.segments.products for part in parts)
             norms = compute_length_norms(self._lengths, sum(part.length for part in parts) / max(products, 1))
+            # Cleared whole: each is computed again by one pass over the lengths.
             if len(self._norms) >= _MOST_NORMS:
                 self._norms.clear()
             self._norms[codes] = norms
@@ -399,6 +404,7 @@ def _filter_by_weight(
     weights = np.zeros(len(hits))
     for group, idf in zip(query_groups, idfs, strict=True):
         has_word = matcher.find([group], all_required=True, allowed=allowed, factors=factors).rows
+        # Rows of hits are unique and ascending, which spares `isin` a sort.
         weights[np.isin(hits.rows, has_word, assume_unique=True)] += idf
     # The tolerance lets all words reach a share of 1 in spite of rounding.
     return hits.filter(weights >= share * sum(idfs) - 1e-9)

@@ -22,7 +22,9 @@ from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
 from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
 
+# Characters of the pieces by which similar words are found: short words share few longer ones.
 _PAIR: Final = 2
+# Candidates whose edit distance is computed: those that share the most pairs.
 _COMPARED: Final = 400
 _EDITS: Final = 3
 _FIRST_LETTER: Final = 0.35
@@ -32,6 +34,7 @@ _OFTEN: Final = 0.3
 _LONGEST: Final = 40
 # Bounds the memory: uploads bring new words without end.
 _MOST_WORDS: Final = 400_000
+# New words from which on the main index is built again, and `_SHARE` of them for large vocabularies.
 _LITTLE: Final = 500
 _SHARE: Final = 0.02
 
@@ -68,6 +71,7 @@ class SpellDictionary:
         """
         counted: Counter[str] = Counter()
         for word, count in words.items():
+            # Numbers are no typos of each other: 2019 must not become 2018.
             if 2 <= len(word) <= _LONGEST and not word.isdigit():
                 counted[fold_text(word)] += count
         kept = [word for word in counted if len(word) >= 2 and " " not in word]
@@ -116,6 +120,7 @@ class SpellDictionary:
 
     def _find_candidates(self, word: str, edits: int) -> Rows:
         """Find the words that share enough pairs of characters to be at most so many typos away."""
+        # The blanks make the first and the last letter pairs of their own.
         keys = np.unique(ngram_keys(char_codes(f" {word} "), _PAIR))
         places = np.searchsorted(self.pairs.keys, keys)
         places[places == len(self.pairs.keys)] = 0
@@ -123,9 +128,11 @@ class SpellDictionary:
         if not len(pairs):
             return np.zeros(0, np.int64)
         starts = self.pairs.starts
+        # Frequent pairs have long lists and tell little; some more than can be lost by typos are enough.
         rarest = pairs[np.argsort(starts[pairs + 1] - starts[pairs], kind="stable")][: _PAIR * edits + 6]
         lists = [self.pairs.texts[starts[pair] : starts[pair + 1]] for pair in rarest.tolist()]
         counts = np.bincount(np.concatenate(lists), minlength=len(self))
+        # A typo changes about two pairs, so a word within `edits` shares all but 2 * edits of them.
         candidates: Rows = np.flatnonzero(counts >= max(len(lists) - _PAIR * edits, 1))
         if len(candidates) > _COMPARED:
             candidates = candidates[np.argpartition(-counts[candidates], _COMPARED)[:_COMPARED]]
@@ -202,6 +209,7 @@ class ProductVocabulary:
         """Serve a main index that was built."""
         self._main = built.spelling
         self._indexed = min(built.count, len(self._counts))
+        # No count is -1, so the small index is built anew at the next question.
         self._fresh = (-1, self._main)
 
     def _index_new_words(self) -> SpellDictionary:

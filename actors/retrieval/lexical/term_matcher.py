@@ -84,10 +84,12 @@ class TermMatcher:
 
     def look_up(self, groups: Iterable[TermAlternatives]) -> None:
         """Find the postings of many terms at once; other methods look up missing terms."""
+        # One binary search per segment for all terms of the query, in place of one for each term.
         codes = list({code: None for group in groups for code in group if code not in self._spans})
         if not codes:
             return
         term_codes = np.array(codes, np.uint64)
+        # Also for unknown terms, so that they are not looked up again.
         self._spans.update((code, []) for code in codes)
         for number, active in enumerate(self._active):
             for at, first, last in active.segment.find_spans(term_codes):
@@ -117,6 +119,8 @@ class TermMatcher:
 
     def idf(self, group: TermAlternatives) -> float:
         """Compute the inverse document frequency of a group."""
+        # `count` counts a product with two of the terms twice, and products that were removed: hence the
+        # bound.
         return compute_idf(min(self.count(group), self._products), self._products)
 
     def find(
@@ -145,6 +149,7 @@ class TermMatcher:
             or (all_required and not all(counts[group.terms] for group in required))
         ):
             return _no_hits()
+        # Only then is a binary search in the long lists cheaper than reading them.
         has_rare = all_required and counts[required[0].terms] * _RARE < sum(counts.values())
         lists: list[PostingList] = []
         weights: list[float] = []
@@ -153,6 +158,7 @@ class TermMatcher:
             postings = self._read_postings(group.terms, candidates)
             lists += postings.values()
             weight = self.idf(group.terms) * group.weight * (K1 + 1)
+            # The sign carries "required" through the joined arrays; `_score_postings` takes it off.
             weights += [weight if group.required else -weight] * len(postings)
             if has_rare and candidates is None:
                 candidates = {number: list_rows for number, (list_rows, _, _) in postings.items()}
@@ -164,10 +170,13 @@ class TermMatcher:
         enough = sums >= (len(required) if all_required else 1) * _REQUIRED_TERM
         if allowed is not None:
             enough &= hits < len(allowed)
+            # Rows beyond `allowed` are False already and must not be looked up.
             enough[enough] = allowed[hits[enough]]
         hits = hits[enough]
         sums = sums[enough]
         group_counts = sums // _REQUIRED_TERM
+        # sum = groups * 2^20 + score; exact, since float64 has 53 bits and scores need far fewer above the
+        # point.
         return TermHits(hits, sums - group_counts * _REQUIRED_TERM, group_counts.astype(np.int64))
 
     def find_fields(self, rows: Rows, group: TermAlternatives) -> npt.NDArray[np.uint8]:
@@ -248,6 +257,8 @@ def order_best_first(scores: Floats) -> Rows:
     keys = np.ascontiguousarray(scores).view(np.int64) & ~places
     keys |= places - np.arange(len(scores))
     keys.sort()
+    # The position is stored as its complement: among equal scores the earlier one is greater, and so comes
+    # first.
     order: Rows = places - (keys[::-1] & places)
     return order
 

@@ -172,6 +172,7 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
     count = trial.histories.n_items
     popularity = np.bincount(trial.train.item, minlength=count).astype(np.float64)
     kinds = _target_kinds(popularity)
+    # 4 bytes for each score of each item: float32 [block, n].
     block = max(1, min(1_000, _BLOCK_BYTES // (4 * max(count, 1))))
     shown = np.zeros(count, np.int64)
     blocks: list[dict[str, dict[str, Floats]]] = []
@@ -180,6 +181,7 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
         part = trial.pick(np.arange(first, min(first + block, len(trial))))
         scores = score_allowed_items(scorer, part)
         lists = metrics.rank_top_items(scores, deep)
+        # -1 fills lists of users with fewer items that may be recommended.
         shown += np.bincount(lists[:, :k][lists[:, :k] >= 0], minlength=count)
         hits = metrics.mark_hits(lists, part.targets, count)
         figures = _user_metrics(hits, part.targets.lengths, k, deep)
@@ -219,6 +221,7 @@ def _target_kinds(popularity: Floats) -> dict[str, Mask]:
     Shapes:
         popularity: float64 [n]; returns: name -> bool [n]
     """
+    # Stable, so that equally popular items fall on the same side of the border in every evaluation.
     order = np.argsort(-popularity, kind="stable")
     before = np.cumsum(popularity[order]) - popularity[order]
     popular = np.zeros(len(popularity), np.bool_)
@@ -326,6 +329,7 @@ def bootstrap_interval(
     """
     sizes = None
     if people is not None:
+        # Values of one person depend on each other; drawn singly, the interval would be too narrow.
         (values,), sizes = sum_by_person(values[None], people)
     count = len(values)
     resampled = np.empty(_RESAMPLES)

@@ -104,6 +104,7 @@ def measure_agreement(lists: LoggedLists, serving: PolicyPlaces, version: str) -
     the state of an app is rebuilt in steps.
     """
     places = lists.answers.select("snapshot", "origins").explode("origins")
+    # Rules put products at fixed places, whatever a model ranks.
     places = places.filter(places["origins"] != RULE)
     counted = ((places["origins"] == RANKED) & (places["snapshot"] == version)).to_numpy()
     total = int(np.count_nonzero(counted))

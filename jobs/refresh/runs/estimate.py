@@ -160,6 +160,7 @@ def _reranker_cost(
     """Return the cost of a re-ranker: all components once more, the lists scored with them, and the trees twice."""
     ranked = [cost for cost in costs if cost.is_ranked]
     before = sum(cost.once for cost in ranked)
+    # One row for each product of each list.
     rows = part.lists * reranker.LISTED
     scoring = part.lists * len(ranked) * size.items * reranker.SECONDS_A_SCORE
     seconds = before + scoring + reranker.estimate_seconds(rows, part)
@@ -175,6 +176,8 @@ def _content_cost(
     features = min(part.features, size.features or _FEATURES_A_PRODUCT * size.described)
     memory = content_regression.estimate_memory_bytes(size.items, features, part.keep)
     seconds = content_regression.estimate_seconds(size.items, features, part) * speed.products
+    # The regression needs item weights to learn from; without a component that has them, it trains one for
+    # itself.
     if not any(getattr(other, "learner", "") in USABLE for other in recipe.parts.values()):
         weights: PartRecipe = EaseRecipe() if size.items <= EASE_ITEMS else ItemKnnRecipe()
         memory = max(memory, _memory_bytes(weights, size))
@@ -187,6 +190,7 @@ def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize, candidat
 
     Components are trained one after the other; `candidates` are the bytes that the scores of validation users leave.
     """
+    # The largest and not the sum: one component's arrays are freed before the next one trains.
     largest = max((cost.memory for cost in costs), default=0)
     return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + largest + candidates
 
@@ -201,6 +205,7 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
     needed = estimate_sizes(recipe, size).memory
     allowed = recipe.limits.memory_mb << 20
     limit = "limits.memory_mb allows"
+    # The smaller bound counts, and the message names it.
     if memory_mb is not None and memory_mb << 20 < allowed:
         allowed = memory_mb << 20
         limit = "this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves"
@@ -234,6 +239,7 @@ def _memory_bytes(part: PartRecipe, size: DataSize) -> int:
     if isinstance(part, EaseRecipe):
         return ease.estimate_memory_bytes(min(part.items, size.items), part.keep)
     if isinstance(part, RulesRecipe):
+        # An event has on average half of its user's events before it, and at most the window.
         steps = min(float(part.window), size.events / max(size.users, 1) / 2)
         return min(_RULES_BLOCK_BYTES, round(90 * size.events * steps)) + 16 * size.items * 50
     if isinstance(part, ItemKnnRecipe):
@@ -349,6 +355,7 @@ async def count_uncompacted_interactions(changes: ChangeLog, app_id: str, after:
     """
     count = 0
     while page := await changes.read(app_id, {"interaction": after}, count=1_000, block_ms=0):
+        # One change holds all interactions of a request.
         count += sum(len(orjson.loads(change.payload)) for change in page if change.op == "put")
         after = page[-1].offset
     return count

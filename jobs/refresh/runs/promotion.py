@@ -77,6 +77,7 @@ async def promote_version(
             "installed by now: "
             '`kiosk promote --force "..."`'
         )
+    # The report of the training. It may compare with a version that served then and not now.
     if report is None:
         report = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
     verdict = GateDecision(True, "never measured") if report is None else check_gate(report)
@@ -186,6 +187,7 @@ def _previous_version(snapshots: SnapshotStore, engine: Engine, history: list[Pr
         )
     version = engine.snapshot
     for entry in history:
+        # Newest first: the promotion that brought `version` names what served before it.
         if entry.kind != "promoted" or entry.version != version:
             continue
         version = entry.before

@@ -63,6 +63,7 @@ async def create_run(
     app = await check_engine(stores, app_id, engine_id)
     ALLOWED.check_recipe(recipe)
     check_memory_limit(recipe, app)
+    # A repeated call returns its run, and must not be refused because that run fills the bound.
     if not (run_id and await _is_stored(stores, app, run_id)):
         await check_new_training(stores.runs, stores.usage, app)
     engine = await stores.engines.get(app_id, engine_id)
@@ -83,6 +84,7 @@ async def create_run(
     written = await stores.runs.compare_and_set(taken or run)
     if written is not None:
         return written
+    # Refused because the id exists: a repeated call gets the run of the first one.
     there = await stores.runs.get(app_id, run.run_id)
     if there is None:
         raise Conflict(f"run {run.run_id} is being written by somebody else; try again")
@@ -161,6 +163,7 @@ async def update_run(stores: Stores, run: Run, change: Callable[[Run], Run | Non
         written = await stores.runs.compare_and_set(after)
         if written is not None:
             return written
+        # Another process wrote in between; the change is applied again to what it wrote.
         current = await stores.runs.get(run.app_id, run.run_id)
     raise Conflict(f"run {run.run_id} is being changed by many at once")
 

@@ -43,6 +43,7 @@ _SECRET = re.compile(rf"(^|[._-])({_WORDS})([._-]|$)|^id_(rsa|dsa|ecdsa|ed25519)
 "Names of files that are never shipped; `tokenizer.py` is allowed."
 _NEVER = frozenset(("__pycache__", "node_modules", "venv", "site-packages"))
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# The earliest date of the format, for every file: equal contents give equal bytes and one digest.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -88,6 +89,7 @@ def pack_folder(folder: Path) -> bytes:
             size = size + len(data)
             count = count + 1
             has_python = has_python or path.suffix == ".py"
+            # Checked while packing, so that a folder of gigabytes is not read to its end.
             if size > MOST_BYTES or count > MOST_FILES:
                 raise Invalid(
                     f"--working-dir {folder} holds more than {MOST_BYTES >> 20} MB or {MOST_FILES:,} files; name a "
@@ -107,6 +109,7 @@ def store_package(code_dir: Path, package: bytes) -> str:
     digest = hashlib.sha256(package).hexdigest()
     path = code_dir / f"{digest}.zip"
     part = code_dir / f".{digest}.{os.getpid()}"
+    # The mode comes with the creation: a later `chmod` would leave a moment in which others can read it.
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(package)
@@ -124,6 +127,7 @@ def read_package(code_dir: Path, digest: str) -> bytes:
         Invalid: the package is not on this machine
         Fault: the content does not match the digest
     """
+    # The digest becomes part of a path, and comes from a record in Redis.
     if not _DIGEST.fullmatch(digest):
         raise Fault("the run names no digest of shipped code")
     try:
@@ -133,6 +137,7 @@ def read_package(code_dir: Path, digest: str) -> bytes:
             f"the code this run was ordered with is not on this machine ({digest[:12]}); order it again with "
             "--working-dir on the machine of the installation"
         ) from None
+    # Whoever writes this file runs code in the trainer, so its name alone is not trusted.
     if hashlib.sha256(package).hexdigest() != digest:
         raise Fault(f"shipped code {digest[:12]} was changed; order the run again with --working-dir")
     return package
@@ -152,14 +157,17 @@ def import_from_package(code_dir: Path, digest: str) -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="kiosk-code-")
     try:
         with zipfile.ZipFile(io.BytesIO(package)) as opened:
+            # Into a new folder; `extractall` itself drops absolute paths and "..".
             opened.extractall(folder)
         sys.path.insert(0, folder)
+        # The import system caches the contents of folders, and this one is new.
         importlib.invalidate_caches()
         yield
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
         for name in [name for name, module in sys.modules.items() if _is_from(module, folder)]:
+            # The next run of this process may ship other code under the same module names.
             del sys.modules[name]
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -191,6 +199,7 @@ def _files(folder: Path, root: Path, ignored: tuple[tuple[Path, str], ...]) -> I
     ignored += tuple((folder, pattern) for name in IGNORE_FILES for pattern in _patterns(folder / name))
     for path in sorted(folder.iterdir()):
         name = path.name
+        # A link may lead out of the folder, to files that nobody meant to ship.
         if path.is_symlink() or name.startswith(".") or name in _NEVER or _SECRET.search(name):
             continue
         if any(_is_ignored(path, above, pattern) for above, pattern in ignored):

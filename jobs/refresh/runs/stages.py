@@ -82,6 +82,7 @@ def plan_training(
     """
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
+    # Weights for users with a history can only be chosen on users that have one.
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
         raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_users))
     return make_plan(recipe, split.validation, on_step)

@@ -80,6 +80,7 @@ class Workload:
         """Return what is expected of data of a size, if its users are like those of the public sets."""
         length = size.events / max(size.users, 1)
         validation = recipe.validation
+        # Further splits are made only until half of the wanted users are there, as in `from_split`.
         splits = 1 if size.users >= validation.readers // 2 else validation.folds
         return cls(
             splits=splits,
@@ -111,6 +112,8 @@ class Workload:
             test_users=min(_TEST_USERS, len(split.test)),
             passes=1 if split.test.seen == "out" else 2,
             length=float(histories[histories > 0].mean()) if histories.any() else 0.0,
+            # Mean over events and not over users: a user with n events counts n times, so sum(n^2) /
+            # sum(n).
             spread_length=float(np.square(lengths).sum() / max(lengths.sum(), 1.0)),
             validation_share=len(split.validation[0].train) / max(len(data), 1),
             test_share=len(split.test.train) / max(len(data), 1),
@@ -146,6 +149,7 @@ def measure_speed() -> MachineSpeed:
         began = time.process_time()
         for _ in range(1_000):
             np.matmul(matrix, matrix, out=product)
+        # Processor time, so that other work on the machine does not count.
         middle = time.process_time()
         np.argsort(keys, kind="stable")
         products.append(middle - began)
@@ -217,6 +221,7 @@ def count_trainings(part: PartRecipe, recipe: Recipe, size: DataSize) -> tuple[i
     decays = len(part.tune.get("fading", ()))
     if not values and decays <= 1:
         return 0, 0
+    # Fading changes scores and not the trained weights, so its values need no training of their own.
     return values + 1, values + max(decays, 1)
 
 

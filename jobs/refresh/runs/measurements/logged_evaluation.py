@@ -92,6 +92,7 @@ _COLUMNS: Final = (
     "request",
 )
 _CLICK_COLUMNS: Final = ("service_id", "type", "places")
+# Days after the period whose clicks still belong to its lists.
 _CLICK_DAYS: Final = 7
 _CANDIDATE = "candidate"
 _SERVING = "serving"

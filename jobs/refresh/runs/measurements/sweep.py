@@ -103,6 +103,7 @@ def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
             raise Invalid(f"{text!r} is no FIELD=A,B,C; for example parts.rules.window=5,10,20")
         fields.append([(field.strip(), value) for value in _split_values(values)])
     count = 1
+    # Counted before the product is built: ten fields of ten values would fill the memory.
     for choices in fields:
         count *= len(choices)
     if count > MOST_VARIANTS:
@@ -110,6 +111,7 @@ def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
     variants = []
     for combination in itertools.product(*fields):
         variants.append(SweepVariant(combination, _apply_changes(recipe, combination)))
+        # Weights belong to the data, which is stored once for the whole sweep.
         if variants[-1].recipe.events.weights != recipe.events.weights:
             raise Invalid(
                 "events.weights can't be swept, all variants share their data; train with --set instead"
@@ -119,6 +121,7 @@ def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
 
 def sweep_id(variants: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
     """Return the id of a sweep, which depends on its variants and on the offsets of the compacted data."""
+    # With the offset: after new data a repeated command starts a new sweep.
     names = [offsets.get("interaction", "0"), *(variant.name for variant in variants)]
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
@@ -176,6 +179,7 @@ def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dic
     for at in order[1:]:
         table[at] |= _paired_difference(results[order[0]][1].per_user, results[at][1].per_user)
     tested = [at for at in order if "p_corrected" in table[at]]
+    # Of 200 variants ten would be "significant" at 5 % by chance (Holm's method).
     corrected = correct_p(np.array([table[at]["p_corrected"] for at in tested]))
     for at, chance in zip(tested, corrected.tolist(), strict=True):
         table[at]["p_corrected"] = round(chance, 6)
@@ -341,6 +345,7 @@ def open_sweep(
     """Return the id of a sweep and its checkpoints, which have the data if a variant is missing."""
     name = sweep_id(variants, segments.offsets(app_id))
     checkpoints = CheckpointStore(artifacts, app_id, name, folder=FOLDER)
+    # A complete sweep is only read. Its data was deleted, and is not needed again.
     if any(checkpoints.get(variant.name) is None for variant in variants) and checkpoints.source() is None:
         checkpoints.put_source(read_source())
     return name, checkpoints
