@@ -164,7 +164,6 @@ class Refusal:
 
     @classmethod
     def of(cls, error: HouseError) -> Refusal:
-        """Return an error as a value."""
         return cls(error.code, error.message, dict(error.facts))
 
     def error(self) -> HouseError:

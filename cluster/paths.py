@@ -46,7 +46,6 @@ class InstallationPaths:
 
     @classmethod
     def from_data_dir(cls, data_dir: Path, temp_dir: Path | None = None) -> InstallationPaths:
-        """Return the paths of the installation in a data directory."""
         absolute = Path(os.path.abspath(data_dir.expanduser()))
         return cls(absolute) if temp_dir is None else cls(absolute, temp_dir)
 

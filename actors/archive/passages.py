@@ -164,7 +164,6 @@ class Document:
         return "\n".join(part for part in parts if part)
 
     def section_text(self, number: int) -> str:
-        """Return the text of one section."""
         later = self.sections[number + 1].start if number + 1 < len(self.sections) else len(self.text)
         return self.text[self.sections[number].start : later].strip()
 

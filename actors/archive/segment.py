@@ -259,7 +259,6 @@ class PassageSegment:
         return document, position, document.passages[position]
 
     def excerpt(self, row: int) -> PassageExcerpt:
-        """Return the excerpt of a passage."""
         number = int(self.frame.owner[row])
         return self.document_source.excerpt(number, row - int(self.frame.first[number]))
 

@@ -188,7 +188,6 @@ class _PartWriter:
 
     @property
     def documents(self) -> int:
-        """Count documents."""
         return len(self._sizes)
 
     def facts(self) -> dict[str, Any]:

@@ -178,7 +178,6 @@ class LocalExperimentAdmin:
         return [self._to_dict(experiment) for experiment in await self._lifecycle.list_experiments(app_id)]
 
     async def show(self, app_id: str, named: str) -> ExperimentDict:
-        """Return one experiment."""
         return self._to_dict(await self._get(app_id, named))
 
     async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> ExperimentDict:
@@ -220,7 +219,6 @@ class LocalExperimentAdmin:
         )
 
     async def report(self, app_id: str, named: str) -> ExperimentDict:
-        """Return the report of an experiment."""
         return (await load_report(self._stores, self._artifacts, await self._get(app_id, named))).to_dict()
 
     async def _get(self, app_id: str, named: str) -> Experiment:

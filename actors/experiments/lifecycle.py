@@ -171,7 +171,6 @@ class ExperimentLifecycle:
         )
 
     async def archive(self, app_id: str, named: str) -> Experiment:
-        """Archive an experiment."""
         return await self._change_status(app_id, named, "Archived", lambda experiment, now: {})
 
     async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> Experiment:

@@ -39,7 +39,6 @@ class SampleSize:
     "With the given people per day; None: unknown, or too many."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as JSON."""
         return asdict(self)
 
 

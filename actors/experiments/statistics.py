@@ -56,12 +56,10 @@ class VariantSample:
 
     @property
     def mean(self) -> float:
-        """Return the mean over users."""
         return self.total / self.users if self.users else 0.0
 
     @property
     def variance(self) -> float:
-        """Return the variance over users."""
         if self.users < 2:
             return 0.0
         return max(self.squares - self.users * self.mean**2, 0.0) / (self.users - 1)

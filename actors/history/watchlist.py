@@ -42,11 +42,9 @@ class Watchlist:
 
     @property
     def subjects(self) -> Iterable[ThreadSubject]:
-        """Return all subjects."""
         return self._subjects.values()
 
     def get_subject(self, name: ThreadKey) -> ThreadSubject | None:
-        """Return one subject."""
         return self._subjects.get(name)
 
     def list_waiting(self) -> list[tuple[ThreadKey, Thread]]:

@@ -160,11 +160,9 @@ class LoadedApps(Generic[H]):
         await self._unload(app_id)
 
     def list_ready(self) -> list[tuple[str, H]]:
-        """Return the apps that are loaded."""
         return [(app_id, entry.task.result()) for app_id, entry in self._ready().items()]
 
     async def close(self) -> None:
-        """Unload all apps."""
         for app_id in list(self._entries):
             await self._unload(app_id)
 

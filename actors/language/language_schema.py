@@ -151,7 +151,6 @@ class PlainQuestionWords(LanguageSection):
 
     @property
     def articles(self) -> frozenset[str]:
-        """Return all articles."""
         return self.indefinite | self.definite
 
 

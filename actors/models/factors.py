@@ -81,7 +81,6 @@ class FactorModel:
 
     @classmethod
     def load(cls, parts: ModelState) -> FactorModel:
-        """Return the model of a saved state."""
         solving = SolverConfig(**parts.facts["solving"])
         fading = TimeDecay(**parts.facts["fading"])
         return cls(parts.array("items"), parts.array("gram"), solving, fading)

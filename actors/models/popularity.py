@@ -49,5 +49,4 @@ class PopularityModel:
 
     @classmethod
     def load(cls, parts: ModelState) -> PopularityModel:
-        """Return the model of a saved state."""
         return cls(parts.array("scores"), parts.facts["half_life_days"], float(parts.facts["power"]))

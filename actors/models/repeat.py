@@ -56,5 +56,4 @@ class RepeatModel:
 
     @classmethod
     def load(cls, parts: ModelState) -> RepeatModel:
-        """Return the model of a saved state."""
         return cls(TimeDecay(**parts.facts["fading"]))

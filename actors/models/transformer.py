@@ -110,7 +110,6 @@ class CandidateCache:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Drop all entries."""
         with self._lock:
             self._entries.clear()
             self._count = 0

@@ -42,7 +42,6 @@ class Recommender:
 
     @property
     def default_engine_state(self) -> EngineState:
-        """Return the state of the default engine."""
         return self.get_engine_state(DEFAULT_ENGINE)
 
     def get_engine_state(self, engine_id: str) -> EngineState:

@@ -49,7 +49,6 @@ class PopularQueries:
         self._swept_ms = 0
 
     def __len__(self) -> int:
-        """Count queries."""
         return len(self._numbers)
 
     @property

@@ -34,7 +34,6 @@ class SourceTexts:
         return len(self.ends) - 1
 
     def __getitem__(self, text: int) -> str:
-        """Return one text."""
         encoded: bytes = self.blob[int(self.ends[text]) : int(self.ends[text + 1])].tobytes()
         return encoded.decode("utf-8", "surrogatepass")
 

@@ -30,7 +30,6 @@ class QuestionBankIndex:
     index: CompletionIndex
 
     def __len__(self) -> int:
-        """Count questions."""
         return len(self.questions)
 
     @classmethod

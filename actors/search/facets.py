@@ -104,7 +104,6 @@ class _Texts:
             self.judged = int(np.searchsorted(ends, letters, side="right"))
 
     def text(self, code: int) -> str:
-        """Return the text of a code."""
         return self._groups.values[code]
 
     def like(self, pattern: Automaton) -> Mask:

@@ -182,7 +182,6 @@ class AppFollower:
 
     @property
     def products(self) -> int:
-        """Return the number of loaded products."""
         return self.recommender.overlay.catalog.products
 
     def find_unknown_products(self, product_ids: Iterable[str]) -> list[str]:

@@ -71,7 +71,6 @@ class CompletionBuilds:
             task.result()
 
     def close(self) -> None:
-        """Stop all builds."""
         for task in self._tasks.values():
             task.cancel()
 

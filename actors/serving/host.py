@@ -94,7 +94,6 @@ class EngineHost:
 
     @property
     def loaded(self) -> list[tuple[str, AppFollower]]:
-        """Return the apps that are loaded, with their followers."""
         return self._followers.list_ready()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:

@@ -96,16 +96,13 @@ class Sketches:
         return cls(faiss.read_index(str(path)))
 
     def __len__(self) -> int:
-        """Return the number of vectors."""
         return int(self._index.ntotal)
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of the sketches, in bytes."""
         return len(self) * self.dimensions // 4
 
     def save(self, path: Path) -> None:
-        """Write the sketches to a file."""
         faiss.write_index(self._index, str(path))
 
     def candidates(self, query: Vector, count: int) -> Rows:
@@ -197,7 +194,6 @@ class CompactVectors:
         return cls(codes, scales, scan, None if sketch_file is None else Sketches.open(sketch_file))
 
     def __len__(self) -> int:
-        """Return the number of vectors."""
         return len(self.codes)
 
     @property

@@ -27,7 +27,6 @@ class VectorIndex:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of the vectors, in bytes."""
         return int(self._view.nbytes)
 
     def put(self, rows: Rows, vectors: Matrix) -> None:

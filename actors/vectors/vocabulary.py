@@ -41,7 +41,6 @@ class Vocabulary:
         return self._names
 
     def name(self, code: int) -> str:
-        """Return the name of one code."""
         name: str = self._names[code].as_py()
         return name
 

@@ -64,7 +64,6 @@ class AccountAdmin:
         )
 
     async def all(self) -> list[Account]:
-        """Return the accounts by name."""
         return await self._accounts.all()
 
     async def lock(self, username: str, now_ms: int) -> int:

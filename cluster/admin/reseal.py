@@ -41,7 +41,6 @@ class ResealResult:
 
     @property
     def count(self) -> int:
-        """Return the number of values."""
         return self.api_keys + self.second_factors + self.manifests
 
     @property

@@ -33,7 +33,6 @@ class CompactedProducts:
     "Tables with the columns `json`, `embedder` and `vector`, oldest first."
 
     def __len__(self) -> int:
-        """Return the number of products."""
         return sum(table.num_rows for table in self.tables)
 
     def __iter__(self) -> Iterator[CompactedProduct]:

@@ -179,7 +179,6 @@ class SegmentFiles:
         )
 
     def drop(self, app_id: str) -> None:
-        """Remove all segments of an app."""
         for entry in reversed(self._store.entries(_folder(app_id))):
             self._store.remove(entry.path)
 

@@ -404,7 +404,6 @@ class SegmentStore:
         return self._files.tidy(app_id, at_once=at_once)
 
     def drop(self, app_id: str) -> None:
-        """Remove all segments of an app."""
         self._files.drop(app_id)
 
     def _load(self, app_id: str, salvage: bool) -> CompactedState:

@@ -36,7 +36,6 @@ class AofSync:
         self._thread = threading.Thread(target=self._run, name="aof-sync", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def end(self) -> None:

@@ -143,12 +143,10 @@ class HAProxyOptions:
     process does so soon."""
 
     def save(self, path: Path) -> None:
-        """Save the options as JSON."""
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> HAProxyOptions:
-        """Return the saved options."""
         return cls(**json.loads(path.read_text()))
 
     def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:

@@ -98,7 +98,6 @@ class IdentityWatch:
             raise self._refused
 
     async def close(self) -> None:
-        """Stop checking."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

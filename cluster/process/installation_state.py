@@ -118,7 +118,6 @@ class InstallationLock:
         return True
 
     def release(self) -> None:
-        """Release the lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

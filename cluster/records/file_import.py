@@ -55,7 +55,6 @@ class FileImport(BaseModel):
 
     @property
     def path(self) -> str:
-        """Return the path of the file in the artifact store."""
         return f"{imports_folder(self.app_id)}/{self.import_id}/upload.{self.format}"
 
     @property

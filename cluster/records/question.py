@@ -218,7 +218,6 @@ class Answer(BaseModel):
 
     @property
     def finished(self) -> bool:
-        """Return whether the answer is finished."""
         return self.finish_reason != "not_finished"
 
     @property

@@ -115,7 +115,6 @@ class Run(BaseModel):
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the run has ended."""
         return self.status in ENDED
 
 

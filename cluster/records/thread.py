@@ -64,7 +64,6 @@ class Thread(BaseModel):
 
     @property
     def subject(self) -> str:
-        """Return the subject."""
         return self.question or self.title
 
     @property

@@ -69,7 +69,6 @@ class ClusterReport:
     "What the loaded apps of each API replica take of its memory budget."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report for JSON."""
         return asdict(self)
 
 

@@ -57,7 +57,6 @@ class StartPlan:
     "Load the sample data if it is absent."
 
     def to_json(self) -> str:
-        """Return the plan as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod

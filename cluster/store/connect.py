@@ -79,7 +79,6 @@ class OpenStores(Stores):
         return self
 
     async def close(self) -> None:
-        """Close all connections."""
         await self.server.close()
 
     async def info(self, section: str = "default") -> dict[str, str]:

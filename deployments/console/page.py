@@ -66,5 +66,4 @@ class NavigationEntry:
 
     @property
     def is_of_app(self) -> bool:
-        """Return whether the page belongs to one app."""
         return "{app_id}" in self.path

@@ -48,7 +48,6 @@ class ConsoleServices:
     version: str = ""
 
     def origin(self, request: Request) -> str:
-        """Return the origin of this request."""
         return self.addresses.origin_for_host(request.headers.get("host", ""))
 
     def is_secure(self, request: Request) -> bool:
@@ -56,7 +55,6 @@ class ConsoleServices:
         return self.origin(request).startswith("https:")
 
     def client_address(self, request: Request) -> str:
-        """Return the client address of a request."""
         return self.client_addresses.find(request.scope)
 
     @property

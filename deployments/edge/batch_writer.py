@@ -77,7 +77,6 @@ class BatchWriter(ABC, Generic[Entry]):
         self._waiting.append(entry)
 
     async def start(self) -> None:
-        """Start to write in the background."""
         self._writing = asyncio.get_running_loop().create_task(self._write_forever())
 
     async def close(self) -> None:

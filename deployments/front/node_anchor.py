@@ -7,5 +7,4 @@ class NodeAnchor:
     """Keeps an HTTP proxy on its node (`deployments.front.app:build_anchors`)."""
 
     def __call__(self) -> str:
-        """Return nothing."""
         return ""

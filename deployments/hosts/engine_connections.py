@@ -61,6 +61,5 @@ class EngineConnections:
                 pool.replicas = statuses[name].replicas
 
     async def close(self) -> None:
-        """Close all local channels."""
         for pools in self._pools.values():
             await pools.close()

@@ -65,7 +65,6 @@ class _Graph:
         return self.weights[name]
 
     def weight(self, name: str, *, turned: bool = False) -> str:
-        """Add a weight of the model."""
         value = self.value(name)
         return self.constant(name, value.T if turned else value)
 

@@ -75,7 +75,6 @@ class FeedPoller:
 
     @property
     def is_busy(self) -> bool:
-        """Whether polls run."""
         self._drop_ended()
         return bool(self._polls)
 

@@ -28,7 +28,6 @@ class SessionRecorder:
         return thing.product_ids[at], thing.prices[at]
 
     def view_home(self) -> None:
-        """Record a view of the home page."""
         self._write("home_page_view", 6, duration=self._draw_duration(3, 25))
 
     def browse(self, path: tuple[str, ...]) -> None:
@@ -36,7 +35,6 @@ class SessionRecorder:
         self._write("category_page_view", 8, category=list(path), duration=self._draw_duration(4, 40))
 
     def search(self, keywords: str) -> None:
-        """Record a search."""
         self._write("search", 7, search={"keywords": keywords, "filters": {}})
 
     def show_list(self, things: list[SampleItem]) -> None:
@@ -62,7 +60,6 @@ class SessionRecorder:
             self._write("product_image_view", 5, product_ids=[self.choose_variant(thing)[0]])
 
     def read(self, thing: SampleItem) -> None:
-        """Record the reading of an article."""
         duration = self._draw_duration(25, 210)
         context = {"page": {"url": thing.url}, "locale": self._user.place.locale}
         self._write("read", duration, product_ids=[thing.id], duration=duration, context=context)
@@ -94,12 +91,10 @@ class SessionRecorder:
         )
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock."""
         self._at_ms += int(seconds * 1000)
 
     @property
     def at_ms(self) -> int:
-        """Return the present time of the session."""
         return self._at_ms
 
     def _draw_duration(self, low: int, high: int) -> float:

@@ -60,7 +60,6 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 

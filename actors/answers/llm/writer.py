@@ -64,11 +64,9 @@ class ModelWriter:
 
     @property
     def name(self) -> str:
-        """Return the name of the model."""
         return self._terms.name
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:

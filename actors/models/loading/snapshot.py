@@ -48,7 +48,6 @@ class Snapshot:
 
     @property
     def version(self) -> str:
-        """Return the version of this snapshot."""
         return str(self.manifest.facts["version"])
 
     @property

@@ -57,7 +57,6 @@ class QueryContext:
 
     @property
     def catalog(self) -> Catalog:
-        """Return the products of the app."""
         return self.engine_state.catalog
 
 
@@ -93,7 +92,6 @@ class PageWindow:
 
     @property
     def is_first(self) -> bool:
-        """Return whether the page begins the list."""
         return not self.start and not self.shown_count
 
 

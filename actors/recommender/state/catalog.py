@@ -114,7 +114,6 @@ class Catalog:
         return [related for name in names for related in self.rows_of([name]) or self.rows_of_group(name)]
 
     def rows_of_group(self, group_id: str) -> list[int]:
-        """Return the rows of all variants in a product group."""
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))
 
     def has_single_variants(self, rows: Sequence[int]) -> bool:

@@ -91,7 +91,6 @@ class CompactHistories:
         self._newer_count = 0
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self._settled) + self._newer_count
 
     @property

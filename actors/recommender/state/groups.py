@@ -263,11 +263,9 @@ class AttributeColumnSource:
         self.column.bind_rows(start, [read_texts(record, field) for record in records])
 
     def sort_rows(self) -> None:
-        """Sort rows by value."""
         self.column.sort_rows()
 
     def write_row(self, row: int, record: Mapping[str, Any]) -> None:
-        """Replace the values of a row."""
         self.column.put(row, read_texts(record, self._field))
 
 

@@ -74,7 +74,6 @@ class SparseScores:
 
     @property
     def count(self) -> int:
-        """Return the number of scores."""
         return len(self.values)
 
 

@@ -88,7 +88,6 @@ class DecayedCounts:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of the counts, in bytes."""
         return sum(values.nbytes for values in self._values)
 
     def _reserve(self, count: int) -> None:
@@ -133,7 +132,6 @@ class PlainCounts:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of the counts, in bytes."""
         return self._values.nbytes
 
 

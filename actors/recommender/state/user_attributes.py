@@ -84,7 +84,6 @@ class UserAttributes:
         return (column, code) if code else None
 
     def has_values(self, field: str) -> bool:
-        """Return whether some user has a value of a field."""
         column = self._columns.get(field, -1)
         return column >= 0 and bool(self._values[column])
 

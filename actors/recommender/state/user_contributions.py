@@ -65,7 +65,6 @@ class UserContributions:
         self._entries = np.zeros(0, _ENTRY)
 
     def __len__(self) -> int:
-        """Return the number of recorded events."""
         return self._count
 
     @property

@@ -17,7 +17,6 @@ class LockedRows:
         self._had_excess = False
 
     def __len__(self) -> int:
-        """Count locked products."""
         return len(self._accesses)
 
     def readable(self, tiers: frozenset[str]) -> list[str]:

@@ -46,7 +46,6 @@ class FieldFingerprints:
         return True
 
     def get(self, row: int) -> int:
-        """Return the fingerprint of one row."""
         return int(self._fingerprints[row]) if row < self._count else _NOTHING
 
     def first(self, count: int) -> npt.NDArray[np.uint64]:

@@ -56,7 +56,6 @@ class FoldedTexts:
         return int(self.starts[-1])
 
     def folded(self, text: int) -> str:
-        """Return one text, folded."""
         codes = self.codes[self.starts[text] + 1 : self.starts[text + 1] - 2]
         return codes.tobytes().decode("utf-16-le", "replace")
 

@@ -63,7 +63,6 @@ class TextIndex:
         return cls(index, SourceTexts.of(numbers), starts, by_text[:, 1].astype(np.int32), marks)
 
     def __len__(self) -> int:
-        """Count texts."""
         return len(self.source_texts)
 
 

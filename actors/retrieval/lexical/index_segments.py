@@ -144,7 +144,6 @@ class IndexSegments:
         )
 
     def __len__(self) -> int:
-        """Count segments."""
         return len(self._segments) + bool(self._fresh)
 
     @property

@@ -59,7 +59,6 @@ class PassagePostings(Postings):
     )
 
     def __len__(self) -> int:
-        """Count passages."""
         return len(self.lengths)
 
     def find_spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:

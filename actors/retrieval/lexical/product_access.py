@@ -38,7 +38,6 @@ class ProductAccess:
         self._names = [""]
 
     def code_of(self, row: int) -> int:
-        """Return the code of a row."""
         return int(self._codes[row]) if row < len(self._codes) else 0
 
     def codes_of(self, rows: Rows) -> npt.NDArray[np.uint8]:
@@ -58,7 +57,6 @@ class ProductAccess:
         return code
 
     def remove(self, row: int) -> None:
-        """Remove the access of a row."""
         if row < len(self._codes):
             self._codes[row] = 0
 

@@ -40,7 +40,6 @@ class ProductLanguages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
         return self._row_bits.nbytes + self._main_numbers.nbytes
 
     def put(self, row: int, languages: Sequence[str], access: int = 0) -> None:

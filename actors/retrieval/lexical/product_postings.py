@@ -58,7 +58,6 @@ class IndexSegment(Postings):
     owned: npt.NDArray[np.uint32]
 
     def __len__(self) -> int:
-        """Count products."""
         return len(self.owned)
 
     def find_spans(self, codes: npt.NDArray[np.uint64]) -> list[tuple[int, int, int]]:

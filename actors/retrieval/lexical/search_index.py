@@ -71,7 +71,6 @@ class SearchIndex:
         "Until a product changes."
 
     def __len__(self) -> int:
-        """Count products."""
         return sum(part.segments.products for part in self._parts.values())
 
     @property

@@ -69,7 +69,6 @@ class SavedIndex:
     "By access after the first."
 
     def __len__(self) -> int:
-        """Count products."""
         return len(self.lengths)
 
     def vocabulary(self) -> dict[str, int]:

@@ -61,7 +61,6 @@ class RowValuePairs:
 
     @classmethod
     def none(cls) -> RowValuePairs:
-        """Return an empty list of pairs."""
         rows = np.zeros(0, np.int64)
         return cls((rows, rows), (rows, np.zeros(0)), rows, rows, TextDictionary())
 

@@ -56,7 +56,6 @@ class ColumnCache:
 
     @property
     def keys(self) -> list[Key]:
-        """Return the keys of the built columns."""
         return list(self._columns)
 
     def record_change(self, row: int) -> None:

@@ -109,7 +109,6 @@ class PointSource:
         self.column.bind_rows(start, [collect_locations(record, self._name) for record in records])
 
     def sort_rows(self) -> None:
-        """Sort the points."""
         self.column.sort_rows()
 
     def write_row(self, row: int, record: Record) -> None:

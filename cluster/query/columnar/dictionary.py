@@ -51,7 +51,6 @@ class TextDictionary:
         return self._codes[text]
 
     def add_all(self, texts: Iterable[str]) -> list[int]:
-        """Return the codes of texts, in order."""
         return list(map(self._codes.__getitem__, texts))
 
     def find(self, text: str) -> int | None:
@@ -59,7 +58,6 @@ class TextDictionary:
         return self._codes.get(text)
 
     def text(self, code: int) -> str:
-        """Return the text of a code."""
         return self._texts[code]
 
     def moments(self) -> NDArray[np.float64]:

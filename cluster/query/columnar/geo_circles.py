@@ -52,7 +52,6 @@ class PointColumn:
 
     @property
     def nbytes(self) -> int:
-        """Return the size in bytes."""
         return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._slots)
 
     @property

@@ -62,7 +62,6 @@ class RowPostings:
 
     @property
     def nbytes(self) -> int:
-        """Return the size in bytes."""
         return 8 * len(self) + self._slot_of_row.nbytes + self._row_of_slot.nbytes
 
     def put(self, row: int, codes: Collection[int]) -> None:

@@ -61,7 +61,6 @@ class ValueCounts:
         self._is_repeated = False
 
     def __len__(self) -> int:
-        """Return the number of different values."""
         return len(self._counts)
 
     def most_frequent(

@@ -98,7 +98,6 @@ class Automaton:
 
     @property
     def states(self) -> int:
-        """Return the number of states."""
         return len(self._table)
 
     def accepts(self, text: str) -> bool:

@@ -56,7 +56,6 @@ class ArticleRead:
     "Empty: the article was never corrected."
 
     def to_bytes(self) -> bytes:
-        """Serialize the note."""
         return orjson.dumps([self.agent, self.product_id, self.revision])
 
     @classmethod

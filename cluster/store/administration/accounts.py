@@ -31,7 +31,6 @@ class AccountStore:
         return await self._accounts.add("", account.username, account)
 
     async def put(self, account: Account) -> None:
-        """Replace an account."""
         await self._accounts.put("", account.username, account)
 
     async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:

@@ -55,7 +55,6 @@ class AuditVerdict:
         return not self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict for JSON."""
         return {"whole": self.is_whole, **asdict(self)}
 
 

@@ -60,7 +60,6 @@ class AuditProof:
         return cls(vault.derive_all("audit log"), None if data_dir is None else data_dir / SEAL_FILE, report)
 
     def sign(self, chain: str) -> str:
-        """Return the proof of a row."""
         return self._signer.sign(_CHAINS, chain.encode())
 
     def is_genuine(self, chain: str, proof: str) -> bool:

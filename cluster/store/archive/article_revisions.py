@@ -49,7 +49,6 @@ class ArticleReadStore:
         self._server = server
 
     async def append(self, app_id: str, reads: Sequence[ArticleRead]) -> None:
-        """Add notes."""
         name = keys.article_read(app_id)
         sealed = [seal(read.to_bytes(), salt_from_key(name)) for read in reads]
         await self._server.run(_NOTE, [name], [MOST_READS, *sealed])

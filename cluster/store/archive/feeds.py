@@ -89,7 +89,6 @@ class FeedStore:
                 return
 
     async def states(self, app_id: str) -> Mapping[str, FeedState]:
-        """Return the states by the names of their feeds."""
         return await self._states.all(app_id)
 
     async def update_state(

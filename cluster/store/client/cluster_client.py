@@ -102,7 +102,6 @@ class ClusterClient:
         return list(await asyncio.gather(*(master.execute_slow(*command) for master in masters)))
 
     def group(self, names: Sequence[str]) -> list[list[str]]:
-        """Return keys grouped by slot."""
         return group_by_slot(names)
 
     async def ready(self, within_s: float = 2.0) -> bool:

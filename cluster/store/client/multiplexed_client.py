@@ -177,7 +177,6 @@ class MultiplexedClient:
         return [await self.execute_slow(*command)]
 
     def group(self, names: Sequence[str]) -> list[list[str]]:
-        """Return the keys as one group."""
         return [list(names)]
 
     async def ready(self, within_s: float = 2.0) -> bool:

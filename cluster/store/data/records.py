@@ -83,7 +83,6 @@ class RecordStore:
         return [text_of(member) for member in members]
 
     async def count(self, app_id: str, noun: Noun) -> int:
-        """Return the number of records."""
         return int(await self._server.execute("ZCARD", keys.record_ids(app_id, noun)))
 
     async def seen(self, app_id: str, noun: Noun) -> bool:

@@ -112,7 +112,6 @@ class SealedHash(Generic[Model]):
         return sealed
 
     def seal(self, app_id: str, field: str, record: Model) -> bytes:
-        """Return a record as it is stored."""
         return seal_record(record, self._key(app_id), field)
 
     async def seal_update(self, app_id: str, field: str, record: Model) -> bytes:

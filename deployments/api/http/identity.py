@@ -44,7 +44,6 @@ class RequestIdentity:
 
     @property
     def user_key(self) -> str:
-        """Return the user key for counting."""
         return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
 
     @property

@@ -99,11 +99,9 @@ class RequestHandler:
 
     @property
     def in_flight(self) -> int:
-        """Return the number of requests in flight."""
         return self.reads.in_use + self.slow_reads.in_use + self.writes.in_use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         await self.serve(self.find(scope), scope, receive, send)
 
     def find(self, scope: Scope) -> PathMatch[Endpoint] | None:

@@ -47,7 +47,6 @@ class CitationMark:
     "Hours since 1970."
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether a visit counts no more."""
         return now_ms >= self.expires_h * _HOUR_MS
 
 

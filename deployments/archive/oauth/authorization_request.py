@@ -70,7 +70,6 @@ class AuthorizationRequest:
         return archive_of(self.resource)
 
     def redirect_url(self, **answer: str) -> str:
-        """Return the redirect address with the answer."""
         return _redirect_url(self.redirect_uri, self.state, self.base, answer)
 
     def authorization_url(self) -> str:

@@ -105,11 +105,9 @@ class OAuthServices:
         return archive is not None and (is_member or not archive.members_only)
 
     def origin(self, request: Request) -> str:
-        """Return the origin of this request."""
         return self.addresses.origin_for_host(request.headers.get("host", ""))
 
     def client_address(self, request: Request) -> str:
-        """Return the client address of a request."""
         return self.client_addresses.find(request.scope)
 
     def browser(self, request: Request) -> Browser:

@@ -97,7 +97,6 @@ class SignInPage:
         self._forms = BoundForms(services.signing.forms, self._sessions, services.clock)
 
     async def session(self, request: Request) -> Session | None:
-        """Return the session of a request."""
         return await self._sessions.find(request, secure=self._is_secure(request))
 
     async def account(self, request: Request) -> Account | None:

@@ -24,7 +24,6 @@ class PublishedDocument:
 
     @cached_property
     def body(self) -> bytes:
-        """The document."""
         return self._write()
 
     @cached_property

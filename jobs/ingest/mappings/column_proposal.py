@@ -93,7 +93,6 @@ class ColumnProposal:
     "Value of the column -> value of the field."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return asdict(self)
 
 

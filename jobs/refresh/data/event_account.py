@@ -34,7 +34,6 @@ class EventAccount:
     "Interactions in the change log before compaction; a training waits for them, `--dry-run` does not."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account as JSON."""
         return asdict(self)
 
     def explain(self) -> list[str]:

@@ -123,7 +123,6 @@ class EvaluationSummary:
 
     @property
     def all(self) -> SegmentMetrics:
-        """Return the metrics of all users."""
         return self.segments[0]
 
     def segment(self, name: str) -> SegmentMetrics | None:
@@ -145,7 +144,6 @@ class MetricComparison:
 
     @property
     def difference(self) -> float:
-        """Return the difference of the means."""
         return self.after - self.before
 
     @property

@@ -45,7 +45,6 @@ class AlsRecipe(PartRecipe):
 
     @property
     def solving(self) -> SolverConfig:
-        """Return the parameters of the solver."""
         return SolverConfig(self.regularisation, self.confidence, self.steps)
 
 

@@ -43,7 +43,6 @@ class _NoProgress:
         """Show nothing."""
 
     def load(self, name: str) -> ModelState | None:
-        """Return None."""
         return None
 
     def store(self, name: str, state: ModelState) -> None:

@@ -16,7 +16,6 @@ class _ActiveSpinner(SpinnerColumn):
     """A spinner that only the running stage shows."""
 
     def render(self, task: Task) -> RenderableType:
-        """Return the spinner of one stage."""
         return super().render(task) if task.started and not task.finished else Text(" ")
 
 

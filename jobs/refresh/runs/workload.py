@@ -49,7 +49,6 @@ class DataSize:
 
     @classmethod
     def from_interactions(cls, data: Interactions, described: int = 0, features: int = 0) -> DataSize:
-        """Return the size of interactions."""
         return cls(len(data), data.n_users, data.n_items, described, features)
 
 
