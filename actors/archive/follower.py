@@ -79,12 +79,7 @@ class ArchiveFollower:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
-        """Load the library, catch up with the log, and continue to follow it.
-
-        Errors:
-            Unavailable: the store is unreachable
-            Fault: the manifest of the segments is damaged
-        """
+        """Load the library, catch up with the log, and continue to follow it."""
         self._revisions = ArticleRevisions(await self._stores.article_revisions.all(self._app_id))
         await self._load()
         loop = asyncio.get_running_loop()

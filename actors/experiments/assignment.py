@@ -375,11 +375,7 @@ class TreatmentAssigner:
         return guarded
 
     async def flush_experiment(self, app_id: str, experiment_id: str) -> None:
-        """Write the counts of one experiment to the store; keep them if the store refuses them.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Write the counts of one experiment to the store; keep them if the store refuses them."""
         counts = self._counts.pop((app_id, experiment_id), None)
         if counts:
             try:

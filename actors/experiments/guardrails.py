@@ -158,9 +158,6 @@ class GuardrailWatcher:
     async def run_once(self) -> int:
         """Check the experiments that this replica served since the last look; return how many were paused.
 
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-
         Cost:
             nothing without treated requests of a guarded experiment; else one write and one read an experiment
         """

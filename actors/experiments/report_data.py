@@ -51,11 +51,7 @@ def validate_snapshots(experiment: Experiment, artifacts: ArtifactStore | None) 
 async def load_report(
     stores: Stores, artifacts: ArtifactStore | None, experiment: Experiment
 ) -> ExperimentReport:
-    """Read all data in a separate thread and build the report; without an artifact store there are no conversions.
-
-    Errors:
-        Fault: the manifest of the compacted interactions is damaged
-    """
+    """Read all data in a separate thread and build the report; without an artifact store there are no conversions."""
     app_id = experiment.app_id
     name = experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]

@@ -102,11 +102,7 @@ class TrackerLoop:
         self._stopping.set()
 
     async def run_once(self) -> bool:
-        """Run one round of every app; return whether an app has more work at once.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Run one round of every app; return whether an app has more work at once."""
         self._record_progress()
         if not await self._lease.renew():
             return False

@@ -115,11 +115,7 @@ class AppMonitor:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def run_once(self) -> bool:
-        """Update the watchlist, score a few changes and advance notifications; return whether more work is left.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Update the watchlist, score a few changes and advance notifications; return whether more work is left."""
         await self._refresh_watchlist()
         if not len(self.watchlist):
             self._offset = ""
@@ -285,9 +281,6 @@ def _read_compacted_changes(
     """Read compacted articles between two offsets as changes; the last change has the end offset, perhaps no records.
 
     An article that was written several times is one change with its current content.
-
-    Errors:
-        Fault: the manifest of the segments is damaged
     """
     changes = deque(
         ChangeLogEntry("product", offset, "put", b"[" + b",".join(records) + b"]")

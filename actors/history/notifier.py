@@ -56,11 +56,7 @@ class UpdateNotifier:
         "Question -> time at which this process submitted it."
 
     async def run_once(self) -> int:
-        """Advance all news by one step; return how many threads still wait.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Advance all news by one step; return how many threads still wait."""
         waiting = self._watchlist.list_waiting()
         going = [entry for entry in waiting if entry[1].news is not None and entry[1].news.state == "asked"]
         now_ms = self._clock.now_ms()

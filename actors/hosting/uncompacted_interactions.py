@@ -31,8 +31,6 @@ async def read_uncompacted(
 ) -> list[LoggedInteraction]:
     """Return the interactions of some types after an offset, oldest first, without those of erased users.
 
-    Errors:
-        Unavailable: the store does not answer
     Cost:
         one read of the log for 200 uploads; at most `most_pages` reads, so by default 100,000 uploads
     """

@@ -145,11 +145,7 @@ class LostTaskSweeper:
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str]) -> int:
-        """Check the oldest open tasks of every app and measure the queue; return how many tasks were ended.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Check the oldest open tasks of every app and measure the queue; return how many tasks were ended."""
         ended = 0
         app_ids = set(app_ids)
         self._stop_measuring(self._measured - app_ids)

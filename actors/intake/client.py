@@ -41,7 +41,6 @@ class Erasures:
         Errors:
             Invalid: both ids or none are given
             Conflict: the visitor is linked to a user
-            Unavailable: the store is unreachable
         """
         if bool(user_id) == bool(anonymous_id):
             raise Invalid("name either a user or a visitor")

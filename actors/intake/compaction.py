@@ -51,7 +51,6 @@ class SegmentRebuilder:
         Later changes are in the log behind that offset and are compacted as usual.
 
         Errors:
-            Unavailable: the store or the artifact store is unreachable
             Conflict: another writer committed meanwhile
         """
         # Before the records: a change in between is then compacted twice, and never missed.
@@ -173,9 +172,6 @@ class ChangeLogCompactor:
         """Read new changes and compact those that are due (`at_once`: all); return the number of rows written.
 
         A failure of one app does not delay the others.
-
-        Errors:
-            Unavailable: the store is unreachable
         """
         async with self._lock:
             return await self._run_once(app_ids, at_once)

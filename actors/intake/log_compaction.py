@@ -84,11 +84,7 @@ class LogCompactor(Generic[Row]):
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
-        """Compact the rows that are due (`at_once`: all); return the number of rows written.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-        """
+        """Compact the rows that are due (`at_once`: all); return the number of rows written."""
         now_s = self._clock.monotonic_s()
         if not at_once and now_s - self._looked_s < self._rules.look_every_s:
             return 0
@@ -188,11 +184,7 @@ class LogCompactor(Generic[Row]):
             await self._with_artifacts(app_id, partial(self._daily_log.tidy, app_id))
 
     async def _with_artifacts(self, app_id: str, work: Callable[[], T]) -> T:
-        """Run work on the artifact store in a thread; while the store is away, the app rests.
-
-        Errors:
-            Unavailable: the artifact store is away, full, or can't be written
-        """
+        """Run work on the artifact store in a thread; while the store is away, the app rests."""
         try:
             return await asyncio.to_thread(work)
         except Unavailable as error:

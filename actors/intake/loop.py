@@ -200,11 +200,7 @@ class IntakeLoop:
         return self._state
 
     async def apply_round(self, block_ms: int = 0) -> int:
-        """Claim and apply waiting batches; return how many ended.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Claim and apply waiting batches; return how many ended."""
         await self._find_apps()
         ended = 0
         now_s = self._clock.monotonic_s()

@@ -89,11 +89,7 @@ class OutcomeAttributor:
         self._log = structlog.get_logger()
 
     async def run_once(self, keep_days: Mapping[str, int], *, at_once: bool = False) -> int:
-        """Attribute the days that are due (`at_once`: all) of apps; return the number of days.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-        """
+        """Attribute the days that are due (`at_once`: all) of apps; return the number of days."""
         computed = 0
         for app_id, days in keep_days.items():
             started_s = self._clock.monotonic_s()

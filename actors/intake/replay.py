@@ -75,9 +75,6 @@ class QuarantineReplayer:
         """Replay one entry.
 
         `overwrite` replaces or removes the stored record. `damaged` also replays entries with a wrong checksum.
-
-        Errors:
-            Unavailable: the store is unreachable
         """
         if reason := find_obstacle(entry):
             return ReplayResult("skipped", reason)

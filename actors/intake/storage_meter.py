@@ -34,9 +34,6 @@ class StorageMeter:
         """Measure the apps that are due (`at_once`: all near their bound) and store their sizes.
 
         `bounds` holds the largest size of each app in bytes.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
         """
         for app_id, most in bounds.items():
             now_s = self._clock.monotonic_s()

@@ -170,10 +170,6 @@ async def compute_answers(
 
     Cost:
         loads the app, with its products and snapshots, into the memory of this process
-
-    Errors:
-        Fault: the manifest of the segments is damaged
-        Unavailable: the store does not answer
     """
     clock = StillClock(now_ms)
     # Writes go on while this runs; without an end the two sides would read different logs.

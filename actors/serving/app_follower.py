@@ -143,12 +143,7 @@ class AppFollower:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
-        """Load, catch up with the log, and go on following it.
-
-        Errors:
-            Unavailable: the store is away
-            Fault: the manifest of the segments is damaged
-        """
+        """Load, catch up with the log, and go on following it."""
         await self._query_log.start()
         self._recommender = await self._load()
         # texts that the snapshot has unchanged need not be read again

@@ -104,11 +104,7 @@ class ReplicaComparison:
         return {"records": digest_records(recommender), "lists": self._lists[2], "version": version}
 
     async def compare(self, now_ms: int) -> None:
-        """Report whether another replica holds another state at the same offset, at most twice a minute.
-
-        Errors:
-            Unavailable: the store does not answer
-        """
+        """Report whether another replica holds another state at the same offset, at most twice a minute."""
         # `0 <=`: after the clock was set back, the next comparison must not wait for hours.
         if 0 <= now_ms - self._compared_ms < _COMPARE_MS:
             return

@@ -71,11 +71,7 @@ class PublisherKeys:
         return f"{signed}.{_encode_urlsafe(ring.private.sign(signed.encode()))}"
 
     async def rotate(self, app_id: str) -> PublisherKey:
-        """Begin the next generation; statements of earlier keys stay verifiable.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Begin the next generation; statements of earlier keys stay verifiable."""
         before = await self._cache.refresh(app_id)
         key, _ = self._derive(app_id, before.current.generation + 1)
         await self._store.add(app_id, key)
@@ -89,7 +85,6 @@ class PublisherKeys:
 
         Errors:
             NotFound: the app has no such key
-            Unavailable: the store is unreachable
         """
         ring = await self._cache.refresh(app_id)
         if key_id not in ring.keys:

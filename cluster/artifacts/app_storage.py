@@ -38,8 +38,6 @@ SHARED_FOLDERS = (FOLDER, *TRAINING_FOLDERS, "models", "reports")
 def measure_app(store: ArtifactStore, app_id: str) -> int:
     """Return the bytes of an app: segments, logs, outcomes, snapshots and artifacts of trainings.
 
-    Errors:
-        Unavailable: the artifact store is unreachable
     Cost:
         a recursive listing of each folder of the app
     """

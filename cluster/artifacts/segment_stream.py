@@ -54,11 +54,7 @@ class SegmentStream:
         self._app_id = app_id
 
     def measure(self, noun: Noun) -> SegmentRange:
-        """Return how far a noun is compacted.
-
-        Errors:
-            Fault: the manifest is damaged
-        """
+        """Return how far a noun is compacted."""
         manifest = self._files.manifest(self._app_id)
         return SegmentRange(
             manifest.facts.get("offsets", {}).get(noun, "0"),
@@ -71,8 +67,6 @@ class SegmentStream:
 
         Shapes:
             newer: tables with `id`, `gone`, `offset` and `json`, newest first; they override the segments
-        Errors:
-            Fault: the manifest or a segment is damaged
         Cost:
             memory for one segment and for all ids
         """
@@ -93,8 +87,6 @@ class SegmentStream:
     def interactions(self, until: str) -> Iterator[Any]:
         """Yield the interactions up to an offset, each once, oldest first.
 
-        Errors:
-            Fault: the manifest or a segment is damaged
         Cost:
             memory for one segment
         """

@@ -62,19 +62,11 @@ class SegmentStore:
         self._log = structlog.get_logger()
 
     def offsets(self, app_id: str) -> dict[str, str]:
-        """Return the offset up to which each noun is compacted; a noun without segments is absent.
-
-        Errors:
-            Fault: the manifest is damaged
-        """
+        """Return the offset up to which each noun is compacted; a noun without segments is absent."""
         return _offsets(self._files.manifest(app_id))
 
     def row_counts(self, app_id: str) -> dict[str, int]:
-        """Return the number of compacted rows of each noun, without reading them; replaced records count again.
-
-        Errors:
-            Fault: the manifest is damaged
-        """
+        """Return the number of compacted rows of each noun, without reading them; replaced records count again."""
         counts: dict[str, int] = {}
         for entry in self._files.manifest(app_id).files:
             noun = str(entry.facts["noun"])
@@ -82,11 +74,7 @@ class SegmentStore:
         return counts
 
     def erasures(self, app_id: str) -> ErasureLog:
-        """Return the log of erased rows.
-
-        Errors:
-            Fault: the manifest is damaged
-        """
+        """Return the log of erased rows."""
         return ErasureLog.of(self._files.manifest(app_id).facts)
 
     def rows_of(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
@@ -270,11 +258,7 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def verify(self, app_id: str, nouns: Sequence[Noun] | None = None) -> list[DamagedFile]:
-        """Read and check every segment (of some nouns); return the damaged ones.
-
-        Errors:
-            Fault: the manifest is damaged
-        """
+        """Read and check every segment (of some nouns); return the damaged ones."""
 
         def attempt() -> list[DamagedFile]:
             damaged: list[DamagedFile] = []

@@ -38,8 +38,6 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, seen: int = 0) -> l
 
     With `seen`, only erasures after so many count.
 
-    Errors:
-        Fault: the manifest of the segments is damaged
     Cost:
         one small file for each version
     """

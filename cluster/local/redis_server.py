@@ -217,11 +217,7 @@ class RedisServer:
             self._sync.end()
 
     def _find_binary(self) -> RedisBinary:
-        """Return a server for the data; releases before Valkey support did not note which product wrote them.
-
-        Errors:
-            Invalid: none here can read the data
-        """
+        """Return a server for the data; releases before Valkey support did not note which product wrote them."""
         note = self._paths.redis_dir / "product"
         try:
             product = note.read_text().strip()

@@ -94,7 +94,6 @@ def read_artifact_id(artifacts: ArtifactStore) -> str:
 
     Errors:
         Fault: the file is damaged
-        Unavailable: the store does not answer
     """
     try:
         return artifacts.read_parsed(IDENTITY_FILE, _parse)

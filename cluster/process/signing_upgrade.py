@@ -42,7 +42,6 @@ async def sign_unsigned(settings: Settings) -> bool:
 
     Errors:
         Fault: there is no master key
-        Unavailable: the store is unreachable
     """
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     if paths.signing_marker.exists():
@@ -57,11 +56,7 @@ async def sign_unsigned(settings: Settings) -> bool:
 
 
 async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> KeySigningResult:
-    """Sign the labels of key records without a proof; an invalid proof is never replaced.
-
-    Errors:
-        Unavailable: the store is unreachable
-    """
+    """Sign the labels of key records without a proof; an invalid proof is never replaced."""
     done = []
     valid = 0
     refused = []

@@ -339,11 +339,7 @@ def _load(path: str) -> Any:
 
 
 async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
-    """Request recommendations until a good answer comes.
-
-    Errors:
-        Fault: no good answer came and progress stopped; the message has the last answer
-    """
+    """Request recommendations until a good answer comes."""
 
     def report(words: str) -> None:
         reporter.report("answer", f"waiting for the first good answer ({words})")

@@ -10,10 +10,6 @@ from cluster.settings import Settings
 
 
 def copy_encoder_to_store(settings: Settings, folder: Path) -> None:
-    """Copy an imported encoder to the artifact store, unless that is below the data directory.
-
-    Errors:
-        Unavailable: the artifact store does not answer
-    """
+    """Copy an imported encoder to the artifact store, unless that is below the data directory."""
     if settings.artifacts_url:
         EncoderStore(folder.parent, open_artifact_store(settings)).publish(folder)

@@ -93,11 +93,7 @@ def remove_users(table: Any, gone: frozenset[str]) -> Any:
 async def read_tail(
     changes: ChangeLog, app_id: str, noun: Noun, after: str, until: str, folder: Path
 ) -> LogTail | None:
-    """Return the changes between two offsets; None if the log was trimmed during the read.
-
-    Errors:
-        Unavailable: the store does not answer
-    """
+    """Return the changes between two offsets; None if the log was trimmed during the read."""
     tail = LogTail(noun, folder)
     reached = after
     while position_from_offset(reached) < position_from_offset(until):

@@ -94,7 +94,6 @@ async def export_to_file(
         NotFound: the app does not exist
         Invalid: the file can't be written
         Unavailable: the store does not answer, the disk is full, or users are erased during every attempt
-        Fault: a segment is damaged
     Cost:
         memory for one segment and one batch, and for the ids of records
     """

@@ -106,7 +106,6 @@ class UserScorer:
         Errors:
             NotFound: the engine does not exist
             Fault: the snapshot or a segment is damaged
-            Unavailable: the store does not answer
         """
         order = self._order
         await check_engine(self._stores, order)

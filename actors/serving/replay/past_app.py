@@ -129,8 +129,6 @@ def load_past_app(
 ) -> PastApp:
     """Read the past of an app; `pseudonyms` are those of the users whose lists are ranked again. Blocks.
 
-    Errors:
-        Fault: the segments are damaged
     Cost:
         that of a load of the app, once more for the versions of products
     """

@@ -54,9 +54,6 @@ class LogStream(Generic[Row]):
         """Add a batch; return False, and store nothing, while the queue of the app is full.
 
         A row may be a mapping of its fields, without some that have their default.
-
-        Errors:
-            Unavailable: the store is unreachable
         """
         if not rows:
             return True

@@ -121,11 +121,7 @@ class BulkResource:
         *,
         spend: bool,
     ) -> None:
-        """Admit one request, and wait for its token if one is expected in time.
-
-        Errors:
-            TooMany: no token is expected in time, or too many calls wait already
-        """
+        """Admit one request, and wait for its token if one is expected in time."""
         while True:
             try:
                 return await check_access(inner, rules, gate, spend=spend)

@@ -86,11 +86,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
         return news[:MOST_NEWS]
 
     async def follow(self) -> None:
-        """Read the notes of all replicas since the last call.
-
-        Errors:
-            Unavailable: the store is unreachable
-        """
+        """Read the notes of all replicas since the last call."""
         app_id = self._find_app()
         if app_id != self._app_id:
             self._app_id = app_id

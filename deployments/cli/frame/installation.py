@@ -350,9 +350,6 @@ class Installation:
         """Wait until accepted data of an app is compacted; print progress, and in the end what is missing.
 
         A stopped installation has no intake that could compact, so there this only prints what is missing.
-
-        Errors:
-            Unavailable: the store does not answer
         """
         from jobs.refresh.runs.uncompacted_data import COMPACTION_STALL_S, wait_for_compaction
 

@@ -337,11 +337,7 @@ def _fingerprints(settings: Settings) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def _open_source(installation: Installation) -> AsyncIterator[tuple[OpenStores, ArtifactStore]]:
-    """Open the installation that was backed up.
-
-    Errors:
-        HouseError: it is away, or another one
-    """
+    """Open the installation that was backed up."""
     from cluster.process.artifact_access import open_artifact_store
 
     installation.refuse_absent()

@@ -23,11 +23,7 @@ class ConsoleTexts:
         self.texts: dict[str, str] = dict(_flatten(tables))
 
     def __call__(self, key: str, **values: Any) -> str:
-        """Return a text with its values filled in.
-
-        Errors:
-            KeyError: no such text, or a value is missing
-        """
+        """Return a text with its values filled in."""
         text = self.texts[key]
         return text.format_map(values) if values else text
 

@@ -60,12 +60,7 @@ async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[s
 async def _preview(
     services: AdminServices, given: PreviewImport | DryRunImport, **task: Any
 ) -> dict[str, Any]:
-    """Look at the file in another process.
-
-    Errors:
-        NotFound: there is no such import, or its file was removed
-        Invalid: there is no such encoding
-    """
+    """Look at the file in another process."""
     record = (await find_import(services, given)).record
     refuse_removed(record)
     path = await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))

@@ -94,7 +94,6 @@ async def read_judgements(
 
     Errors:
         Unavailable
-        Fault: the manifest of the segments is damaged
     """
     judgements, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
     late = await read_uncompacted(stores.changes, app_id, after, KINDS)

@@ -41,7 +41,6 @@ def estimate_from_counts(
 
     Errors:
         Invalid: there is nothing to learn from
-        Fault: the manifest of the segments is damaged
     """
     from jobs.refresh.runs.estimate import estimate_sizes
     from jobs.refresh.runs.local_worker import free_memory_mb

@@ -324,11 +324,7 @@ def _read_times(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_target(rule: MappingRule, noun: str) -> None:
-    """Check the field of a rule, and the type that a rule gives to all rows.
-
-    Errors:
-        Invalid: there is no such field or type
-    """
+    """Check the field of a rule, and the type that a rule gives to all rows."""
     if not noun:
         return
     fields = read_fields(noun)

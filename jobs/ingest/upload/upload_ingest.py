@@ -196,7 +196,6 @@ def fetch_upload(record: FileImport, artifacts: ArtifactStore, state_dir: Path) 
 
     Errors:
         NotFound: the file was removed
-        Unavailable: the artifact store does not answer
     """
     local = artifacts.local_path(record.path)
     if local is not None:

@@ -86,11 +86,7 @@ class ModelSupervisor:
         self._log = structlog.get_logger()
 
     async def run_once(self) -> int:
-        """Look at the apps that are due; return the number of trainings that were ordered, 0 without the lease.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-        """
+        """Look at the apps that are due; return the number of trainings that were ordered, 0 without the lease."""
         if not await self._stores.leases.hold(LEASE, self._owner, LEASE_MS):
             return 0
         ordered = 0
@@ -109,11 +105,7 @@ class ModelSupervisor:
         return ordered
 
     async def _guard(self, app: App, look: Awaitable[T]) -> T | None:
-        """Return the result of a look; None if it failed: the looks at other apps go on.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-        """
+        """Return the result of a look; None if it failed: the looks at other apps go on."""
         try:
             return await look
         except Unavailable:

@@ -48,11 +48,7 @@ class TrialWatch:
         self._log = structlog.get_logger()
 
     async def examine_app(self, app: App) -> None:
-        """Look at the trials of an app whose data changed; end those that are over, or that the app's switch stops.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable
-        """
+        """Look at the trials of an app whose data changed; end those that are over, or that the app's switch stops."""
         for engine in await self._stores.engines.all(app.app_id):
             trial = engine.trial
             if trial is None:

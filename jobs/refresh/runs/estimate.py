@@ -348,11 +348,7 @@ def estimate_sizes(
 
 
 async def count_uncompacted_interactions(changes: ChangeLog, app_id: str, after: str) -> int:
-    """Return the number of accepted interactions after an offset of the change log.
-
-    Errors:
-        Unavailable: the store does not answer
-    """
+    """Return the number of accepted interactions after an offset of the change log."""
     count = 0
     while page := await changes.read(app_id, {"interaction": after}, count=1_000, block_ms=0):
         # One change holds all interactions of a request.

@@ -56,7 +56,6 @@ async def run_locally(
 
     Errors:
         NotFound: the run does not exist
-        Unavailable: the store does not answer
     """
     from jobs.refresh.runs.mlflow_tracking import URI_VARIABLE
     from jobs.refresh.runs.worker import (  # imports all learners, which the scheduler does not need

@@ -64,11 +64,7 @@ class RunScheduler:
         self._log = structlog.get_logger()
 
     async def run_once(self) -> int:
-        """Fire due schedules and start workers; return the number of started workers, 0 without the lease.
-
-        Errors:
-            Unavailable: the store does not answer
-        """
+        """Fire due schedules and start workers; return the number of started workers, 0 without the lease."""
         await self._collect_finished()
         if not await self._stores.leases.hold(SCHEDULER_LEASE, self._owner, LEASE_MS):
             return 0

@@ -23,9 +23,6 @@ async def wait_for_compaction(
     """Request the compaction of all accepted data and wait for it; return a sentence on what is missing, or "".
 
     Data that is accepted after the call is not waited for. With `stall_s=0`, nothing is waited for.
-
-    Errors:
-        Unavailable: the store does not answer
     """
     # Uploads first: what the intake applies becomes part of the change log, which is read below.
     uploads = await stores.intake.depth(app_id)

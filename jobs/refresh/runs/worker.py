@@ -319,11 +319,7 @@ class TrainingWorker:
         return (*others, StageResult(name=name, seconds=longest, facts=facts))
 
     async def _retry_store(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Retry a store operation while the store does not answer, so that the result of the stage is not lost.
-
-        Errors:
-            Unavailable: all attempts failed
-        """
+        """Retry a store operation while the store does not answer, so that the result of the stage is not lost."""
         for _ in range(STORE_ATTEMPTS):
             try:
                 return await act()

@@ -450,11 +450,7 @@ def _conditions(engine_id: str) -> dict[str, pl.Expr]:
 def _build_query(
     app_id: str, user_key: str, row: Mapping[str, Any], links: Mapping[str, Sequence[tuple[str, int]]]
 ) -> UserQuery:
-    """Return the query of a list, with more places.
-
-    Errors:
-        Invalid: a newer release wrote the request
-    """
+    """Return the query of a list, with more places."""
     query, names_visitor = decode_request(app_id, user_key, row)
     if names_visitor:
         query = add_visitor(query, links.get(user_key, ()), row["at"])
