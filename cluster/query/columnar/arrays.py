@@ -40,6 +40,7 @@ class GrowingArray(Generic[T]):
     def extend_to(self, size: int) -> None:
         """Grow to `size` with the fill value; never shrinks."""
         if size > len(self._room):
+            # Doubled, so that n appends copy fewer than 2n elements.
             room = np.full(max(size, 2 * len(self._room)), self._fill, dtype=self._room.dtype)
             room[: self._size] = self.filled
             self._room = room

@@ -25,6 +25,7 @@ Mask = NDArray[np.bool_]
 
 _TRUE = 1
 _FALSE = 2
+# Values up to which comparing the whole array for each is faster than a table of all texts.
 _FEW = 4
 
 
@@ -119,6 +120,7 @@ class FieldColumn:
             elif (number := number_of(value)) is not None:
                 numbers.append(number)
         self._size = max(self._size, row + 1)
+        # An array grows only for rows that have something: a rare field costs nothing for the rows behind.
         if carried or row < len(self._present):
             self._present.set(row, carried)
         if flags or row < len(self._flags):
@@ -130,6 +132,7 @@ class FieldColumn:
             self._codes.set(row, codes[0] if codes else -1)
         if numbers or row < len(self._numbers):
             self._numbers.set(row, numbers[0] if numbers else np.nan)
+        # Also with a single value once postings exist: the row may have had further values before.
         if len(codes) > 1 or len(self._more_codes):
             self._more_codes.put(row, codes[1:])
         if len(numbers) > 1 or len(self._more_numbers):
@@ -189,9 +192,11 @@ class FieldColumn:
         if len(codes) == 1 and self._is_plain():
             plain: Mask = self._codes.filled == codes.pop()
             return plain
+        # One element more: row -1 of unused slots marks the last one, which is cut off below.
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         self._mark_texts(codes, mask)
         if len(self._numbers):
+            # The text "4.0" of a filter finds the number 4 of a record.
             numbers = {number for text in texts if (number := number_of(text)) is not None}
             self._mark_numbers(sorted(numbers), mask)
         if len(self._flags):
@@ -237,9 +242,11 @@ class FieldColumn:
         first = np.full(self._size, np.nan)
         if moments and len(self._codes):
             codes = self._codes.filled
+            # Code -1, of a row without a text, reads the NaN at the end.
             first[: len(codes)] = np.append(self._texts.moments(), np.nan)[codes]
         flags = self._flags.filled
         first[np.flatnonzero(flags & _TRUE)] = 1.0
+        # Equal, not "and": a row with both values is true.
         first[np.flatnonzero(flags == _FALSE)] = 0.0
         numbers = self._numbers.filled
         numeric_rows = np.flatnonzero(~np.isnan(numbers))
@@ -283,6 +290,7 @@ class FieldColumn:
 
     def _mark_chosen(self, chosen: NDArray[np.bool_], mask: Mask) -> None:
         if len(self._codes):
+            # Code -1 reads the last element of `chosen`, which is always False.
             mask[: len(self._codes)] |= chosen[self._codes.filled]
         if len(self._more_codes):
             self._more_codes.mark_chosen(chosen, mask)

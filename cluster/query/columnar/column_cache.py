@@ -60,13 +60,16 @@ class ColumnCache:
 
     def record_change(self, row: int) -> None:
         """Record that a row was replaced or removed."""
+        # Without a column nobody reads the journal, and it would only grow.
         if not self._columns and not self._building:
             return
         self._journal.append(row)
+        # Longer than twice the records, following it costs more than reading all of them anew.
         if len(self._journal) > 2 * len(self._records) + _SPARE:
             start = self._journal_start + len(self._journal) // 2
             del self._journal[: start - self._journal_start]
             self._journal_start = start
+            # These columns would miss changes; the next query builds them again.
             for key in [key for key, kept in self._columns.items() if kept.seen < start]:
                 del self._columns[key]
 
@@ -79,6 +82,7 @@ class ColumnCache:
         self.ensure_built([key])
         kept = self._columns[key]
         self._columns.move_to_end(key)
+        # Each changed row once, with its present record, however often it changed.
         self._write(kept, dict.fromkeys(self._journal[kept.seen - self._journal_start :]))
         kept.seen = self._journal_end
         kept.column.grow(len(self._records))
@@ -118,6 +122,7 @@ class ColumnCache:
         """Drop the least recently used columns beyond the memory bound."""
         if self._has_grown:
             self._has_grown = False
+            # One column stays whatever its size, or the query that needs it could never run.
             while len(self._columns) > 1 and self.nbytes > self._most_bytes:
                 self._columns.popitem(last=False)
 
@@ -173,13 +178,17 @@ class ColumnCache:
         """Rewrite the rows that changed meanwhile, then install the columns; False when the journal lost changes."""
         while True:
             with self._lock:
+                # The journal was cut while the rows were written; what changed in between is unknown.
                 if seen < self._journal_start:
                     return False
                 changed = list(dict.fromkeys(self._journal[seen - self._journal_start :]))
+                # The last few under the lock, so that no change comes between the rewriting and the
+                # installation.
                 if len(changed) <= _FEW:
                     for key, kept in added.items():
                         self._write(kept, changed)
                         kept.seen = self._journal_end
+                        # When about half of the slots are unused, a rebuild frees them.
                         kept.renew_at = 2 * kept.column.allocated_slots + _SPARE
                         self._columns[key] = kept
                     self._has_grown = True

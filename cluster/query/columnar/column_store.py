@@ -223,10 +223,14 @@ class ColumnStore:
             if mask is not None:
                 self._masks.move_to_end(node)
                 return mask
+            # All columns of the filter in one pass over the records, and a refusal before any work.
             self._columns.ensure_built(self._existing_keys(column_keys_of_filter(node)))
             mask = compile_filter(node, self)
+            # Shared by all queries of this filter: a caller that writes into it fails instead of changing
+            # their answers.
             mask.flags.writeable = False
             self._masks[node] = mask
+            # A boolean of NumPy is one byte.
             while len(self._masks) > 1 and len(self._masks) * len(mask) > self._mask_bytes:
                 self._masks.popitem(last=False)
             self._columns.trim()
@@ -280,6 +284,7 @@ class ColumnStore:
 
     def _record_change(self, row: int) -> None:
         self._version += 1
+        # A mask may depend on any row; only those of the present version are kept.
         self._masks.clear()
         self._columns.record_change(row)
 

@@ -108,6 +108,7 @@ def compile_filter(node: Node, columns: FilterableRows) -> Mask:
         return columns.live_rows()
     if isinstance(node, Not):
         mask = columns.live_rows()
+        # From the live rows: the negation alone would find removed ones.
         mask &= ~compile_filter(node.child, columns)
         return mask
     if isinstance(node, All):
@@ -136,6 +137,7 @@ def _any(children: Collection[Node], columns: FilterableRows) -> Mask:
     values: dict[str, list[str]] = {}
     for child in children:
         if isinstance(child, (Term, Phrase)) and _is_exact(canonical(child.field)):
+            # A filter of a thousand ids of one field is one look-up per id and one pass over the rows.
             values.setdefault(canonical(child.field), []).append(child.value)
         else:
             mask |= compile_filter(child, columns)
@@ -163,12 +165,14 @@ def _leaf(
         return column.like(_pattern(node, field))
     if is_text(field):
         words = dict.fromkeys(split_words(node.value))
+        # A text without a word, such as "?", names nothing and finds nothing.
         mask = columns.live_rows() if words else _none(columns)
         for word in words:
             mask &= column.equal((word,))
             if not mask.any():
                 break
         return mask
+    # A date as a value means its whole day, month or year.
     period = Bounds.period(node.value) if is_moment(field) else None
     return column.between(period) if period else column.equal((node.value,))
 
@@ -218,6 +222,7 @@ def _bounds(node: Range, field: str) -> Bounds | None:
     if low is None and high is None:
         return None
     if is_text(field):
+        # Columns of text fields hold folded words, so the ends of a range are folded, too.
         low = low and fold(low)
         high = high and fold(high)
     return Bounds.of(low, high, node.include_low, node.include_high, moments=is_moment(field))

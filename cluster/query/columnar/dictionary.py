@@ -20,8 +20,11 @@ Chosen = NDArray[np.bool_]
 "One boolean for each distinct text, and a last one, false, for `no text` (code -1)."
 
 _BLOCK = 8_192
+# Characters between two looks whether all texts are decided.
 _LOOK_EVERY = 4
+# New texts that are matched one by one before the last block is built again.
 _FEW = 256
+# Entries of a table that is expanded to the characters of a block, which spares one look-up per character.
 _WIDEST = 1 << 18
 
 
@@ -86,6 +89,7 @@ class TextDictionary:
             return chosen
         derived = self._numbers if bounds.measure is Measure.NUMBER else self._moments
         read = derived.of(self._texts)
+        # No text of this column is a number or a moment: the range concerns numbers alone.
         if not derived.any:
             return None
         chosen[:-1] = within(read, bounds)
@@ -121,6 +125,7 @@ class TextDictionary:
 
     def _choose_texts(self, bounds: Bounds, chosen: Chosen) -> None:
         sorted_count = len(self._sorted)
+        # Sorted anew when an eighth is new; until then the new ones are compared one by one.
         if len(self._texts) > sorted_count + sorted_count // 8 + _FEW:
             self._order = sorted(range(len(self._texts)), key=self._texts.__getitem__)
             self._sorted = [self._texts[code] for code in self._order]
@@ -197,6 +202,7 @@ class _Block:
     def __init__(self, texts: list[str]) -> None:
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
         self._order = np.argsort(-lengths, kind="stable")
+        # UTF-32: every character has four bytes, so positions are plain arithmetic.
         joined = "".join(texts[row] for row in self._order)
         points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         self._alphabet, numbers = _numbered(points)
@@ -206,6 +212,7 @@ class _Block:
         starts = np.cumsum(lengths) - lengths
         self._columns: list[NDArray[np.unsignedinteger]] = []
         for at in range(int(lengths[0]) if len(lengths) else 0):
+            # Lengths descend; negated they ascend, and the texts longer than `at` come first.
             longer = int(np.searchsorted(-lengths, -at, side="left"))
             self._columns.append(numbers[starts[:longer] + at].astype(size))
 
@@ -225,6 +232,7 @@ class _Block:
         if direct:
             table = table[:, kinds]
         width = table.shape[1]
+        # States are stored as offsets of their rows, so a step is one addition and one look-up.
         steps = (table * np.int32(width)).ravel()
         state = np.zeros(len(self._order), dtype=np.int32)
         for at, column in enumerate(self._columns):
@@ -241,6 +249,7 @@ def _numbered(points: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[n
     """Return the distinct code points in order, and each point's position among them."""
     if not len(points):
         return points, points
+    # Marking in place of sorting: code points are below 1,114,112.
     present = np.zeros(int(points.max()) + 1, dtype=np.bool_)
     present[points] = True
     alphabet = np.flatnonzero(present).astype(np.uint32)

@@ -80,6 +80,7 @@ class Formula:
         Cost:
             1 ms for 100,000 rows and five operations
         """
+        # Undefined results are expected here and become NaN below; warnings would fill the log.
         with np.errstate(all="ignore"):
             results = np.broadcast_to(np.asarray(self._step(fields, count), np.float64), (count,)).copy()
         results[~np.isfinite(results)] = np.nan
@@ -142,6 +143,7 @@ class _Parser:
         self._start = match.start(kind)
         self._at = match.end()
         self._parts += 1
+        # Counted while parsing, so that an order is refused before anything is computed.
         self._dear += self._word in _DEAR
         if self._parts > MOST_PARTS:
             raise syntax_error("too_many", self._start, f"a formula has at most {MOST_PARTS} parts")
@@ -200,6 +202,7 @@ class _Parser:
         if kind == "number":
             self._next()
             value = float(token)
+            # One element: NumPy broadcasts it, and a constant needs no array of all rows.
             return lambda fields, count: np.full(1, value)
         if kind == "name":
             self._next()

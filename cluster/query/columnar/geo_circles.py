@@ -70,6 +70,7 @@ class PointColumn:
             latitude and longitude in degrees
         """
         slots = self._slots.pop(row, ())
+        # Slots of the row's former points are used again by the next ones.
         self._free.extend((slots,) if isinstance(slots, int) else slots)
         places = tuple(self._placed(lat, lon) for lat, lon in points)
         if places:
@@ -121,8 +122,10 @@ class PointColumn:
             rows, places = self._postings.pairs(np.ones(self._size, np.bool_))
             apart = self._vectors[places] - _unit(lat, lon)
             chord = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            # d = 2R arcsin(chord / 2). Rounding can make the half chord of opposite points exceed 1.
             distance = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord / 2, 1.0))
             nearest = np.full(self._size, np.inf)
+            # Unbuffered, since a row with several points occurs several times in `rows`.
             np.minimum.at(nearest, rows, distance)
             distances[rows] = nearest[rows]
         return distances
@@ -135,8 +138,10 @@ class PointColumn:
         """
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         if radius_km >= 0 and self._count:
+            # chord = 2 sin(d / 2R), at most the diameter: a larger radius covers the whole sphere.
             chord = 2 * math.sin(min(radius_km / (2 * EARTH_RADIUS_KM), math.pi / 2))
             apart = self._vectors[: self._count] - _unit(lat, lon)
+            # Squares are compared, which spares a root for each point.
             near = np.einsum("ij,ij->i", apart, apart) <= (math.inf if chord >= 2 else chord * chord)
             self._postings.mark_chosen(near, mask)
         return mask[:-1]

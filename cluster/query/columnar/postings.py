@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from cluster.query.columnar.arrays import GrowingArray
 
+# Slots that a query scans unsorted; with an eighth of the sorted ones, sorting stays linear on the whole.
 _TAIL = 1_024
+# Chosen codes from which one pass over all slots is faster than collecting their pieces.
 _MANY = 4_096
 
 
@@ -105,6 +107,7 @@ class RowPostings:
         slots, codes = self._sort_tail()
         rows = self._row_of_slot.filled
         if code + 1 < len(self._starts):
+            # Unused slots have row -1, which marks the scratch element at the end.
             mask[rows[self._sorted_slots[self._starts[code] : self._starts[code + 1]]]] = True
         if len(slots):
             mask[rows[slots[codes == code]]] = True
@@ -137,6 +140,7 @@ class RowPostings:
         slots = np.concatenate((self._sorted_slots, slots))
         codes = np.concatenate((self._sorted_codes, codes))
         owners = self._row_of_slot.filled[slots]
+        # Rows of unused slots, and rows beyond the mask, are sent to this last element.
         marked = np.append(rows, False)
         in_rows = marked[np.where((owners >= 0) & (owners < len(rows)), owners, len(rows))]
         return owners[in_rows].astype(np.int64), codes[in_rows].astype(np.int64)
@@ -148,6 +152,8 @@ class RowPostings:
             codes = np.concatenate((self._sorted_codes, np.frombuffer(self._tail_codes, dtype=np.int32)))
             rows = self._row_of_slot.filled
             alive = rows[slots] >= 0
+            # Only now: a free slot may still stand in the sorted part, and its new row would get the old
+            # codes.
             self._free = np.flatnonzero(rows < 0).tolist()
             slots = slots[alive]
             codes = codes[alive]
@@ -155,6 +161,7 @@ class RowPostings:
             self._sorted_slots = slots[order]
             self._sorted_codes = codes[order]
             last = int(self._sorted_codes[-1]) if len(order) else -1
+            # starts[code] to starts[code + 1] are the slots of a code; one more entry ends the last.
             self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))
             self._tail_slots = array("i")
             self._tail_codes = array("i")

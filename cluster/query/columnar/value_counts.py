@@ -30,6 +30,7 @@ from cluster.query.language.tree import Node
 Units = NDArray[np.int64]
 "The unit of each row, int64 [rows]"
 
+# From here on a double skips integers, and `int` would show digits that nobody uploaded.
 _EXACT = 1 << 53
 
 CountedValues = list[tuple[Scalar, int]]
@@ -79,6 +80,7 @@ class ValueCounts:
         self._is_repeated = True
         kept = self._selected(include, exclude)
         if self._order is None:
+            # A heap of `size` for the first question; sorting all values pays off only for the next ones.
             chosen = heapq.nsmallest(size, np.flatnonzero(kept).tolist(), key=self._rank)
         else:
             chosen = self._order[kept[self._order]][:size].tolist()
@@ -159,6 +161,7 @@ def _count_codes(
         return rows, rows
     those = rows if units is None else units[rows]
     width = int(those.max()) + 1
+    # A pair of code and unit as one number: sorted, equal pairs are neighbours and count once.
     keys = np.sort(codes.astype(np.int64) * width + those)
     once = keys[np.append(True, keys[1:] != keys[:-1])]
     counts = np.bincount(once // width)

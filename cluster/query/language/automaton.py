@@ -94,6 +94,7 @@ class Automaton:
         self._table = table
         self._accepting = accepting
         self._kind_of_char: dict[str, int] = {}
+        # A state that leads only to itself decides at once, however long the text goes on.
         self._settled = [all(after == state for after in row) for state, row in enumerate(table)]
 
     @property
@@ -117,6 +118,7 @@ class Automaton:
 
     def _kind(self, char: str) -> int:
         kind = self._classes[bisect_right(self._starts, ord(char)) - 1]
+        # A bound: texts of all alphabets have up to a million different characters.
         if len(self._kind_of_char) < 1024:
             self._kind_of_char[char] = kind
         return kind
@@ -158,6 +160,7 @@ def build_automaton(pattern: Pattern, effort: StepBudget) -> Automaton:
     """
     form = _Form(effort)
     nullable, first, last = form.add(pattern)
+    # A position behind all others stands for the end of the text.
     end = 1 << len(form.sets)
     form.connect(last, end)
     start = first | (end if nullable else 0)
@@ -170,6 +173,7 @@ def build_automaton(pattern: Pattern, effort: StepBudget) -> Automaton:
         for member in members:
             after = form.after(state & member)
             if after not in states:
+                # Checked before the state is added: `.*a.{12}` needs 2^13 of them.
                 if len(states) == MAX_STATES:
                     raise _too_complex(f"it needs more than {MAX_STATES} states")
                 states[after] = len(states)
@@ -194,6 +198,7 @@ class _Form:
 
     def connect(self, positions: int, following: int) -> None:
         while positions:
+            # The lowest set bit; the loop takes one position after the other.
             low = positions & -positions
             self._follow[low.bit_length() - 1] |= following
             positions ^= low
@@ -229,6 +234,7 @@ class _Form:
         if not _has_positions(pattern.part):
             return True, 0, 0
         if pattern.most is None:
+            # x{2,} is x x+: the last repetition is the one that may go on.
             least = [pattern.part] * max(pattern.least - 1, 0)
             return self._sequence([*least, _Star(pattern.part, pattern.least == 0)])
         optional = [_Maybe(pattern.part)] * (pattern.most - pattern.least)
@@ -242,11 +248,13 @@ class _Form:
             inner = self.add(part) if not isinstance(part, (_Star, _Maybe)) else self.add(part.part)
             part_nullable, part_first, part_last = inner
             if isinstance(part, _Star):
+                # After its last position a repeated part may begin again.
                 self.connect(part_last, part_first)
                 part_nullable = part_nullable or part.may_be_absent
             elif isinstance(part, _Maybe):
                 part_nullable = True
             self.connect(last, part_first)
+            # The part can begin the sequence only if all parts before it may be empty.
             first |= part_first if nullable else 0
             last = part_last | (last if part_nullable else 0)
             nullable = nullable and part_nullable
@@ -288,6 +296,7 @@ def _classify(sets: list[Ranges], effort: StepBudget) -> tuple[list[int], list[i
     edges = {0}
     where: dict[Ranges, int] = {}
     for position, ranges in enumerate(sets):
+        # Equal sets are handled once: `.{500}` has one set and 500 positions.
         where[ranges] = where.get(ranges, 0) | 1 << position
     for ranges in where:
         for low, high in ranges:

@@ -55,6 +55,7 @@ class CompiledRule:
         With `not_contain` and `is_not`, any of its texts prevents the rule.
         """
         rule = self.rule
+        # Both sides folded, so that "Garden" and "garden " trigger the same rule.
         sought = fold(text).strip()
         if rule.query_option == "regex":
             return any(pattern.accepts(sought) for pattern in self.query_patterns)
@@ -110,12 +111,14 @@ def _fold_pattern(pattern: str) -> str:
     written = []
     after_backslash = False
     for char in pattern:
+        # \D means "no digit" and \d "a digit": an escaped letter must keep its case.
         written.append(char if after_backslash else char.lower())
         after_backslash = char == "\\" and not after_backslash
     return "".join(written)
 
 
 def _effects(rule: BoostRule) -> list[RuleEffect]:
+    # Uploads count places from 1.
     places = tuple(place - 1 for place in rule.position) or None
     if rule.boost_fq is not None:
         return [RuleEffect("pin", places, _parse(rule.boost_fq, "boost_fq"))]

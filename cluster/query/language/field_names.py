@@ -42,6 +42,7 @@ class FieldNames:
     def missing_in(self, node: Node) -> tuple[str, ...]:
         """Return the fields of a filter that no record ever had, sorted by name."""
         kept = self._of_filters.get(node)
+        # Names are never removed, so their number is a version.
         if kept is None or kept[0] != len(self._names):
             kept = len(self._names), self.missing(sorted(fields_of(node)))
             _keep(self._of_filters, node, kept)
@@ -89,6 +90,7 @@ class _Index:
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, str] = {}
         self._by_length: dict[int, list[str]] = {}
+        # In reverse, so that of names that differ in case the first by alphabet stays.
         for name in sorted(names, reverse=True):
             self._names[_plain(name)] = name
         for plain in sorted(self._names):
@@ -99,6 +101,7 @@ class _Index:
         meant = _plain(field)
         if meant in self._names:
             return self._names[meant]
+        # A similar name has a similar length; this leaves few names for the slow comparison.
         lengths = range(len(meant) - _LENGTHS_APART, len(meant) + _LENGTHS_APART + 1)
         near = [name for length in lengths for name in self._by_length.get(length, ())]
         if len(near) > _MOST_COMPARED:

@@ -84,8 +84,10 @@ def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
     leaves = collect_scalars(record, field)
     if is_text(field):
         texts = (leaf for leaf in leaves if isinstance(leaf, str))
+        # Split in one call; a newline is no letter, so words of two texts never join.
         joined = "\n".join(map(without_markup, texts) if field.endswith("html") else texts)
         return list(dict.fromkeys(split_words(joined)))
+    # Only products have defaults; users are filtered by the same language.
     if not leaves and "product_id" in record:
         if field == "product_group_id":
             return collect_scalars(record, "product_id")
@@ -121,6 +123,7 @@ def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, 
             if len(values) != 1:
                 return _both(record, field) if values else nothing
             value = values[0]
+        # `type` in place of `isinstance`, since nearly all values are of these four.
         kind = type(value)
         if kind is str or kind is float or kind is int or kind is bool:
             return True, (value,)
@@ -226,5 +229,6 @@ def _walk(value: object, path: tuple[str, ...]) -> Iterator[object]:
             inner = item.get(path[depth])
             if inner is not None:
                 waiting.append((inner, depth + 1))
+            # A key that contains dots itself, such as {"a.b": 1} for the field `a.b`.
             if depth + 1 < len(path) and (whole := item.get(".".join(path[depth:]))) is not None:
                 waiting.append((whole, len(path)))

@@ -65,6 +65,7 @@ _PLAIN = re.compile(r"[^\s\"()\[\]{}:^~\\*?&|]+")
 _IN_PHRASE = re.compile(r"[^\"\\]+")
 _IN_REGEX = re.compile(r"[^/\\]+")
 _IN_BOUND = re.compile(r"[^\s\]}\\]+")
+# Before a colon of 10:30 or 10:30:00, so that a time needs no quotes.
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d(?::\d\d)?")
 _GOES_ON = ":\\*?&|^~"
 _SINGLE = {
@@ -101,6 +102,7 @@ class Lexer:
         if at >= len(text):
             return FilterToken(TokenKind.END, len(text))
         char = text[at]
+        # `margin:-5` is a negative number, `a:b -5` an excluded value.
         if char in _SINGLE and not (after_colon and char == "-" and text[at + 1 : at + 2].isdigit()):
             self._at += 1
             self._after_colon = char == ":"
@@ -123,6 +125,7 @@ class Lexer:
         text = self._text
         start = self._at
         run = _PLAIN.match(text, start)
+        # One match of a pattern for nearly every word; the loop below handles escapes and wildcards.
         if run and self._ends_word(run.end(), text[start]):
             self._at = run.end()
             raw = run.group()
@@ -167,6 +170,8 @@ class Lexer:
 
     def _in_clock(self, start: int) -> bool:
         at = self._at
+        # 16 characters are `2024-01-01T10:30`: a longer word is no time, and its check would cost for each
+        # colon.
         near = at - start <= 16 and self._text[at + 1 : at + 2].isdigit()
         return near and _CLOCK.fullmatch(self._text, start, at) is not None
 
@@ -214,6 +219,7 @@ class Lexer:
     def _range(self) -> FilterToken:
         text = self._text
         start = self._at
+        # Solr's local parameters would select another parser; here they would read as a range.
         if text.startswith("{!", start):
             raise syntax_error("unsupported", start, "local parameters such as {!join} are not supported")
         self._at += 1

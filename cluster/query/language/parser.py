@@ -70,6 +70,7 @@ class ClauseMember:
 
     def add(self, sign: TokenKind | None, part: Subtree) -> None:
         """Append a clause. A single clause keeps its sign; in a conjunction the sign negates or has no effect."""
+        # Only now is it clear that the first clause stands in a conjunction, where its sign negates.
         if self.parts and self.sign is not None:
             self.parts[0] = _apply_sign(self.sign, self.parts[0])
             self.sign = None
@@ -118,6 +119,7 @@ def parse(text: str, default_field: str | None = None) -> Node:
 
 
 def _check_length(text: str) -> None:
+    # Before encoding: a character has at least one byte, so a text of a gigabyte is refused at once.
     if len(text) > MAX_BYTES:
         raise syntax_error("too_long", MAX_BYTES, f"a filter has at most {MAX_BYTES} bytes")
     try:
@@ -353,6 +355,7 @@ def _no_value(field: str, value: FilterToken) -> str:
 def _apply_sign(sign: TokenKind | None, part: Subtree) -> Subtree:
     if sign is None or sign is TokenKind.PLUS:
         return part
+    # Two negations cancel out, so equal filters get equal trees and share one cached mask.
     if isinstance(part.node, Not):
         return Subtree(part.node.child, part.height - 1)
     return Subtree(Not(part.node), part.height + 1)
@@ -391,6 +394,7 @@ def _join(kind: type[All] | type[Any], parts: list[Subtree]) -> Subtree:
     children: list[Node] = []
     height = 0
     for part in parts:
+        # Flat: `a OR (b OR c)` becomes one node of three children.
         if isinstance(part.node, kind):
             children.extend(part.node.children)
             height = max(height, part.height - 1)

@@ -82,6 +82,7 @@ def _ids(tree: dict[str, Any], name: str, loc: list[str | int]) -> list[str]:
         fault = _id_fault(value)
         if fault:
             detail.append({"loc": [*loc, at], "msg": fault[0], "type": fault[1]})
+            # Ten thousand bad ids would make an answer larger than the request.
             if len(detail) == _MAX_FAULTS:
                 break
     if detail:

@@ -33,6 +33,7 @@ MOST_LISTED = 20
 "Messages of one record in `details`."
 MOST_DETAILS = 1_000
 "Messages of one upload in `details`; records behind them have their first message only."
+# Characters of a field name in a path, and below it the levels of a path: callers choose both.
 _MAX_STEP = 80
 _MAX_STEPS = 8
 
@@ -103,6 +104,8 @@ class Explainer:
     def explain(self, records: Sequence[Any], failure: ValidationError, start: int) -> None:
         """Add one message per bad record of a slice that begins at index `start`."""
         self._effort += failure.error_count()
+        # `errors()` builds an object for each error; a record with a million unknown names would fill the
+        # memory.
         if failure.error_count() > _MAX_ERRORS:
             self._explain_one_by_one(records, start)
             return
@@ -115,6 +118,7 @@ class Explainer:
     def _explain_one_by_one(self, records: Sequence[Any], start: int) -> None:
         """Explain slices with very many errors: a record's own errors can't be bounded, so its width is."""
         for at, record in enumerate(records):
+            # The whole record too, since pruning may have removed the very fault.
             failure = self._failure(self._prune(record)) or self._failure(record)
             if failure is not None:
                 self._add(start + at, failure.errors(include_url=False))
@@ -143,6 +147,7 @@ class Explainer:
 
     def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
         self._effort += 5 * len(errors)
+        # One error for each place, the first of it: a union reports a place once for every member.
         by_place = list({error["loc"]: error for error in reversed(errors)}.values())[::-1]
         worded = [explain(error, tagged=self._tagged) for error in by_place[:MOST_LISTED]]
         most = _MOST_DETAILS if self._is_detailed else 1

@@ -48,6 +48,7 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
     Source:
         RFC 8259, sections 4 (names), 6 (numbers) and 9 (limits)
     """
+    # A container has at least one byte, so shorter bodies need no count.
     if len(body) > MAX_CONTAINERS:
         _refuse_large_documents(body)
     try:
@@ -58,8 +59,11 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
         raise malformed_error(f"the body is not valid JSON: {where}", messages.MALFORMED) from None
     if refuse_duplicates:
         names = _names_within_depth(tree)
+        # A quick look that is exact for nearly all bodies: `":"` may stand in a text, or a blank before a
+        # colon.
         if names != body.count(b'":') or any(mark in body for mark in _SPACED_COLONS):
             _refuse_duplicates(body, names)
+    # A shorter body with fewer brackets can pass neither bound.
     elif len(body) > MAX_NAMES or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _names_within_depth(tree)
     return tree
@@ -96,6 +100,7 @@ def _names_within_depth(tree: Any) -> int:
     """Count the names in all objects of a parsed tree and refuse it when it is too deep or too wide."""
     names = 0
     level = [tree] if type(tree) is dict or type(tree) is list else []
+    # Level by level and without recursion: a hostile body must not use up the stack.
     for _ in range(MAX_DEPTH):
         if not level:
             return names
@@ -126,7 +131,9 @@ def _count_outside_strings(body: bytes, counted: bytes) -> int:
     element.
     """
     if b"\\" in body:
+        # Escaped backslashes first, or the quote behind `\\` would be taken for an escaped one.
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     text = np.frombuffer(body, dtype=np.uint8)
+    # An even number of quotes before a byte: it is outside of texts.
     outside = np.cumsum(text == ord('"'), dtype=np.uint8) & 1 == 0
     return sum(int(np.count_nonzero((text == byte) & outside)) for byte in counted)

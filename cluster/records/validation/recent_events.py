@@ -43,6 +43,7 @@ def event_from_interaction(interaction: Interaction, *, at_ms: int) -> RecentEve
     value = 0.0
     if isinstance(interaction, ProductVisit):
         if interaction.duration is not None:
+            # 0 means "not sent", so a visit of no time gets the shortest one.
             value = max(interaction.duration, _SHORTEST_S)
     elif isinstance(interaction, Rating):
         value = _UNKNOWN_RATING if interaction.rating is None else interaction.rating
@@ -76,6 +77,7 @@ def parse_simulated_interactions(items: list[Any], *, now_ms: int, where: Sequen
             path, text = explain(failure.errors(include_url=False)[0], tagged=True)
             detail.append({"loc": [*where, index, *path], "msg": text, "type": "value_error"})
         else:
+            # An event of the future would count more than any real one.
             at_ms = now_ms if model.timestamp is None else min(model.timestamp, now_ms)
             events.append(event_from_interaction(model, at_ms=at_ms))
     if detail:

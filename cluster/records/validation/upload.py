@@ -41,6 +41,7 @@ ORIGIN: Final = "_origin"
 """Field of a stored interaction of an unverified user: a pseudonym of the client's address, which changes
 every 30 days. Counts of different users count these addresses instead, because a client can invent ids."""
 
+# Records that are validated at once: pydantic collects every error of a call before it returns.
 _SLICE = 10
 _DAY_MS = 86_400_000
 _USERS: TypeAdapter[list[User]] = TypeAdapter(list[User])
@@ -282,6 +283,7 @@ def _interactions(
                 ahead.append(at)
             if not is_stored_moment(record["timestamp"]):
                 record["timestamp"] = moment_text(at_ms)
+        # An event without a user gets that of the token; one of another user refuses the upload.
         if token_user_id and record.setdefault("user_id", token_user_id) != token_user_id:
             raise Unauthenticated(messages.TOKEN_OTHER_USER)
         for product_id in record.get("product_ids", ()):
@@ -297,13 +299,16 @@ def _interactions(
         origin = check.check(at, user_id, visitor_id) if check is not None else ""
         if origin:
             record[ORIGIN] = origin
+        # The log keeps the time as sent. Among recent events one of the future would stay the newest.
         event = event_from_interaction(model, at_ms=min(at_ms, now_ms))
         if event is not None and (user_id or visitor_id):
             recents.append((event.at_ms, (user_id, visitor_id, event.pack())))
         elif user_id and visitor_id:
             links[user_id, visitor_id] = None
+    # By time alone and stable: events of one millisecond keep the order of the upload.
     recents.sort(key=itemgetter(0))
     payload = orjson.dumps(items)
+    # Only then can a single record be too large; their sizes are measured by writing each anew.
     if len(payload) > MAX_RECORD_BYTES:
         _check_sizes("interaction", [len(orjson.dumps(item)) for item in items])
     return AcceptedInteractions(

@@ -67,6 +67,7 @@ class AcceptedRecords:
                 details.append(_list_messages(record.index, clashing))
             else:
                 accepted.append(record)
+                # Only accepted records fix a type; a refused one must not refuse those behind it.
                 relied.update(types)
         is_plain = all(len(entry["messages"]) == 1 for entry in details)
         return TypeCheck(
