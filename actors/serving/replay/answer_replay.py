@@ -174,13 +174,17 @@ class AnswerReplayer:
         if names_visitor:
             query = add_visitor(query, app.links.get(user_key, ()), at_ms)
         query = apply_treatments(query, self._list_treatments(row, query), at_ms)
+        # The list was read when the request came, and the row has the time at which the answer was ready.
         recent = app.histories.read(user_key, at_ms - round(row["took_ms"])) if user_key else []
         queries: list[UserQuery] = []
         for moment_ms in app.list_rule_moments(at_ms):
             treated = self._apply_rules(query, moment_ms)
+            # Most changes of rules do not concern this query, and would be ranked again for nothing.
             if treated not in queries:
                 queries.append(treated)
         applied = list(row["rules"])
+        # First the query whose rules are those that the row names; the others are tried if its list
+        # differs.
         queries.sort(key=lambda treated: list_rule_names(treated) != applied)
         return recent, queries
 
@@ -190,6 +194,7 @@ class AnswerReplayer:
             experiment = self._app.experiments[named["experiment"]]
             variants = {variant.variant_id: variant for variant in experiment.variants}
             is_drafted = experiment.method == "interleave"
+            # A draft takes both sides from the experiment itself, so any variant carries it.
             variant = experiment.variants[0] if is_drafted else variants.get(named["variant"])
             if variant is None:
                 raise Invalid(f"experiment {experiment.slug} has no variant {named['variant']} any more")
@@ -243,6 +248,8 @@ class AnswerReplayer:
         is_bound = all(self._bound.get(name) == version for _, version, name in needed)
         if replayed is None or reached is None or not state.follows(reached, is_bound=is_bound):
             replayed = self._replay = self._load(state)
+        # A replica computes signals and priors seldom, from the changes up to then, and ranks with later
+        # ones.
         if state.signals != self._signals or not is_bound:
             replayed.advance_products(state.signal_products + 1)
             replayed.advance_events(state.signal_interactions + 1)
@@ -260,6 +267,7 @@ class AnswerReplayer:
         app = self._app
         begins = state.loaded_products + 1
         products = list_products_by_version(app.versions, app.state.products.embedder, begins)
+        # A fresh state has no signals and no snapshot yet; the next list computes both.
         self._signals = (-1, -1)
         self._bound = {}
         self._reached = None
@@ -407,6 +415,8 @@ def infer_exploration(settings: Exploration, row: Mapping[str, Any]) -> Explorat
     places = len(row["origins"])
     if not chances:
         return settings if EXPLORED in row["origins"] else settings.model_copy(update={"share": 0.0})
+    # An engine explores one of `places` with the probability `share`, so a place keeps its product with 1 -
+    # share / places.
     share = round((1.0 - chances[0]) * places, 4)
     return settings.model_copy(update={"share": min(max(share, 0.0), 1.0)})
 

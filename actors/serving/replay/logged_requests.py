@@ -43,9 +43,11 @@ def encode_request(query: UserQuery, engine_id: str, *, names_people: bool, keep
 
     `engine_id` is the engine that answered, which an experiment may have chosen.
     """
+    # Only what differs from the defaults: most requests then need no byte in the log.
     fields = _list_changes(query)
     if query.engine_id == engine_id:
         fields.pop("engine_id", None)
+    # A history or attributes in a request describe a person as well as an id does.
     if not names_people and any(name in fields for name in _OF_A_PERSON):
         return PERSONAL
     if not keeps_texts and query.search is not None:
@@ -103,4 +105,5 @@ def add_visitor(query: UserQuery, links: Sequence[tuple[str, int]], at_ms: int) 
     `links` are the visitors of the user, each with the time of its link (`list_links`).
     """
     linked = [key for key, linked_ms in links if linked_ms <= at_ms]
+    # With several visitors, nothing says which of them sent the request.
     return replace(query, anonymous_id=linked[0].removeprefix("a:")) if len(linked) == 1 else query

@@ -73,11 +73,13 @@ class PastRules:
 
     def list(self, engine_id: str, at_ms: int) -> tuple[CompiledRule, ...]:
         """Return the rules of an engine that were in force at a time, highest priority first."""
+        # Versions come newest first, so these are the ones to take back.
         undone = sum(version.at > at_ms for version in self._versions)
         if (engine_id, undone) not in self._parsed:
             rules = dict(self._rules)
             for version in self._versions[:undone]:
                 name = version.engine_id, version.name
+                # The rule was created by this change and did not exist before.
                 if version.before is None:
                     rules.pop(name, None)
                 else:

@@ -85,6 +85,7 @@ class DayFiles:
             tables = [self.schema.empty_table().select(names)]
             try:
                 for entry in self._manifest(app_id).files:
+                    # The manifest knows the times of each file, so files of other days are not read.
                     if entry.facts["last"] < since_ms or entry.facts["first"] > until_ms:
                         continue
                     table = self._table(app_id, entry, names)
@@ -186,6 +187,7 @@ class DayFiles:
         erased: Mapping[str, int] = commit.facts.get("forgotten", {})
         if not erased or not self.user_column:
             return table
+        # Position of each row's user among the erased ones, null for others: their limit below is -1.
         at = pc.index_in(table[self.user_column], value_set=pa.array(erased.keys(), pa.string()))
         until = pc.fill_null(pa.array(erased.values(), pa.int64()).take(at.combine_chunks()), -1)
         return table.filter(pc.greater(table["at"], until))
@@ -209,6 +211,7 @@ class DayFiles:
                 continue
             table = None if mask is None else self._table(app_id, entry)
             rest = None if table is None else table.filter(pc.invert(mask))
+            # A damaged file may hold the person, and nobody can tell: it goes as a whole.
             gone += entry.rows - (0 if rest is None else rest.num_rows)
             if rest is not None and rest.num_rows:
                 kept.append(self._write(app_id, entry.facts["day"], rest))
@@ -257,6 +260,7 @@ class DayFiles:
                 continue
             except Fault as error:
                 self._log.error("log_manifest_refused", app=app_id, manifest=path, reason=error.message)
+                # With its sequence, so that the next commit gets a name behind it.
                 return Manifest(kind=self.kind, sequence=sequence_from_path(path))
         return Manifest(kind=self.kind, sequence=0)
 
@@ -320,6 +324,7 @@ class DayFiles:
         retired = list_replaced_files(manifest, files)
         facts = {**manifest.facts, "app_id": app_id, **facts}
         oldest_ms = self._clock.now_ms() - ERASURE_MEMORY_MS
+        # A longer memory than late rows need would be a list of erased people.
         facts["forgotten"] = {who: at for who, at in facts.get("forgotten", {}).items() if at > oldest_ms}
         following = replace(
             manifest,

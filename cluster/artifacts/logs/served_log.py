@@ -127,6 +127,7 @@ def drop_keystrokes(rows: Sequence[ServedAnswer]) -> list[ServedAnswer]:
     """
     next_ms: dict[str, int] = {}
     kept = []
+    # Backwards, so that the following completion of the same typist is known at each row.
     for row in reversed(rows):
         if not row.typist or next_ms.get(row.typist, 1 << 62) - row.at > TYPING_MS:
             kept.append(row)
@@ -149,6 +150,7 @@ def name_sessions(
             sessions.append("")
             continue
         last = newest.get(user)
+        # Derived from user and time and not drawn: a round that is repeated gives the same names.
         session = last[1] if last is not None and at - last[0] < SESSION_GAP_MS else _session_id(user, at)
         newest[user] = (at, session)
         sessions.append(session)
