@@ -152,7 +152,7 @@ def test_a_popular_text_is_not_hidden_by_texts_that_share_letters_by_chance() ->
     assert index.look_up(fold_typed("gal"), 4).texts.tolist()[0] == 400
 
 
-def test_texts_with_a_long_common_beginning_differ_by_their_end() -> None:
+def test_texts_of_many_equal_characters_sort_by_the_next_ones() -> None:
     beginning = "The complete collected letters of the year "
     ends = ["Two", "Fellow", "Return", "Animal", "Music", "Zebra", "Fell"]
     longer = CompletionIndex.of([beginning + end for end in ends], np.array([5.0, 1, 9, 3, 7, 2, 8]))
