@@ -263,7 +263,7 @@ class ChangeLogCompactor:
             # Redis was trimmed further than the artifact store covers: that store lost a commit.
             gap = position_from_offset(stored_offset) > position_from_offset(covered)
             if gap:
-                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=stored_offset)
+                self._log.error("settled_gap", app=app_id, noun=noun, segments=covered, store=stored_offset)
                 self._meter.count("kiosk_settle_gaps", app=app_id, noun=noun)
             if noun in _REBUILDABLE and (gap or any(damage.noun == noun for damage in damaged)):
                 offsets[noun] = await self._rebuilder.rebuild(app_id, noun)

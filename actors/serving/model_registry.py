@@ -348,7 +348,7 @@ class ModelRegistry:
     def _fetch(self, engine_id: str, version: str) -> LoadedSnapshot:
         """Return a checked snapshot. Runs in a thread."""
         if self._loader is None:
-            raise Fault("there is no shelf to load snapshots from")
+            raise Fault("there is no artifact store to load snapshots from")
         learned = self._loaded.get((engine_id, version))
         if learned is None:
             learned = self._loader.load(self._app_id, engine_id.partition(VERSION_MARK)[0], version)

@@ -146,26 +146,28 @@ class PeopleData(_TextData):
     shops: dict[str, ShopLocation]
 
 
-SHELVES = ("garden", "kitchen", "outdoor", "play", "courses", "books")
-SECTIONS = ("world", "politics", "science", "sport", "business")
+SHOP_SECTIONS = ("garden", "kitchen", "outdoor", "play", "courses", "books")
+NEWS_SECTIONS = ("world", "politics", "science", "sport", "business")
 
 
 def list_data_files() -> list[str]:
     """Return the names of all data files, relative to `data/`."""
-    shelves = [f"shop/{section}.json" for section in SHELVES]
-    sections = [f"articles/{section}.json" for section in SECTIONS]
-    return [*shelves, *sections, "people.json", "questions.json", "stories.json", "words.json"]
+    shop_files = [f"shop/{section}.json" for section in SHOP_SECTIONS]
+    sections = [f"articles/{section}.json" for section in NEWS_SECTIONS]
+    return [*shop_files, *sections, "people.json", "questions.json", "stories.json", "words.json"]
 
 
 def read_product_lines() -> list[ProductLine]:
     """Return the product lines of the shop."""
-    return [line for section in SHELVES for line in _read_models(f"shop/{section}.json", ProductLine)]
+    return [line for section in SHOP_SECTIONS for line in _read_models(f"shop/{section}.json", ProductLine)]
 
 
 def read_articles() -> list[NewsArticle]:
     """Return the articles of the newspaper."""
     return [
-        article for section in SECTIONS for article in _read_models(f"articles/{section}.json", NewsArticle)
+        article
+        for section in NEWS_SECTIONS
+        for article in _read_models(f"articles/{section}.json", NewsArticle)
     ]
 
 

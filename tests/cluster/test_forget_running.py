@@ -78,7 +78,7 @@ class Callers:
         return str(run["version"])
 
     def settle(self) -> None:
-        """Wait until everything that was sent stands on the shelf; a training waits for it too."""
+        """Wait until everything that was sent stands in the artifact store; a training waits for it too."""
         time.sleep(33)
 
 

@@ -83,7 +83,7 @@ def test_killing_the_controller_costs_nothing_and_scaling_goes_on(stack: Stack, 
 
 
 def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) -> None:
-    """Whatever the record says serves next, a name that is nowhere on the shelf included, costs no request."""
+    """No version that the record names next costs a request, not even one that is not stored."""
     with (
         storm(asking(stack), port=stack.port, rate=50, seconds=14) as dedicated,
         storm(asking(stack, "neighbour"), port=stack.port, rate=50, seconds=14) as embedded,

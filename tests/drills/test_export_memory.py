@@ -47,7 +47,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def settle(folder: Path, batches: int) -> None:
-    """Put batches of interactions with their JSON on the shelf, as settling would."""
+    """Put batches of interactions with their JSON in the artifact store, as settling would."""
     segments = SegmentStore(ArtifactStore.open(folder), rules=MergeRules(piece_bytes=A_PIECE))
     for batch in range(batches):
         made = generated_market.table(A_BATCH, 20_000, 5_000, seed=batch)

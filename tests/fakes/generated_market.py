@@ -60,7 +60,7 @@ def table(
 
 
 def settle(segments: SegmentStore, made: Any, app_id: str = APP) -> None:
-    """Put a table on the shelf as everything that has settled."""
+    """Put a table in the artifact store as everything that has settled."""
     segments.append(app_id, "interaction", made, first="1-0", last=f"{END_MS}-{made.num_rows}")
 
 
@@ -92,5 +92,5 @@ def products(items: int, width: int = 128, seed: int = 8) -> Any:
 
 
 def settle_products(segments: SegmentStore, made: Any, app_id: str = APP) -> None:
-    """Put products on the shelf."""
+    """Put products in the artifact store."""
     segments.append(app_id, "product", made, first="1-0", last=f"{END_MS}-0")

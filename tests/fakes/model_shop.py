@@ -1,4 +1,4 @@
-"""The use cases of models over memory stores, with two trained snapshots of a ring of products on the shelf."""
+"""The use cases of models over memory stores, with two stored snapshots of a ring of products."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelShop:
         return await administration.perform(principal, operation, {**named, **arguments})
 
     def publish(self, folder: Path, seed: int = 6, **report: Any) -> str:
-        """Train a snapshot, put it on the shelf with its evaluation, and return its version."""
+        """Train a snapshot, put it in the artifact store with its evaluation, and return its version."""
         version = publish_ring_snapshot(SnapshotStore(self.artifacts), folder, APP, seed=seed)
         measured = EvaluationReport.model_validate({**evaluation().to_dict(), **report})
         ReportStore(self.artifacts).put(APP, "default", version, measured)

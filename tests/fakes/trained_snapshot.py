@@ -104,6 +104,6 @@ def publish_ring_snapshot(
     seed: int = 6,
     origin: SnapshotOrigin | None = None,
 ) -> str:
-    """Train and put on the shelf; return the version."""
+    """Train and store; return the version."""
     place, _ = build_ring_snapshot(folder, seed, origin)
     return snapshots.publish(app_id, engine_id, place)

@@ -49,7 +49,7 @@ class Workshop:
         return SegmentStore(self.artifacts)
 
     async def settle_the_ring(self, *more: dict[str, Any]) -> None:
-        """Let the ring's products, some more, and a month-old walk round the ring stand on the shelf."""
+        """Let the ring's products, some more, and a month-old walk round the ring stand in the artifact store."""
         await upload(self.stores, [*ring_products(), *more])
         await happen(self.stores, self._walks())
         await self.stores.access.put_app(App(app_id=APP, environment="development", created_at=0))

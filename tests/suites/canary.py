@@ -219,7 +219,7 @@ def leave_outcome(artifacts: ArtifactStore, salt: bytes, now_ms: int) -> None:
 
 
 def leave_checkpoints(artifacts: ArtifactStore, recipe: Recipe, *run_ids: str) -> None:
-    """Leave the data of runs on the shelf, as workers that died do."""
+    """Leave the data of runs in the artifact store, as workers that died do."""
     source = read_training_source(SegmentStore(artifacts), APP, recipe)
     for run_id in run_ids:
         CheckpointStore(artifacts, APP, run_id, folder=RUNS).put_source(source)

@@ -65,7 +65,7 @@ async def first(host: ArchiveHost, question: str) -> str:
 
 
 async def settle(stores: Stores, segments: SegmentStore) -> None:
-    """Put everything on the shelf and trim the logs behind it."""
+    """Put everything into the artifact store and trim the logs behind it."""
     rules = IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=0.0))
     loop = IntakeLoop(
         stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="settler", rules=rules

@@ -71,7 +71,7 @@ class World:
         return SystemClock().now_ms()
 
     async def settled(self) -> None:
-        """Wait until everything accepted stands on the shelf."""
+        """Wait until everything accepted stands in the artifact store."""
         for noun in ("user", "product", "interaction"):
             last = await self.stores.changes.last(APP, noun)
             await self.stores.changes.request_compaction(APP, {noun: last})

@@ -68,7 +68,7 @@ async def test_a_replaced_chunk_is_refused_at_once(
 ) -> None:
     REPLACEMENTS[replacement](_hide_first(tmp_path, backup))
     began_s = time.monotonic()
-    await refuse_restore(sides, "damaged|not on the shelf")
+    await refuse_restore(sides, "damaged|not in the artifact store")
     assert time.monotonic() - began_s < 20
 
 
@@ -109,7 +109,7 @@ async def test_a_signed_manifest_writes_no_file_outside_the_artifact_store(
     copy = ArtifactCopy(path, 7, digest, [digest])
     facts = msgspec.structs.replace(backup.facts, artifacts=[copy], backup_id="29990101T000000000Z-abcdef")
     catalogue.commit_backup(sides.target, facts, {**backup.chunks, **writer.needed})
-    await refuse_restore(sides, "not a path on the shelf")
+    await refuse_restore(sides, "not a path of the artifact store")
     assert not (tmp_path / "outside").exists()
     assert not os.path.lexists("/tmp/kiosk-outside")  # noqa: ASYNC240
 

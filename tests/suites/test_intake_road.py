@@ -580,7 +580,7 @@ async def _history(stores: Stores, rng: random.Random) -> None:
 async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_complete(
     stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    """What stands on the shelf plus the log after it always equals what a never-killed settler has."""
+    """What stands in the artifact store plus the log after it always equals what a never-killed settler has."""
     rng = random.Random(13)
     deaths = 0
     expected: list[tuple[str, list[str]]] = []

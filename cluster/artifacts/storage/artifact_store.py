@@ -386,7 +386,7 @@ class ArtifactStore:
         # A bucket that ignores "if none match": look and write are two steps, so a lock must join them.
         with nullcontext() if self._writer_lock is None else self._writer_lock(path):
             if self.size(path) is not None:
-                raise Conflict(f"already on the shelf: {path}", path=path)
+                raise Conflict(f"already in the artifact store: {path}", path=path)
             self._retry("write", path, lambda: self._put(self._full_path(path), data))
 
     def _create_by_condition(self, creator: ConditionalWriter, path: str, data: bytes) -> None:
@@ -400,7 +400,7 @@ class ArtifactStore:
             except FileExistsError:
                 # an earlier request of this process may have arrived although its answer did not
                 if tries == 1 or self.read(path) != data:
-                    raise Conflict(f"already on the shelf: {path}", path=path) from None
+                    raise Conflict(f"already in the artifact store: {path}", path=path) from None
 
         self._retry("write", path, attempt)
 
@@ -450,7 +450,7 @@ class ArtifactStore:
             # The rename itself is durable only once the folder is.
             sync_folder(target.parent)
         except FileExistsError as error:
-            raise Conflict(f"already on the shelf: {target.name}", path=target.name) from error
+            raise Conflict(f"already in the artifact store: {target.name}", path=target.name) from error
         except OSError as error:
             raise self._access_error("write", target.name, error) from error
         finally:
@@ -460,7 +460,7 @@ class ArtifactStore:
         parts = PurePosixPath(path).parts
         # Paths hold ids of apps and engines; none may lead out of the store.
         if not parts or path.startswith("/") or ".." in parts:
-            raise Invalid(f"not a path on the shelf: {path!r}")
+            raise Invalid(f"not a path of the artifact store: {path!r}")
         return f"{self._root}/{path}"
 
     @property
@@ -473,7 +473,7 @@ class ArtifactStore:
             try:
                 return attempt()
             except FileNotFoundError as error:
-                raise NotFound(f"not on the shelf: {path}", path=path) from error
+                raise NotFound(f"not in the artifact store: {path}", path=path) from error
             except OSError as error:
                 if tried + 1 == attempts:
                     raise self._access_error(verb, path, error) from error
@@ -487,10 +487,14 @@ class ArtifactStore:
     def _access_error(self, verb: str, path: str, error: OSError) -> Unavailable:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return Unavailable(
-                "no space left for the shelf; free some, writing goes on by itself", retry_after_s=10
+                "no space left for the artifact store; free some, writing goes on by itself", retry_after_s=10
             )
-        return Unavailable(f"shelf can't {verb} {path}: {error.strerror or error}", retry_after_s=5)
+        return Unavailable(
+            f"the artifact store can't {verb} {path}: {error.strerror or error}", retry_after_s=5
+        )
 
 
 def _damaged(path: str, length: int, size: int) -> Fault:
-    return Fault(f"file on the shelf is damaged: {path} ({length} bytes, {size} expected)", path=path)
+    return Fault(
+        f"file of the artifact store is damaged: {path} ({length} bytes, {size} expected)", path=path
+    )
