@@ -38,6 +38,7 @@ def copy_artifacts(
         Fault: a file differs from its manifest
         Conflict: files are replaced faster than they are copied
     """
+    # By checksum, so a file that was renamed or moved since is not read again either.
     earlier_copies = {} if earlier is None else {copy.sha256: copy for copy in earlier.facts.artifacts}
     logs = dict.fromkeys(map(_log_folder, [entry.path for entry in source.entries("")]))
     copies: list[ArtifactCopy] = []
@@ -52,8 +53,10 @@ def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore
     Errors:
         Fault: a piece is damaged
     """
+    # Manifests come last, so that every manifest finds the files that it names.
     files = sorted(backup.facts.artifacts, key=lambda copy: (is_manifest(copy.path), copy.path))
     for done, copy in enumerate(files):
+        # Collected in a file: its checksum is known only at its end, and a file may be larger than memory.
         with tempfile.NamedTemporaryFile(prefix="kiosk-restore-") as scratch:
             digest = hashlib.sha256()
             for piece in copy.pieces:
@@ -111,6 +114,7 @@ def _list_files(source: ArtifactStore, log: str) -> Iterator[tuple[StoredFile, F
             named = {path: file for path, file in named.items() if path.rpartition("/")[0] != folder}
             named |= {f"{folder}/{file.name}": file for file in manifest.files}
     newest = {entry.path.rpartition("/")[0]: entry.path for entry in listed if is_manifest(entry.path)}
+    # The listing is not one moment: a file may be replaced between it and the read of a manifest.
     for path in named.keys() - {entry.path for entry in listed}:
         raise NotFound(f"a manifest names a file that is gone: {path}", path=path)
     for entry in listed:
@@ -118,6 +122,7 @@ def _list_files(source: ArtifactStore, log: str) -> Iterator[tuple[StoredFile, F
         if is_manifest(entry.path):
             if newest[folder] == entry.path:
                 yield entry, None
+        # A folder without a manifest is no set: all its files are copied.
         elif entry.path in named or folder not in folders:
             yield entry, named.get(entry.path)
 
@@ -130,9 +135,11 @@ def _copy_file(
     earlier_copies: dict[str, ArtifactCopy],
     earlier: Backup | None,
 ) -> ArtifactCopy:
+    # Without a checksum of a manifest, only the bytes say whether the file changed.
     before = None if expected is None or earlier is None else earlier_copies.get(expected.sha256)
     if before is not None and earlier is not None:
         kept = [chunks.keep(piece, earlier.chunks[piece].size) for piece in before.pieces]
+        # A removal may have taken some of the pieces, then the file is read anew.
         if all(kept):
             return ArtifactCopy(entry.path, before.size, before.sha256, before.pieces)
     if expected is None:

@@ -107,11 +107,13 @@ class Backup:
 
 def new_backup_id(now_ms: int, mark: str) -> str:
     """Return an id that sorts by time."""
+    # The random mark keeps two backups of the same millisecond apart.
     return from_ms(now_ms).strftime("%Y%m%dT%H%M%S") + f"{now_ms % 1000:03d}Z-{mark[:6]}"
 
 
 def fingerprint_of(master: bytes) -> str:
     """Return the fingerprint of a key that was derived from the master key for this purpose."""
+    # The prefix keeps this hash apart from other uses of the same key.
     return hashlib.sha256(b"kiosk backup fingerprint\0" + master).hexdigest()[:32]
 
 
@@ -119,6 +121,7 @@ def commit_backup(target: ArtifactStore, facts: BackupFacts, chunks: dict[str, F
     """Write the manifest; from then on the backup exists."""
     manifest = Manifest(KIND, 1, facts.cut_ms, facts=msgspec.to_builtins(facts), files=tuple(chunks.values()))
     path = f"{FOLDER}/{facts.backup_id}.json"
+    # `new`: two backups with one id must not replace each other.
     target.write(path, manifest.dump(target.signer, path), new=True)
 
 
@@ -138,6 +141,8 @@ def load_backup(target: ArtifactStore, backup_id: str, fingerprints: tuple[str, 
     data = target.read(path, MOST_MANIFEST_BYTES + 1)
     if len(data) > MOST_MANIFEST_BYTES:
         raise Fault(f"the manifest of the backup {backup_id} is larger than {MOST_MANIFEST_BYTES >> 20} MB")
+    # Read before its signature: another master key fails both, and the
+    # operator needs to know that it is the key.
     plain = _facts_of(Manifest.parse(data, kind=KIND))
     if plain.fingerprint not in fingerprints:
         raise Conflict(

@@ -21,6 +21,7 @@ MOST_PLAIN_BYTES = 1 << 30
 PIECE_BYTES = 16 << 20
 "Bytes of one piece of an artifact file."
 
+# A low level: a backup runs beside serving on the same cores.
 _ZSTD = pa.Codec("zstd", compression_level=3)
 
 
@@ -45,6 +46,7 @@ class ChunkWriter:
         digest = checksum(data)
         name = chunk_path(digest)
         self.needed[digest] = FileEntry(name, len(data), digest)
+        # A chunk of another size was cut off by an interrupted write, and is written again.
         if self.sizes.get(name) != len(data):
             self.target.write(name, data)
             self.sizes[name] = len(data)
@@ -63,6 +65,7 @@ class ChunkWriter:
     def write_parts(self, parts: Sequence[KeyPart]) -> str:
         """Write some parts of keys as one compressed chunk; return its SHA-256."""
         plain = msgspec.msgpack.encode(parts)
+        # The plain size stands before the data in 16 hexadecimal digits, so a reader can bound it first.
         return self.write(b"%016x" % len(plain) + _ZSTD.compress(plain, asbytes=True))
 
 
@@ -90,6 +93,7 @@ def read_parts(target: ArtifactStore, entry: FileEntry) -> list[KeyPart]:
     data = read_chunk(target, entry)
     try:
         size = int(data[:16], 16)
+        # Checked before any byte is decompressed: a small file could claim to fill the memory.
         if size > MOST_PLAIN_BYTES:
             raise ValueError("too large")
         plain = _ZSTD.decompress(data[16:], decompressed_size=size, asbytes=True)

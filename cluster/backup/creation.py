@@ -105,6 +105,7 @@ class BackupJob:
         started_ms = self._clock.now_ms()
         mark = new_request_id()[-6:].lower()
         running = mark_running(self._target, "backup", mark, started_ms)
+        # Entered by hand: the context manager blocks on the store, which must not stop the event loop.
         await asyncio.to_thread(running.__enter__)
         try:
             return await self._run(started_ms, mark)
@@ -112,13 +113,16 @@ class BackupJob:
             await asyncio.to_thread(running.__exit__, None, None, None)
 
     async def _run(self, started_ms: int, mark: str) -> BackupResult:
+        # A half-restored installation lacks apps, and its backup would look complete.
         stored = await self._stores.schema.read()
         if stored.restoring:
             raise Conflict(f"a restore of the backup {stored.restoring} ended half way here; repeat it first")
         chunks = await asyncio.to_thread(ChunkWriter.open, self._target)
         cuts: dict[str, AppCut] = {}
+        # The follower's place expires unless it is renewed, and a long read would lose the log that it needs.
         self._pace.refresh = lambda: self._follow(list(cuts))
         await self._begin_apps(cuts)
+        # Before the bulk keys: an order that ends while they are read is no longer listed at the cut.
         self._orders_at_start = set(await self._stores.server.execute_slow("HKEYS", keys.erasure_order()))
         facts = BackupFacts(
             new_backup_id(started_ms, mark),
@@ -131,12 +135,15 @@ class BackupJob:
             apps=cuts,
         )
         try:
+            # The bulk keys first, the cut after them: the log between start
+            # and cut mends what is older than the cut.
             facts.bulk = await self._read_bulk(chunks, cuts)
             await self._cut(facts, chunks)
             for app_id, cut in cuts.items():
                 for noun in NOUNS:
                     cut.changes[noun] = [d async for d in self._log(app_id, noun, cut.end[noun], chunks)]
         finally:
+            # A follower left behind would keep the change logs from being trimmed.
             for app_id in cuts:
                 await self._stores.server.execute_slow("HDEL", keys.follower(app_id), FOLLOWER)
         facts.keys = self._keys
@@ -149,6 +156,7 @@ class BackupJob:
         names = await self._stores.server.execute_slow("HKEYS", keys.access_app())
         begun = sorted({text_of(name) for name in names} - cuts.keys())
         for app_id in begun:
+            # Noted before any key of the app is read: a later offset would miss changes of keys read before.
             cuts[app_id] = AppCut(start=await self._offsets(app_id))
         await self._follow(begun)
         return begun
@@ -174,12 +182,15 @@ class BackupJob:
         """Write the bulk keys; again if a server was restarted or replaced meanwhile, since its cursors ended."""
         keys_before = self._keys
         for _ in range(_READS):
+            # A read for added apps must not forget how far the audit log was read with the others.
             if not added:
                 self._last_audit_id = ""
             servers = await self._key_loader.run_ids()
             digests = [digest async for digest in self._bulk(chunks, apps, added)]
+            # A cursor of SCAN is valid on one server only: keys may be missing after a failover.
             if await self._key_loader.run_ids() == servers:
                 return digests
+            # The next try counts all keys again.
             self._keys = keys_before
         raise Unavailable("Redis was restarted each time its keys were read; try again", retry_after_s=60)
 
@@ -192,6 +203,8 @@ class BackupJob:
         """
         with tempfile.TemporaryDirectory(prefix="kiosk-backup-") as folder:
             total = await self._list_names(Path(folder), apps, added)
+            # A power of two, about one for each 1000 keys: a few new keys
+            # do not move the others to other chunks.
             buckets = 1 << (total // _BUCKET_KEYS).bit_length()
             for names in _buckets(Path(folder), buckets):
                 async for digest in self._bucket(names, chunks):
@@ -207,14 +220,17 @@ class BackupJob:
                 app_id = _app_of(name)
                 if added and app_id not in added:
                     continue
+                # An app made since the start is read later with its own offsets; here it would have no start.
                 if app_id and app_id not in late:
                     exists = await self._stores.server.execute_slow("HEXISTS", keys.access_app(), app_id)
                     late[app_id] = bool(exists)
                 if not (app_id and late[app_id]) and key_class(name_of(name)) == "bulk":
+                    # Spooled to files: the names of all keys may not fit in memory.
                     spooled.setdefault(zlib.crc32(name) % _PARTITIONS, []).append(name)
                     total += 1
             for partition, names in spooled.items():
                 with (folder / f"{partition:02x}").open("ab") as out:
+                    # Lengths before names, since a key may contain any byte.
                     out.write(b"".join(b"%08x" % len(name) + name for name in names))
             await self._pace.step("keys listed", total)
         return total
@@ -247,6 +263,7 @@ class BackupJob:
         """
         earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
+            # Apps made meanwhile: their bulk keys are read before the cut, as those of the others were.
             if added := await self._begin_apps(facts.apps):
                 facts.bulk += await self._read_bulk(chunks, facts.apps, added)
             before = await asyncio.to_thread(self._list_commits, facts.apps)
@@ -255,6 +272,7 @@ class BackupJob:
             )
             parts, answers = await self._read_control(facts)
             after = await asyncio.to_thread(self._list_commits, facts.apps)
+            # The same manifests before and after: the copied files are those to which the control keys refer.
             if before == after and _app_ids(parts) <= facts.apps.keys():
                 facts.cut_ms = self._clock.now_ms()
                 facts.control = [await asyncio.to_thread(chunks.write_parts, parts)]
@@ -277,13 +295,16 @@ class BackupJob:
         parts = list[KeyPart]()
         answers = list[KeyPart]()
         names = [name for name in control_keys(None) if name != keys.audit_begun()]
+        # Keys of one hash tag are on one server of a cluster and can be read in one transaction.
         for _, group in groupby(sorted(names, key=_tag_of), key=_tag_of):
             parts += (await self._key_loader.read_cut(list(group)))[0]
+        # Rounded up, so that small apps are sampled too.
         share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
             logs = [keys.change(app_id, noun) for noun in NOUNS]
             control, offsets, values = await self._key_loader.read_cut(control_keys(app_id), logs, sampled)
+            # Offsets and keys come from one transaction: that makes the cut exact in each app.
             parts += control
             cut.end = dict(zip(NOUNS, offsets, strict=True))
             cut.trimmed = _trimmed(control, app_id)
@@ -292,6 +313,7 @@ class BackupJob:
                 for key, value in zip(sampled, values, strict=True)
             ]
             parts += await self._read_open(app_id, control)
+        # After the control keys, since their orders say which receipts must be complete.
         receipts = await self._read_receipts(parts, facts)
         # last: the log names every change that the keys above show
         return [*parts, *receipts, *await self._read_audit_end(facts)], answers
@@ -300,6 +322,7 @@ class BackupJob:
         """Read the changes that have begun, and the rows of the audit log since the bulk keys; note the newest row."""
         name = keys.audit_row()
         parts, (until,), _ = await self._key_loader.read_cut([keys.audit_begun()], [name])
+        # Not `rows`: they may be empty, and the newest row then came with the bulk keys.
         newest = await self._stores.server.execute_slow("XREVRANGE", name, until, "-", "COUNT", 1)
         facts.audit = find_audit_position([KeyPart(name.encode(), "stream", newest)])
         rows = [
@@ -342,6 +365,7 @@ class BackupJob:
                 score = await ask("ZSCORE", ids, name)
                 if body is None or score is None:
                     continue
+                # An order that was made after the cut is left out with its receipt.
                 is_ordered = order_field(app_id, name).encode() in at_cut
                 if is_ordered or await self._is_finished(app_id, name):
                     receipts.append(KeyPart(key.encode(), "hash", [name.encode(), body]))
@@ -371,12 +395,14 @@ class BackupJob:
         items = list[Any]()
         size = 0
         done = 0
+        # Nothing was ever written to this log.
         if position_from_offset(until) == (0, 0):
             return
         async for page in self._key_loader.read_log(key, until):
             for entry in page:
                 items.append(entry)
                 size += sum(map(len, entry[1]))
+                # Content-defined: an entry's id decides, so a trimmed beginning changes only the first chunk.
                 if size > CHUNK_BYTES or (size > CHUNK_BYTES // 8 and zlib.crc32(entry[0]) % 64 == 0):
                     yield await asyncio.to_thread(
                         chunks.write_parts, [KeyPart(key.encode(), "stream", items)]
@@ -391,6 +417,7 @@ class BackupJob:
 
 def _buckets(folder: Path, count: int) -> Iterator[list[bytes]]:
     """Yield the sorted names of each bucket; `count` is a power of two."""
+    # Names lie in files by `crc % 256`; a bucket of fewer than 256 spans several of them.
     files = min(count, _PARTITIONS)
     for first in range(files):
         paths = (folder / f"{number:02x}" for number in range(first, _PARTITIONS, files))

@@ -58,6 +58,7 @@ async def sample_app(stores: OpenStores, app_id: str, most: int) -> AppSample:
     }
     user_keys = [*await _users_with_recent_list(key_loader, app_id, most - len(users)), *sorted(users)]
     product_ids = await key_loader.sample(keys.record_ids(app_id, "product"), most)
+    # A sampled product may be deleted meanwhile.
     bodies = await stores.records.get_many(app_id, "product", product_ids)
     titles = {
         product_id: _title(body)
@@ -84,12 +85,15 @@ async def find_change_since(
     if path is None:
         if any(path.startswith(f"{app_id}/segments/") for path in copied):
             return artifacts, "its segments are gone"
+    # The manifest names every segment with its checksum, so comparing it compares them all.
     elif copied.get(path) != checksum(await asyncio.to_thread(artifacts.read, path)):
         artifacts = restored
         if await _is_trimmed(source, app_id, await asyncio.to_thread(SegmentStore(restored).offsets, app_id)):
             return artifacts, "its changes were compacted since"
+    # Without the changes since the start, the users and products of the cut can't be computed.
     if await _is_trimmed(source, app_id, cut.start):
         return artifacts, "its change log was trimmed since"
+    # Engines and rules change answers at once and have no log to go back in.
     names = [keys.engine(app_id), keys.boost_rule(app_id)]
     parts, _, _ = await KeyLoader(source.server, SystemClock()).read_cut(names)
     written = [part for piece in backup.facts.control for part in read_parts(target, backup.chunks[piece])]
@@ -109,6 +113,7 @@ async def find_active_users(
     active = set[str]()
     visits = set[_Visit]()
     after: dict[Noun, str] = {"interaction": cut.start["interaction"]}
+    # To the end of the log, past the cut: those users have newer lists now, but not in the backup.
     while entries := await source.changes.read(app_id, after, count=_READ, block_ms=0):
         for entry in entries:
             for record in orjson.loads(entry.payload):
@@ -119,6 +124,7 @@ async def find_active_users(
                     active.add(f"a:{visitor}")
                 if user_id := record.get("user_id"):
                     active.add(f"u:{user_id}")
+                # The log names a visitor but not the user to whom a link may lead.
                 elif visitor:
                     visits.add(_visit_from_record(record))
         after = {"interaction": entries[-1].offset}
@@ -135,6 +141,7 @@ def _continues(newer: Sequence[bytes], older: Sequence[bytes], visits: AbstractS
         event = RecentEvent.unpack(packed)
         if (event.type, event.product_ids[0]) not in visits:
             return False
+        # A recent list is bounded: what came first fell out at its end.
         if newer[count:] == older[: CAP - count]:
             return True
     return False

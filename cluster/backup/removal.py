@@ -49,10 +49,12 @@ def mark_running(
         Conflict: a removal runs, or a backup beside which chunks would be removed
     """
     path = f"{RUNNING}/{kind}-{mark}"
+    # Written before looking for others: of two that begin together, at least one sees the other.
     target.write(path, str(now_ms).encode())
     try:
         for entry in target.entries(RUNNING):
             other = entry.path.removeprefix(f"{RUNNING}/").partition("-")[0]
+            # Two backups only add chunks, so they may run side by side.
             if entry.path == path or (kind, other) == ("backup", "backup"):
                 continue
             since_ms = _read_mark(target, entry.path)
@@ -79,16 +81,19 @@ def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int
         raise NotFound("there is no complete backup")
     kept = ids[-keep:]
     removed = ids[:-keep]
+    # Every kept backup must be readable: from a damaged manifest nobody knows which chunks it needs.
     needed = {
         entry.name
         for backup_id in kept
         for entry in load_backup(target, backup_id, fingerprints).chunks.values()
     }
+    # Read for its key only: a backup of another master key raises Conflict, and its chunks stay.
     for backup_id in removed:
         try:
             load_backup(target, backup_id, fingerprints)
         except Fault:
             continue  # a damaged backup is no reason to keep it
+    # What is on the target and in no manifest, so chunks of interrupted backups go too.
     unneeded = [entry for entry in target.entries(CHUNKS) if entry.path not in needed]
     size = sum(entry.size for entry in unneeded)
     return Removal(tuple(kept), tuple(removed), tuple(entry.path for entry in unneeded), size)
@@ -96,6 +101,7 @@ def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int
 
 def remove_backups(target: ArtifactStore, plan: Removal) -> None:
     """Remove manifests, then chunks; a repeated call completes an interrupted one."""
+    # A backup without its manifest does not exist; with a manifest but without chunks it would look complete.
     for backup_id in plan.removed:
         target.remove(f"{FOLDER}/{backup_id}.json")
     for path in plan.chunks:

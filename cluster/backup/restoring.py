@@ -94,12 +94,14 @@ def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
         raise NotFound(
             f"no backup is as old as {iso_ms(at_ms)}; the oldest is of {iso_ms(backups[0].facts.cut_ms)}"
         )
+    # The newest state before the time, so that the fewest changes are applied on top.
     start = before[-1]
     after = [backup for backup in backups if backup.facts.cut_ms > at_ms]
     if start.facts.cut_ms == at_ms:
         return RestorePlan(start)
     if not after:
         raise Conflict(f"no backup reaches {iso_ms(at_ms)}; the newest is of {iso_ms(start.facts.cut_ms)}")
+    # Its logs begin where those of the earlier backup end, unless the log was trimmed in between.
     later = after[0]
     for app_id, cut in start.facts.apps.items():
         trimmed = later.facts.apps[app_id].trimmed if app_id in later.facts.apps else {}
@@ -127,12 +129,14 @@ async def prepare_restore(
     async for names in _scan(server):
         page = [key for key in names if is_kiosk_key(key)]
         kinds = [key_class(name_of(key)) for key in page]
+        # A lease expires some seconds after its process ended, hence the wait that the message asks for.
         if any(key.startswith(b"kiosk:lease:") for key in page):
             raise Conflict(
                 "the installation runs; end it first (`kiosk down`), wait ten seconds and try again"
             )
         durable += sum(kind != "ephemeral" for kind in kinds)
     files = await asyncio.to_thread(into.entries, "")
+    # Data of an interrupted restore is worth nothing: it may be replaced without asking.
     replace = replace or bool((await stores.schema.read()).restoring)
     if (durable or files) and not replace:
         raise Conflict(
@@ -176,12 +180,15 @@ class RestoreJob:
             Fault: a chunk is damaged
         """
         facts = self._plan.backup.facts
+        # First: an installation that is half restored must not serve or be backed up.
         await self._stores.schema.mark_restoring(facts.backup_id)
+        # Files before the keys that name them, such as the snapshots of engines.
         files = await asyncio.to_thread(
             restore_artifacts, self._target, self._plan.backup, self._into, self._progress
         )
         for digest in facts.bulk:
             await self._write(await self._parts(self._plan.backup, digest))
+        # The changes below continue these records, so all bulk keys must be there.
         await self._writer.finish()
         control = [part for digest in facts.control for part in await self._parts(self._plan.backup, digest)]
         salts = {keys.query_salt(app_id).encode() for app_id in facts.apps}
@@ -193,6 +200,7 @@ class RestoreJob:
         await self._index_types(facts)
         await self._write(control)
         await self._writer.finish()
+        # Last: only now may a process start on this data.
         await self._stores.schema.mark_restoring("")
         as_of_ms = self._plan.until_ms or facts.cut_ms
         return RestoreResult(facts.backup_id, as_of_ms, self._keys, self._changes, files)
@@ -231,6 +239,7 @@ class RestoreJob:
                     else:
                         commands += _record_commands(app_id, noun, fields)
             await self._writer.send(commands)
+        # Once per person, although the log may name a person often.
         for person in erased:
             await erase_copies(self._stores.server, person)
         if position_from_offset(newest) > (0, 0):
@@ -249,6 +258,8 @@ class RestoreJob:
                     yield [
                         entry
                         for entry in part.items
+                        # The later backup repeats the log of the first; only what follows
+                        # the cut counts, up to the time asked for.
                         if backup is plan.backup
                         or ((at := position_from_offset(entry[0].decode())) > end and at[0] <= plan.until_ms)
                     ]
@@ -275,6 +286,7 @@ def _records_of(noun: str, flat: Sequence[bytes]) -> list[Any]:
     """Return the records and ids of a change; none if it is damaged."""
     fields = dict(split_pairs(flat))
     payload = unseal(fields.get(b"payload", b""), salt_from_key(noun))
+    # Some entries carry a second copy for the case that the first is damaged.
     if payload is None and b"copy" in fields:
         payload = unseal(fields[b"copy"], salt_from_key(noun))
     return [] if payload is None else list(orjson.loads(payload))

@@ -59,6 +59,7 @@ async def compare_records(
         for part in read_parts(target, backup.chunks[digest])[: most - compared]:
             value = await stores.server.execute_slow("GET", part.key)
             compared += 1
+            # An absent record was written down as an empty value at the cut.
             if (value or b"") != part.items[0]:
                 different.append(part.key.decode("utf-8", "replace"))
     return ComparedRecords(compared, tuple(different))
@@ -107,7 +108,9 @@ async def verify_sample(
     begun = time.monotonic()
     result = SampleVerification(len(backup.chunks))
     logs = [digest for cut in facts.apps.values() for chunks in cut.changes.values() for digest in chunks]
+    # Always read: without the control keys no app exists, and they are few.
     control = list(dict.fromkeys(facts.control))
+    # Logs and bulk keys may share a chunk, which is then read once.
     sampled = list({*facts.bulk, *logs}.difference(control))
     rng.shuffle(sampled)
     for number, digest in enumerate([*control, *sampled]):
@@ -140,6 +143,7 @@ async def _compare_chunk(
     """Write the parts of one chunk, read their keys, and remove them again."""
     server = scratch.server
     soon_ms = clock.now_ms() + _SOON_MS
+    # Such a key would be gone from the scratch Redis before it is read back.
     parts = [part for part in parts if not part.expires_ms or part.expires_ms > soon_ms]
     writer = KeyWriter(server, clock.now_ms())
     key_loader = KeyLoader(server, clock)
@@ -148,12 +152,14 @@ async def _compare_chunk(
     names = list(dict.fromkeys(part.key for part in parts))
     for first in range(0, len(names), PAGE):
         page = names[first : first + PAGE]
+        # The parts of one key may stand in several places of the chunk, so its values are joined first.
         on_page = set(page)
         expected = _values(part for part in parts if part.key in on_page)
         stored = _values([part async for part in key_loader.read(page)])
         different = [name for name in page if stored.get(name) != expected[name]]
         result.different += [name.decode("utf-8", "replace") for name in different]
         result.keys += len(page)
+        # A scratch Redis never holds more than one chunk.
         await writer.send(("DEL", name) for name in page)
 
 
