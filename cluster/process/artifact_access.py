@@ -81,6 +81,7 @@ def open_artifact_store_at(
         address,
         copy=settings.artifacts_copy,
         signer=manifest_signer(settings) if verified else None,
+        # In MiB in the setting, in bytes here.
         cache=NodeCache(cache_folder(settings), settings.cache_mb << 20),
         writer_lock=None if url is None else partial(lock_writer, url),
         patience=patience,
@@ -101,6 +102,7 @@ def cache_folder(settings: Settings) -> Path:
     """Return the folder of this node's copies."""
     if settings.cache_dir is not None:
         return settings.cache_dir.expanduser().absolute()
+    # Copies on a network folder would save no read over the network.
     if not is_network_folder(settings.data_dir):
         return settings.data_dir / "cache"
     mark = hashlib.sha256(str(settings.data_dir).encode()).hexdigest()[:8]

@@ -52,5 +52,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    # A running loop can't run another one, so a thread with a loop of its own waits for the result.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()

@@ -48,6 +48,7 @@ class DiskGuard:
         """
         now = self._clock.monotonic_s()
         if now - self._looked_at >= LOOK_EVERY_S:
+            # Before the call: a disk that answers late is asked no more often.
             self._looked_at = now
             self._reason = self._refresh()
         return self._reason
@@ -55,6 +56,7 @@ class DiskGuard:
     def _refresh(self) -> str:
         try:
             share = self._share(self._path)
+        # No directory, so nothing is written here.
         except OSError:
             return ""
         if share < self._limit:

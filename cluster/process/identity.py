@@ -62,6 +62,7 @@ def find_mismatch(
             "something may still be sealed with it: give it after the current one, run `kiosk master-key reseal`, "
             "then remove it"
         )
+    # A Redis without an id is of a first start or an older release; the next start writes it.
     if artifact_id is None or recorded.installation_id in ("", artifact_id):
         return ""
     difference = f"belongs to installation {artifact_id}" if artifact_id else "has no installation.json"
@@ -116,9 +117,12 @@ async def mark_installation(
     recorded = await redis.read()
     artifact_id = await asyncio.to_thread(read_artifact_id, artifacts)
     refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address=address)
+    # A start without a master key has left the fingerprint empty.
     if not recorded.installation_id or not recorded.fingerprint:
         if not artifact_id:
             artifact_id = await asyncio.to_thread(_create, artifacts)
+        # Of two first starts, one claims Redis; the other gets what that
+        # one wrote and is compared with it below.
         recorded = await redis.claim(StoredIdentity(artifact_id, fingerprints[0] if fingerprints else ""))
         if fingerprints[1:] and not recorded.previous:
             recorded = replace(recorded, previous=tuple(fingerprints[1:]))

@@ -70,6 +70,7 @@ class IdentityWatch:
         except Unavailable as error:
             _log.warning("identity_not_checked", reason=error.message)
             return False
+        # The difference is final: unlike an outage, it is not tried again but kept for the health check.
         try:
             refuse_mismatch(
                 recorded,
@@ -103,6 +104,8 @@ class IdentityWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _read_artifact_id(self, recorded: StoredIdentity) -> str | None:
+        # Reading the store costs a request to it, which may be remote, so
+        # it is left out where nothing is compared.
         if self._artifacts is None or not recorded.installation_id:
             return None
         return await asyncio.to_thread(read_artifact_id, self._artifacts)
@@ -127,6 +130,7 @@ async def prepare_master_key(stores: OpenStores, settings: Settings) -> None:
         Fault: the existing key is damaged
         Unavailable: Redis does not answer
     """
+    # Compared first: a new key beside existing sealed data would read none of it.
     recorded = await IdentityStore(stores.server).read()
     refuse_mismatch(recorded, fingerprints=master_key_fingerprints(settings))
     ensure_master_key(settings)
@@ -157,6 +161,7 @@ def check_artifact_store(artifacts: ArtifactStore, settings: Settings) -> None:
     Errors:
         InvalidSetting: it has another id, or none
     """
+    # No Redis is known here, so there is nothing to compare with.
     if settings.redis_address is None:
         return
 

@@ -78,6 +78,7 @@ class MemoryGuard:
         try:
             share = max(map(used_memory_share, await self._infos("memory")))
             can_save = all(map(can_save_writes, await self._infos("persistence")))
+        # An outage says nothing about the memory; clearing the reason would accept writes again.
         except HouseError:
             return
         self._meter.gauge("kiosk_redis_memory_share", share)
@@ -86,6 +87,7 @@ class MemoryGuard:
             reason = f"The memory of the store is {share:.0%} full, so writes are refused until there is room again."
         elif not can_save:
             reason = "The store can't write to its disk, so writes are refused until it can."
+        # Logged once for each change, since this runs each second.
         if bool(reason) != bool(self._reason):
             _log.warning("redis_room", refuses_writes=bool(reason), share=round(share, 3), can_save=can_save)
         self._reason = reason and f"{reason} Reads go on."

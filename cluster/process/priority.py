@@ -29,6 +29,7 @@ def use_idle_priority() -> None:
     For background work; it applies to this thread and the threads it starts.
     """
     lower_priority()
+    # SCHED_IDLE runs only when no other thread wants the processor; niceness only divides its time.
     with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
@@ -56,6 +57,7 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
         return True
     niceness = before - given
     try:
+        # `setpriority` of the process id reaches its main thread only, and Ray has started others by now.
         for thread in os.listdir("/proc/self/task"):
             set_priority(os.PRIO_PROCESS, int(thread), niceness)
     except ProcessLookupError:  # a thread ended meanwhile
@@ -70,10 +72,12 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
 
 def can_raise_priority(status: Path = Path("/proc/self/status")) -> bool:
     """Return whether this process may take niceness back: not as a plain user of a container, for example."""
+    # RLIMIT_NICE counts downwards: a limit of n allows niceness 20 - n, so 20 allows 0.
     if resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20:
         return True
     try:
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
     except OSError:
         return False
+    # CapEff is a hexadecimal mask of the effective capabilities, one bit for each number.
     return bool(int(lines.get("CapEff", "0").strip(), 16) >> _CAP_SYS_NICE & 1)

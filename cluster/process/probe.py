@@ -31,6 +31,7 @@ def send_request(
     Errors:
         OSError: no server answers, or not in HTTP
     """
+    # An address that means all interfaces can be listened on, but not called everywhere.
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}.get(host, host)
     line = http.client.HTTPConnection(reachable, port, timeout=within_s)
     try:

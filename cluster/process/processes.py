@@ -48,10 +48,12 @@ def list_processes(paths: InstallationPaths) -> list[psutil.Process]:
 
 
 def _is_part_of(process: psutil.Process, paths: InstallationPaths) -> bool:
+    # A process of another user is not ours, and its environment can't be read.
     if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
         return False
     if process.environ().get(MARK) == paths.mark:
         return True
+    # With a slash, or the run directory of another installation with a longer name would match.
     inside = f"{paths.run_dir}/"
     return any(inside in word for word in process.cmdline())
 
@@ -96,6 +98,7 @@ def reap_orphans(kept_pids: set[int]) -> None:
     """Collect the exit codes of adopted orphans that ended; `kept_pids` children are left to their owners."""
     while True:
         try:
+            # WNOWAIT only looks: a child that `subprocess` started must stay for its owner to collect.
             child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return

@@ -32,6 +32,7 @@ class StallTimer:
 
     def record(self, seen: Hashable) -> bool:
         """Record an observation; return whether it is new."""
+        # A set and not the last value: a part that restarts for ever repeats its states and has stalled.
         if seen in self._seen:
             return False
         self._seen.add(seen)
@@ -50,6 +51,7 @@ def count_work_steps(pid: int) -> int:
         times = psutil.Process(pid).cpu_times()
     except psutil.Error:
         return 0
+    # Rounded down to steps, so that an idle process with its few milliseconds shows no progress.
     return int((times.user + times.system + times.children_user + times.children_system) / WORKED_S)
 
 
@@ -66,6 +68,7 @@ def report_changes(look: Callable[[], str], report: Callable[[str], None]) -> It
             except Exception as error:  # noqa: BLE001 - the observed process may be half started; the stage goes on
                 structlog.get_logger().debug("progress_not_seen", reason=str(error))
                 continue
+            # Ended meanwhile: a late report would appear after the next stage has begun.
             if seen and seen != before and not ended.is_set():
                 before = seen
                 report(seen)

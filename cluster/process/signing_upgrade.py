@@ -44,6 +44,7 @@ async def sign_unsigned(settings: Settings) -> bool:
         Fault: there is no master key
     """
     paths = InstallationPaths.from_data_dir(settings.data_dir)
+    # Once only: what appears unsigned later may be forged, and must not be signed.
     if paths.signing_marker.exists():
         return False
     async with connect(settings, slow_s=ADMIN_S) as stores:

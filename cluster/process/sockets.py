@@ -23,7 +23,9 @@ def is_loopback(host: str) -> bool:
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """Return ports that are free now, all different, and that outgoing connections rarely take."""
     with ExitStack() as probes:
+        # All sockets stay open until the end, or the same port could be chosen twice.
         ports: list[int] = []
+        # 0 at the end: the system chooses when all of these ports are taken.
         for port in (*random.sample(SERVER_PORTS, len(SERVER_PORTS)), *[0] * count):
             if len(ports) == count:
                 break
@@ -51,6 +53,7 @@ def is_free(host: str, port: int) -> bool:
     """Return whether a server could listen on the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
+        # As servers do: without it, old connections in TIME_WAIT would make the port look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -73,5 +76,6 @@ def port_range(mark: str) -> tuple[int, int]:
 
     The ranges of two installations on one machine rarely overlap; if they do, replicas use other ports.
     """
+    # The mark is a hash of the installation's path, so the range is stable without a file.
     first = RANGES_FROM + int(mark, 16) % RANGES * RANGE_WIDTH
     return first, first + RANGE_WIDTH - 1

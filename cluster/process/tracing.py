@@ -74,6 +74,7 @@ class OtelTracer:
         began_s: float | None = None,
     ) -> Span:
         if parent:
+            # `traceparent` of W3C: version, trace id, id of the calling span, flags.
             _, trace_id, span_id, _ = parent.split("-")
             outer = self._context(
                 int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=self._sampled
@@ -162,6 +163,7 @@ class OtelSpan:
 
 def _wall_ns(perf_s: float) -> int:
     """Convert a value of `time.perf_counter` to nanoseconds since 1970."""
+    # The age is measured on the monotonic clock, and only the result is moved to the wall clock.
     return time.time_ns() - int((time.perf_counter() - perf_s) * 1e9)
 
 
@@ -191,6 +193,7 @@ def open_tracing(url: str, process: str) -> OtelTracer | None:
 
     tracer = OtelTracer(BatchSpanProcessor(exporter, schedule_delay_millis=EVERY_MS), process)
     PROCESS.tracer = tracer
+    # Spans still wait in the queue when the process ends.
     atexit.register(PROCESS.close)
     return tracer
 
