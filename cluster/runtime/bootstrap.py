@@ -93,6 +93,7 @@ def main(arguments: list[str]) -> int:
             if find_secrets(os.environ):  # on an existing cluster; `kiosk up` has moved them to files
                 prepare_node()
             bring_up(plan, Settings(), reporter)
+        # A HouseError has a message for operators; others also leave their traceback in the log.
         except HouseError as error:
             reporter.report("failed", error.message)
             return 1
@@ -106,6 +107,7 @@ def main(arguments: list[str]) -> int:
 def _last_line(error: Exception) -> str:
     """Return an error in one line; the last line of a Ray traceback has the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Pydantic ends each of its errors with this line.
     lines = [line for line in lines if not line.startswith("For further information visit")]
     text = lines[-1] if lines else "no reason given"
     return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
@@ -113,7 +115,10 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) -> None:
     """Run all steps."""
+    # Before anything is written: a missing package is a wrong setting.
     check_tracing(settings.trace_url)
+    # The schema first: data of a newer release may not be touched.
+    # Then the identity, before anything is signed.
     asyncio.run(start_schema(settings))
     asyncio.run(mark_identity(settings))
     asyncio.run(sign_unsigned(settings))
@@ -127,11 +132,13 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     connect_ray(plan.ray_address)
     leased = leased_roles(plan, settings)
     reporter.report("intake", "starting the intake")
+    # The intake before the replicas, which accept uploads as soon as they are ready.
     parts = {actor.role: ensure_actor(actor) for actor in leased if actor.role == "intake"}
     operator = ensure_actor(engine_operator_role(plan.engines, leased)) if plan.engines else None
     reporter.report("api", "starting the API replicas")
     with report_changes(_replicas, partial(reporter.report, "api")):
         _deploy(plan)
+    # The rest starts while replicas already answer.
     others = [assigner_role(plan.assigner)] if plan.assigner else []
     parts |= {actor.role: ensure_actor(actor) for actor in (*others, *leased)}
     if filling is not None:
@@ -175,6 +182,7 @@ def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
         done, _ = ray.wait(list(pending.values()), num_returns=len(pending), timeout=1.0)
         for name in [name for name, asking in pending.items() if asking in done]:
             try:
+                # A restarted actor lost the call: ask the next process.
                 ray.get(pending.pop(name))
             except ray.exceptions.RayError:
                 pending[name] = parts[name].health.remote()
@@ -211,6 +219,7 @@ def _start_sample_load() -> subprocess.Popen[bytes]:
 def _finish_sample_load(filling: subprocess.Popen[bytes]) -> None:
     patience = StallTimer()
     while (code := filling.poll()) is None:
+        # Its processor time is the only sign of progress that a silent process gives.
         patience.record(count_work_steps(filling.pid))
         if patience.is_over:
             filling.kill()
@@ -269,6 +278,7 @@ def connect_installation(settings: Settings) -> None:
 
 def _read_environment_again() -> None:
     """Make Ray read the variables of `driver_environment`: a program may have imported Ray before."""
+    # Ray read these variables when it was imported, and has no public way to read them again.
     from ray._private import ray_constants
 
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -345,9 +355,11 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
         reporter.report("answer", f"waiting for the first good answer ({words})")
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
+        # The sample app's own key: the check goes the way of a client, through the proxy.
         entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         user_ids = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
+    # On several nodes every proxy must answer, not only the one of this node.
     if plan.spread:
         await probe.wait_until(lambda: _are_healthy(plan), STALLED_S, report)
         return

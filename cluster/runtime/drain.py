@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     except HouseError as error:
         log.error("not_drained", reason=error.message)
         return 2 if isinstance(error, Invalid) else 1
+    # Waited for even without a replica: requests still arrive until balancers see the failed check.
     time.sleep(min(SETTLE_S, seconds))
     while (left := count_replicas(_titles())) and time.monotonic() < until:
         time.sleep(POLL_S)
@@ -105,13 +106,16 @@ def drain_node(address: str, seconds: int) -> None:
         ]
         node = find_node(nodes, _addresses())
         accepted, reason = client.drain_node(
+            # Unlike the drain of an idle node, a preemption is not refused while the node works.
             node["NodeID"],
             autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION,
             "the pod is being deleted",
             int(time.time() * 1000) + seconds * 1000,
         )
+        # Other nodes' proxies are drained by Serve itself.
         if accepted and node["IsHead"]:
             _fail_health_check(address, node["NodeID"])
+    # SystemExit: `canonicalize_bootstrap_address_or_die` ends the process when it finds no cluster.
     except (ray.exceptions.RayError, RuntimeError, OSError, SystemExit) as error:
         raise Unavailable(f"Ray's control store at {address!r} does not answer: {error}") from error
     if not accepted:

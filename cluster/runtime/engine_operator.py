@@ -117,8 +117,10 @@ class EngineOperator:
                 await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
 
     async def _reconcile(self, stores: OpenStores) -> None:
+        # Held anew in each round: after a pause that outlasted the lease, another process may work.
         self._working = await stores.leases.hold(LEASE, self._name, LEASE_MS)
         if not self._working:
+            # Of a stand-by, nothing is known or shown: the working one reports.
             self._waiting = []
             self._noted = None
             self._gauges.clear()
@@ -132,12 +134,14 @@ class EngineOperator:
     async def _keep_engines(self, stores: OpenStores) -> None:
         book = await stores.access.read_all()
         engines = [engine for app_id in sorted(book.apps) for engine in await stores.engines.all(app_id)]
+        # A call to Serve's controller each second, only while it can have a result.
         if self._applications or any(engine.target_placement == "own" for engine in engines):
             seen = await asyncio.to_thread(list_applications)
             self._applications = bool(seen)
         else:
             seen = {}
         last_dedicated_ms = await self._last_dedicated_use(stores, engines, seen)
+        # Before the steps, so that a failing deployment still shows its state.
         await self._save_statuses(stores, engines, seen)
         for step in plan_steps(engines, seen, last_dedicated_ms, self._clock.now_ms()):
             await self._execute(step, stores)
@@ -163,6 +167,7 @@ class EngineOperator:
         self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
     ) -> None:
         """Store the observed statuses, and delete those of engines without replicas."""
+        # After a restart or a lost lease, what was stored before is read once.
         if self._noted is None:
             stored = [
                 await stores.engine_watch.list_statuses(app_id)
@@ -188,6 +193,7 @@ class EngineOperator:
             now_ms = self._clock.now_ms()
             placement = step.placement
 
+            # Run inside a compare-and-set: an order given meanwhile wins, and the next round follows it.
             def moved(engine: Engine) -> Engine:
                 if engine.moving_to != placement:
                     return engine
@@ -197,6 +203,7 @@ class EngineOperator:
             await stores.engines.change(step.engine.app_id, step.engine.engine_id, moved)
             _log.info("engine_sent", engine=step.engine.application, placement=placement)
         elif isinstance(step, RemoveApplication):
+            # Read again just before: the engine may have been ordered back since the list was read.
             if await _is_needed(stores, step.name):
                 return
             await asyncio.to_thread(remove_application, step.name)
@@ -209,10 +216,12 @@ class EngineOperator:
         now_s = self._clock.monotonic_s()
         if now_s - self._tried_s.get(name, float("-inf")) < RETRY_S:
             return
+        # Noted before the call, so that a failing one is not repeated each second.
         self._tried_s[name] = now_s
         _log.info("engine_deployed", engine=name, **step.engine.scaling.model_dump())
         try:
             await asyncio.to_thread(deploy_application, self._build, name, step.engine.deployment_arguments())
+        # Also of a cancelled call: the attempt stays noted, and the error goes on.
         except BaseException:
             _log.error("engine_not_deployed", engine=name)
             raise
@@ -231,6 +240,7 @@ class EngineOperator:
         while not pause.wait(5.0):
             if self._clock.monotonic_s() - self._looked_s > STUCK_S:
                 _log.error("engine_operator_stuck")
+                # Not `sys.exit`: that ends a thread, while the hung one keeps the process alive.
                 os._exit(1)
 
 
@@ -238,6 +248,7 @@ def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None
     """Submit an engine's application to Serve; its replicas start afterwards."""
     module, _, function = build.partition(":")
     application = getattr(importlib.import_module(module), function)(arguments)
+    # No route: replicas are called by handle, and nothing of them is reachable over HTTP.
     targets = [serve.RunTarget(target=application, name=name, route_prefix=None)]
     serve.run_many(targets, wait_for_applications_running=False)
 

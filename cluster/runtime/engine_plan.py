@@ -82,6 +82,7 @@ def plan_steps(
         if application.ours and not application.ending and application.name not in names
     ]
     return [
+        # Applications of deleted engines. Those of a configuration file are left to its author.
         *orphans,
         *(step for engine in engines for step in _steps(engine, seen, last_dedicated_ms, now_ms)),
     ]
@@ -92,12 +93,14 @@ def _steps(
 ) -> Iterator[Step]:
     application = seen.get(engine.application)
     if engine.target_placement == "own":
+        # One that is ending can't be deployed again; a later round sees it gone and builds it.
         if application is None or (
             application.ours
             and not application.ending
             and application.arguments != engine.deployment_arguments()
         ):
             yield DeployEngine(engine)
+        # Only when a replica answers: until then requests stay where they are answered now.
         elif engine.moving_to is not None and application.answers and not application.ending:
             yield RouteEngine(engine, "own")
         return

@@ -57,6 +57,7 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     """
     folder.mkdir(exist_ok=True, mode=0o700)
     secrets = find_secrets(environment)
+    # Over all names, not those that are set: files of an earlier start are deleted too.
     for name in SECRET_VARIABLES:
         path = folder / _FILES[name]
         text = environment.pop(name, "")

@@ -67,6 +67,7 @@ class RayMeter:
         place = name, _sorted(tags)
         with self._lock:
             samples = self._numbers.times.setdefault(place, [])
+            # The first ones and not a random choice: a request pays for a comparison only.
             if len(samples) < MOST_SAMPLES:
                 samples.append(ms)
 
@@ -81,6 +82,7 @@ class RayMeter:
     def flush(self) -> None:
         """Export the values since the last export, and all gauges."""
         with self._lock:
+            # Swapped under the lock and exported outside it, so that no request waits for Ray.
             numbers = self._numbers
             self._numbers = Numbers()
             numbers.gauges = dict(self._gauges)
@@ -125,6 +127,7 @@ class RayExport:
     def _metric(
         self, kind: Any, name: str, tags: Tags, *, boundaries: Sequence[float] = ()
     ) -> tuple[Any, Mapping[str, str]]:
+        # The tags of a metric are fixed when it is made.
         if name not in self._made:
             keys = tuple(key for key, _ in tags)
             more = {"boundaries": list(boundaries)} if boundaries else {}

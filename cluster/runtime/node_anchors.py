@@ -35,6 +35,7 @@ def add_missing_anchors(build: str) -> int:
     """
     nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     deployed = _count_deployed() if nodes > 1 else 0
+    # 0: no such application runs here, so none is grown.
     if not 0 < deployed < nodes:
         return 0
     deploy_anchors(build, nodes)

@@ -65,9 +65,11 @@ def node_environment(
     }
     if head and ray_redis:
         variables |= {"RAY_REDIS_ADDRESS": ray_redis, "RAY_external_storage_namespace": RAY_STORAGE}
+    # The cluster has a token already, and two would contradict each other.
     if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & inherited.keys():
         del variables["RAY_AUTH_TOKEN_PATH"]
     environment |= {name: str(value) for name, value in variables.items()}
+    # Only differences, since the result is printed for the shell that starts the node; never secrets.
     return {
         name: text
         for name, text in sorted(environment.items())

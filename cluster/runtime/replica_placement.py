@@ -22,6 +22,7 @@ def choose_node(replicas_by_node: Mapping[str, int], free_cpus: Mapping[str, flo
     """
     return min(
         free_cpus,
+        # The name last, so that equal nodes give one answer.
         key=lambda node: (replicas_by_node.get(node, 0), -free_cpus[node], node),
         default=None,
     )
@@ -53,6 +54,7 @@ class ReplicaMover:
         counts = Counter(dict.fromkeys(nodes, 0))
         counts.update(node for node in node_by_replica.values() if node in counts)
         most = max(counts.values(), default=0)
+        # A difference of one is even: moving a replica would only swap the two nodes.
         if most - min(counts.values(), default=0) < 2:
             # The pause starts over only when the nodes have stayed even: a move is even for a moment, too.
             if now_s - self._since_s >= SETTLED_S:
@@ -60,6 +62,7 @@ class ReplicaMover:
             return None
         if now_s - self._since_s < self._pause_s:
             return None
+        # Without room, too: the search is tried again only after the pause.
         self._since_s = now_s
         if not any(counts[node] <= most - 2 for node in find_room() if node in counts):
             return None

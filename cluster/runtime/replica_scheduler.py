@@ -48,11 +48,13 @@ class SpreadScheduler(DeploymentScheduler):  # type: ignore[misc]
                 self._schedule_replica(request, default_scheduling_strategy="SPREAD", target_node_id=node)
 
     def _choose_node(self, deployment: Any, required: Any) -> str | None:
+        # Replicas that are starting count, or several at once would all choose the same node.
         launching = (info.target_node_id for info in self._launching_replicas[deployment].values())
         counts = Counter([*self._running_replicas[deployment].values(), *launching])
         return choose_node(counts, self._find_room(deployment, required))
 
     def _choose_replica(self, deployment: Any) -> Any | None:
+        # While replicas start or recover the counts are not final, and a move would be premature.
         if any(
             replicas[deployment]
             for replicas in (self._pending_replicas, self._launching_replicas, self._recovering_replicas)

@@ -25,6 +25,7 @@ def run_actor(name: str, work: Coroutine[Any, Any, None], end_process: Callable[
         _log.error(f"{name}_refused", reason=error.message)
         time.sleep(REFUSED_S)
         end_process(1)
+    # Also SystemExit and cancellation: whatever ended the work, the process goes with it.
     except BaseException as error:  # noqa: BLE001 - without its thread the actor would look healthy
         _log.exception(f"{name}_died", kind=type(error).__name__)
         end_process(1)

@@ -43,6 +43,7 @@ def find_or_create(
     """
     module, _, name = kind.partition(":")
     plain = getattr(importlib.import_module(module), name)
+    # `get_if_exists`: of several processes that create at once, one wins, and all get its handle.
     return (
         ray.remote(plain)
         .options(
@@ -62,6 +63,7 @@ def find_or_create(
 def ensure_actor(actor: ActorRole) -> Any:
     """Return the handle of a role's actor of this release; create it, and end those of other releases."""
     release = installed_version()
+    # Ended first, or two releases of one role would run beside each other.
     sweep(actor.role, keep=release)
     sweep(actor.role + STANDBY, keep=release)
     return find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
@@ -83,6 +85,7 @@ async def health(role: str, release: str, within_s: float = 5.0) -> dict[str, An
     first, second = await asyncio.gather(
         _health(role, release, within_s), _health(role + STANDBY, release, within_s)
     )
+    # After the first one's node died, the stand-by works, while the first may still be listed.
     return second if second is not None and (first is None or second.get("working")) else first
 
 

@@ -43,6 +43,7 @@ class StandbyKeeper:
         for node in places.values():
             if node in nodes:
                 nodes[node] += 1
+        # An actor whose node is gone is still listed as alive for a while.
         alive = {role: node for role, node in places.items() if node in nodes}
         steps = plan_standbys(list(self._actors), alive, nodes)
         for step in steps:
@@ -52,6 +53,7 @@ class StandbyKeeper:
     def _execute(self, step: StandbyStep) -> None:
         actor = self._actors[step.role]
         role = step.role + STANDBY
+        # Ray can't move an actor: it is ended and created elsewhere.
         if step.kind == "move":
             roster.sweep(role)
         roster.find_or_create(
