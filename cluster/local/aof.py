@@ -47,6 +47,7 @@ class RepairResult:
 def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
     """Return the name of the command at a position and the next position; None when it is incomplete."""
     head = _COUNT.match(data, start)
+    # Bounded, or a flipped digit of the count would let one command reach over gigabytes.
     if head is None or not 0 < int(head[1]) <= _MOST_WORDS:
         return None
     at = head.end()
@@ -57,10 +58,12 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
             return None
         begin = length.end()
         at = begin + int(length[1]) + 2
+        # The CR LF after each word is the check of its length.
         if at > len(data) or data[at - 2 : at] != b"\r\n":
             return None
         if number == 0:
             name = bytes(data[begin : at - 2]).upper()
+    # Random bytes rarely spell one of these names, so a name is a check too.
     return (name, at) if name in WRITES else None
 
 
@@ -122,12 +125,14 @@ def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
         if command is None:
             return _after_gap(data, at), False, count
         name, after = command
+        # Redis nests no transactions, so the end of the first one is lost.
         if name == b"MULTI":
             return at, False, count
         at = after
         count = count + 1
         if name == b"EXEC":
             return at, True, count
+    # Cut off at the end of the file, as after a power failure: left out whole.
     return size, False, count
 
 
@@ -139,6 +144,7 @@ def _after_gap(data: mmap.mmap, at: int) -> int:
         if command is None:
             ahead = _next_start(data, ahead)
             continue
+        # An EXEC before any MULTI ends the transaction in which the damage lies.
         if command[0] == b"EXEC":
             return command[1]
         if command[0] == b"MULTI":
@@ -154,6 +160,7 @@ def _next_start(data: mmap.mmap, at: int) -> int:
         if start < 0:
             return len(data)
         first = command_at(data, start + 2)
+        # Two in a row: one may be the text of a value that looks like a command.
         if first is not None and (first[1] == len(data) or command_at(data, first[1]) is not None):
             return start + 2
         at = start + 1

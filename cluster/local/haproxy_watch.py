@@ -46,6 +46,7 @@ _CLEAN = (
 def start_watch(saved: Path, folder: Path, proxy_actor: int) -> None:
     """Start the process for the HAProxy of a proxy actor, unless one runs; `saved` are the options of the wrapper."""
     raylet = _parent(proxy_actor)
+    # Asked here only to save a start. The process itself takes the lock again, which it keeps.
     with (folder / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +57,7 @@ def start_watch(saved: Path, folder: Path, proxy_actor: int) -> None:
         f"import sys; sys.path.append({root!r}); "
         "from cluster.local import haproxy_watch; haproxy_watch.main(sys.argv[1:])"
     )
+    # -I and -S: no user packages and no `site`, so it starts in milliseconds with little memory.
     command = [sys.executable, "-I", "-S", "-c", code, str(saved), str(folder), str(raylet)]
     environment = {name: text for name, text in os.environ.items() if name in _CLEAN}
     # The shell in between ends at once, so the process has no parent that would have to collect it.
@@ -114,6 +116,7 @@ class HAProxyWatch:
                 self.end_stand_in()
             return
         alive = find_predecessor(self._folder / "pid")
+        # 0: no HAProxy has run here yet, so nothing needs a stand-in.
         if alive or now_s < self._rest_until_s or self._last_pid() in (0, self._given_up):
             return
         self._start(now_s)
@@ -132,11 +135,13 @@ class HAProxyWatch:
             return 0
 
     def _start(self, now_s: float) -> None:
+        # Before the attempt, so that one that fails is not repeated five times a second.
         self._rest_until_s = now_s + REST_S
         copy = self._folder / STAND_IN_CONFIG
         try:
             config = (self._folder / LAST).read_text()
             bind = _BIND.search(config)
+            # Another process listens there already: two of them on one port would share its connections.
             if bind is None or _is_taken(int(bind[1])):
                 return
             copy.write_text(fallback_config(config))
@@ -160,6 +165,7 @@ def _is_taken(port: int) -> bool:
 def _parent(pid: int) -> int:
     """Return the parent of a live process; 0 when it has ended."""
     try:
+        # From the last bracket: the name of a process may contain blanks and brackets itself.
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0

@@ -86,15 +86,18 @@ class RayHead:
             if code is None and self._patience.is_over:
                 self._process.kill()
                 code = self._process.wait()
+            # Its last lines may still be in the pipe after the process ended.
             listening = self._listener is not None and self._listener.is_alive()
             if code is not None and not listening and self._lines.empty():
                 self._process = None
+                # Killed or crashed without a word: the supervisor waits for one of the two.
                 if not {"ready", "failed"} & self.steps.keys():
                     self.steps["failed"] = 0.0
                     stuck = f" after {HEARD_S:.0f} s without progress" if self._patience.is_over else ""
                     messages.append(
                         {"step": "failed", "message": f"bringing up ended with code {code}{stuck}"}
                     )
+        # From the step after `ray` on, Ray runs; before it there is nothing to watch.
         if any(line["step"] not in ("apps", "ray") for line in messages):
             self._record_vital()
         return messages
@@ -109,6 +112,7 @@ class RayHead:
         Ray's processes wait for each other when all receive a signal, so a long `patience_s` has little effect; the
         state is in Redis.
         """
+        # The bootstrap process first, or it would start again what is being ended.
         if self._process is not None:
             self._process.kill()
             self._process.wait()

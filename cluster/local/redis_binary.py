@@ -50,6 +50,7 @@ class RedisBinary:
         """Return whether it reads data that `product` of `version` wrote last."""
         if self.version < OLDEST:
             return False
+        # No data yet, so any server may begin.
         if not any(version):
             return True
         if product != self.product:
@@ -66,6 +67,7 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis", advice
     binaries = list(_candidates())
     able = [binary for binary in binaries if binary.can_read(data_product, data_version)]
     if able:
+        # The first of equals wins, so the order of `_candidates` decides among servers without faults.
         return min(able, key=lambda binary: bool(list_reachable_faults(binary.product, binary.version)))
     if binaries:
         needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
@@ -95,6 +97,7 @@ def _candidates() -> Iterator[RedisBinary]:
     paths = [("found", shutil.which("valkey-server")), ("found", shutil.which("redis-server"))]
     paths += [("bundled", path) for path in _bundled()]
     for kind, path in paths:
+        # Asked for its version: a `redis-server` may be Valkey under that name.
         if path and (seen := _VERSION.search(_output(path, "--version"))):
             product, *numbers = seen.groups()
             yield RedisBinary(path, kind, tuple(map(int, numbers)), product.lower())

@@ -45,6 +45,7 @@ class ServerFault:
         for first in repaired:
             if first[:2] == version[:2]:
                 return version < first
+        # A series that got no repair: affected if it is older than the newest repaired one.
         return version < max(repaired)
 
 

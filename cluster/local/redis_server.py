@@ -90,6 +90,7 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
+                # The server needs none of them, and its environment can be read under /proc.
                 env=without_secrets(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -104,6 +105,7 @@ class RedisServer:
 
     def restart(self) -> None:
         """Restart it after it died, with the same address and password; repair its file if that was the reason."""
+        # Only then: a file that Redis loads is never rewritten.
         if self._refused_its_file():
             self._repair()
         self.start()
@@ -119,6 +121,7 @@ class RedisServer:
         try:
             self.wait(within_s)
         except Fault:
+            # Any other failure would be hidden by a repair.
             if not self._refused_its_file():
                 raise
             self.restart()
@@ -172,16 +175,20 @@ class RedisServer:
                 "unixsocketperm 600",
                 f"requirepass {self._password}",
                 f"dir {_quoted(self._paths.redis_dir)}",
+                # A daemon would be no child, and its death would go unseen.
                 "daemonize no",
                 "appendonly yes",
                 f"appendfilename {AOF_NAME}",
                 # `AofSync` syncs once a second: with `everysec` Redis postpones writes while the disk is busy.
                 "appendfsync no",
+                # A half-written command at the end is what a power failure leaves.
                 "aof-load-truncated yes",
                 "aof-use-rdb-preamble no",
                 "auto-aof-rewrite-percentage 100",
                 "auto-aof-rewrite-min-size 64mb",
+                # No snapshots: the append-only file has everything.
                 'save ""',
+                # Redis is the truth here, not a cache: a full one refuses writes and drops nothing.
                 "maxmemory-policy noeviction",
                 f"maxmemory {self._memory_mb}mb",
                 "maxclients 4000",
@@ -270,6 +277,7 @@ class RedisServer:
             if not mended.gaps:
                 scratch.unlink()
                 continue
+            # The damaged file is kept: a later tool may read more of it.
             path.rename(aside)
             scratch.rename(path)
             _log.error(

@@ -130,7 +130,9 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.request_stop)
         adopt_orphans()
+        # Before any file or socket is made: what an installation writes is its owner's only.
         os.umask(0o077)
+        # Cleaners of /tmp skip locked directories.
         directory_lock = lock_directory(self._paths.run_dir)
         try:
             self._start()
@@ -150,6 +152,7 @@ class Supervisor:
 
     def _start(self) -> None:
         self._save_phase("starting", "clearing up after an earlier run")
+        # After a killed supervisor, parts of the last run may still hold ports and the data of Redis.
         left = end_processes(list_processes(self._paths), 3.0)
         if left:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
@@ -157,6 +160,7 @@ class Supervisor:
         if self._settings.redis_is_external:
             self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
             wait_for_redis(self._settings)
+        # The key before Redis starts and before any process reads it.
         prepare_external_key(self._settings)
         save_manifest_key(self._settings)
         if not self._paths.ray_token.exists():
@@ -235,6 +239,7 @@ class Supervisor:
 
         Cost: about 0.1 ms when all is well.
         """
+        # Redis first, as everything else needs it. A new Ray waits for the bootstrap process of the last one.
         self._ensure_redis()
         if self._again is not None and not self._head.is_busy and time.monotonic() >= self._wait_until:
             with_ray = self._again
@@ -271,6 +276,7 @@ class Supervisor:
             return
         code = redis.process.returncode if redis.process else None
         _log.error("redis_died", code=code)
+        # A server that dies at once is started again each second, not in each tick.
         self._redis_rest_s = time.monotonic() + 1.0
         try:
             redis.restart()
@@ -303,10 +309,12 @@ class Supervisor:
 
     def _failed(self, message: str) -> None:
         """Handle a failed bootstrap: the first start reports it and ends; later ones retry with growing pauses."""
+        # These steps need HAProxy: a failure there, before any HAProxy served, is blamed on it.
         if self._haproxy and not self._front.has_served and {"api", "answer"} & self._head.steps.keys():
             self._late_fronts += 1
             if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
                 self._without_haproxy("HAProxy did not start in time; see supervisor.log")
+        # A first start that fails is reported to a waiting operator; later failures are repaired.
         elif self.state.ready_after_s is None:
             self._save_phase("failed", redact(message))
             return
@@ -329,6 +337,7 @@ class Supervisor:
             except (Fault, OSError) as error:
                 _log.warning("haproxy_missing", reason=str(error))
                 self._front.postpone()
+        # Ray is ended only when the stand-in holds the port.
         if not self._front.has_bound():
             return
         self._haproxy = True
@@ -350,6 +359,7 @@ class Supervisor:
             return
         self._api.refresh()
         silent_s = self._api.silent_s
+        # The longer silence first: both conditions are true then.
         if silent_s > START_AGAIN_S:
             _log.error("api_silent", silent_s=round(silent_s))
             self._save_phase(
@@ -371,14 +381,17 @@ class Supervisor:
 
     def _end(self) -> None:
         """End everything; only the data and, after a failure, the reason remain."""
+        # The state file stays then: `kiosk up` shows its reason.
         failed = self.state.phase == "failed"
         if not failed:
             self._save_phase("stopping", "stopping")
+        # New requests are refused first, then the parts end that answer them. Redis ends last.
         self._front.stop_listening()
         self._end_ray(keep_front=False)
         if self._redis is not None:
             self._redis.stop()
         self._paths.redis_url.unlink(missing_ok=True)
+        # Once more: parts that were started while the others ended.
         left = end_processes(list_processes(self._paths), 2.0)
         shutil.rmtree(self._paths.run_dir, ignore_errors=True)
         self._paths.haproxy_wrapper.unlink(missing_ok=True)
