@@ -75,6 +75,7 @@ class CompactedRecords:
 def assemble_products(oldest_first: Iterable[Any]) -> CompactedProducts:
     """Return the products of record tables, oldest first; vectors of the newest embedder only."""
     tables = [table.select(_COLUMNS) for table in oldest_first]
+    # Vectors of two embedders live in different spaces and can't be compared.
     embedder = next((name for table in reversed(tables) if (name := _newest_embedder(table))), "")
     return CompactedProducts(embedder, tuple(tables))
 
@@ -88,8 +89,11 @@ def _vectors(table: Any, embedder: str) -> list[npt.NDArray[np.float16] | None]:
     column = table["vector"].combine_chunks()
     made_by = table["embedder"].unique().to_pylist()
     if made_by == [embedder] and column.null_count == 0 and len(column):
+        # Arrow's layout of a binary column: int32 starts [n + 1], then
+        # all bytes; float16 has two for each number.
         starts = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
         width = (starts[-1] - starts[0]) // len(column)
+        # Equal widths: the bytes are a matrix [n, d] already, and rows are views without a copy.
         if (np.diff(starts) == width).all():
             values = np.frombuffer(column.buffers()[2], np.float16, (starts[-1] - starts[0]) // 2, starts[0])
             return list(values.reshape(len(column), width // 2))

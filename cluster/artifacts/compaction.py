@@ -43,6 +43,7 @@ def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full
         first = max((at + 1 for at, rows in enumerate(sizes) if rows >= rules.full_rows), default=0)
     if len(runs) - first < rules.runs:
         return None
+    # sizes[at] <= sum(sizes[at + 1:]): the oldest run that is not larger than all that came after it.
     newer = sum(sizes[first:])
     for at in range(first, len(runs) - 1):
         newer -= sizes[at]
@@ -72,11 +73,13 @@ def find_latest(table: Any, seen: set[str], *, drop_gone: bool) -> Any:
     rows: list[int] = []
     gone = table["gone"].to_pylist()
     record_ids = table["id"].to_pylist()
+    # Backwards: within a table the last row of an id is the newest.
     for row in range(len(record_ids) - 1, -1, -1):
         record_id = record_ids[row]
         if record_id in seen:
             continue
         seen.add(record_id)
+        # A removal counts as seen before it is dropped, so that it hides older rows of its id.
         if not (drop_gone and gone[row]):
             rows.append(row)
     rows.reverse()
@@ -92,13 +95,16 @@ def order_by_offset(tables: Sequence[Any]) -> list[Any]:
     every = np.concatenate([np.zeros(0, np.int64), *keys])
     if (every[1:] >= every[:-1]).all():
         return list(tables)
+    # Stable: rows of one offset keep the order in which they were written.
     return [pa.concat_tables(tables).take(pa.array(np.argsort(every, kind="stable")))]
 
 
 def _offset_keys(offsets: Any) -> npt.NDArray[np.int64]:
     """Return numbers in the order of offsets `<ms>-<n>`."""
+    # Many rows share an offset, so each text is parsed once.
     encoded = offsets.combine_chunks().dictionary_encode()
     parts = [offset.partition("-") for offset in encoded.dictionary.to_pylist()]
+    # key = (ms << 20) + n: an int64 has room for 43 bits of milliseconds, about 280 years.
     numbers = np.array([(int(ms) << _COUNT_BITS) + int(count or 0) for ms, _, count in parts], np.int64)
     keys: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
     return keys

@@ -36,6 +36,7 @@ def manifest_path(folder: str, sequence: int) -> str:
 def newest_manifest(store: ArtifactStore, folder: str) -> str | None:
     """Return the path of the newest manifest; None before the first commit."""
     paths = [entry.path for entry in store.entries(folder) if _is_manifest(entry.path)]
+    # Names have a fixed number of digits, so their order is that of the sequences.
     return paths[-1] if paths else None
 
 
@@ -60,6 +61,7 @@ def remove_incomplete_files(
     for entry in store.entries(folder):
         name = entry.path.rsplit("/", 1)[-1]
         orphan = name.endswith(".parquet") and name not in named
+        # Retired files go at once; an unnamed young one may belong to a commit that is being written.
         left_over = orphan and (name in newest.retired or entry.modified_ms < before_ms)
         outdated = _is_manifest(entry.path) and entry.path < manifest_path(folder, oldest_kept)
         if left_over or outdated:
@@ -146,6 +148,7 @@ class Manifest:
             }
         )
         if signer is not None:
+            # Put in before the closing brace: signed bytes are never serialised again.
             inner = inner[:-1] + _MAC + signer.sign(place, inner).encode() + b'"}'
         return _OPENING + checksum(inner).encode() + _MIDDLE + inner + b"}"
 
@@ -157,6 +160,7 @@ class Manifest:
             Fault: damaged, not signed by this installation, of another kind, of a newer format than this release
             supports, or it names files outside its folder
         """
+        # Checksum and MAC before the JSON is parsed: damaged or foreign bytes never reach the parser.
         inner = _verify_checksum(data)
         if signer is not None:
             _check_mac(inner, signer, place)
@@ -165,6 +169,7 @@ class Manifest:
             raise Fault(f"manifest has format {fields['format']}, this release reads up to {FORMAT}")
         if fields["kind"] != kind:
             raise Fault(f"manifest is of kind {fields['kind']!r}, {kind!r} was asked for")
+        # Also of a signed manifest: a path out of the folder could overwrite or remove other files.
         for name in (*(entry["name"] for entry in fields["files"]), *fields["retired"]):
             check_name(name)
         return cls(
@@ -242,6 +247,7 @@ def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None
     inner = _verify_checksum(data)
     plain, mac = _without_mac(inner)
     proof = signer.sign(place, plain)
+    # Constant time, so that a MAC can't be guessed byte by byte.
     if mac is not None and hmac.compare_digest(mac, proof.encode()):
         return None
     inner = plain[:-1] + _MAC + proof.encode() + b'"}'

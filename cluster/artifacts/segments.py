@@ -88,6 +88,7 @@ class SegmentStore:
 
         def attempt() -> list[bytes]:
             records: list[bytes] = []
+            # The narrow column is read first: most segments have no row of these people.
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] == noun and self._has_rows_of(app_id, entry, column, value_set):
                     table = self._files.table(app_id, entry, [column, "json"])
@@ -120,6 +121,7 @@ class SegmentStore:
             )
             if newest is None:
                 return [record for table in newest_first for record in table["json"].to_pylist()]
+            # Order needs offset and JSON only; vectors make up most of a row.
             tables = order_by_offset([table.select(["offset", "json"]) for table in newest_first][::-1])
             latest = (record for table in reversed(tables) for record in reversed(table["json"].to_pylist()))
             return list(islice(latest, newest))
@@ -166,6 +168,7 @@ class SegmentStore:
                     continue
                 table = table.filter(pc.greater_equal(table["at_ms"], since_ms)).combine_chunks()
                 ids = pc.list_flatten(table["product_ids"])
+                # A row that names the product twice is one interaction.
                 rows = pc.unique(
                     pc.list_parent_indices(table["product_ids"]).filter(pc.equal(ids, product_id))
                 )
@@ -211,6 +214,7 @@ class SegmentStore:
             manifest = self._files.manifest(app_id)
             damaged: list[DamagedFile] | None = [] if salvage else None
             newest = [entry for entry in reversed(manifest.files) if entry.facts["noun"] == noun]
+            # Two columns decide which rows are alive; the JSON of the others is never read.
             ids = (self._files.table(app_id, entry, ["id", "gone"], damaged) for entry in newest)
             alive = latest_rows((table for table in ids if table is not None), drop_gone=True)
             living = frozenset(record_id for table in alive for record_id in table["id"].to_pylist())
@@ -221,6 +225,7 @@ class SegmentStore:
                 record
                 for table in tables
                 for record, record_id in zip(table["json"].to_pylist(), table["id"].to_pylist(), strict=True)
+                # A removal may be newer than the segments that are read here.
                 if record_id in living and containing in record
             ]
             return CompactedRecords(_offsets(manifest).get(noun, "0"), puts, living)
@@ -280,6 +285,7 @@ class SegmentStore:
         """
         manifest = self._files.manifest(app_id)
         covered = _offsets(manifest).get(noun, "0")
+        # A repeated call after a crash: the commit went through, only its answer was lost.
         if position_from_offset(last) <= position_from_offset(covered):
             return False
         if position_from_offset(first) <= position_from_offset(covered):
@@ -309,12 +315,15 @@ class SegmentStore:
                 continue
             table = self._files.table(app_id, entry)
             theirs = pc.is_in(table[column], value_set=value_set)
+            # The new file keeps offsets and run of the old one, so that
+            # later merges stay as they were planned.
             rest = table.filter(pc.invert(theirs))
             erased += table.num_rows - rest.num_rows
             firsts += pc.unique(table.filter(theirs)["offset"]).to_pylist()
             span = (entry.facts["first"], entry.facts["last"], entry.facts["run"])
             kept += self._files.write(app_id, manifest, noun, [rest], *span)
         if erased:
+            # A state that was read up to this offset or further contains erased rows.
             first = min(firsts, key=position_from_offset)
             log = ErasureLog.of(manifest.facts).add(noun, first, self._clock.now_ms())
             self._files.commit(app_id, manifest, kept, erasures=log)
@@ -344,7 +353,9 @@ class SegmentStore:
             tables = (self._files.table(app_id, entry) for entry in merged)
         cut = split_tables(tables, self._rules.piece_bytes)
         span = (merged[0].facts["first"], merged[-1].facts["last"])
+        # Files first, then the commit that names them: a crash in between leaves files without a name.
         written = self._files.write(app_id, manifest, noun, cut, *span)
+        # Before the commit too: once it is made, the replaced rows are in no segment.
         if replaced is not None:
             replaced.append(
                 app_id, [entry.name for entry in merged], {entry.name for entry in manifest.files}
@@ -421,6 +432,7 @@ class SegmentStore:
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] != "interaction":
                     continue
+                # Searches are rare: the other columns are read only where one is.
                 types = self._files.table(app_id, entry, ["type"], damaged)
                 if types is None or not pc.any(pc.is_in(types["type"], value_set)).as_py():
                     continue
@@ -445,6 +457,7 @@ class SegmentStore:
         self, app_id: str, entries: Sequence[FileEntry], replaced: ReplacedProducts | None, *, drop_gone: bool
     ) -> Iterator[Any]:
         """Yield the newest row of every id of some segments, oldest first, and write all other rows to `replaced`."""
+        # Newest first for what counts, oldest first for what is written: two passes, the first over ids only.
         seen: set[str] = set()
         ids = (self._files.table(app_id, entry, ["id", "gone"]) for entry in reversed(entries))
         latest = [find_latest(table, seen, drop_gone=drop_gone) for table in ids]
@@ -460,6 +473,7 @@ class SegmentStore:
 
     def _retry_when_replaced(self, attempt: Callable[[], T]) -> T:
         """Repeat the read from the newest manifest when a writer replaced a segment during it."""
+        # NotFound means that a compaction removed a file of the old manifest; the new one has the same rows.
         for _ in range(_READ_TRIES - 1):
             try:
                 return attempt()

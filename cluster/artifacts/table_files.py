@@ -99,9 +99,12 @@ class TableFile:
             if error is None:
                 self._sink.stream.flush()
                 if self._path is not None:
+                    # Synced before the rename: after a power failure the name
+                    # would else lead to an empty file.
                     os.fsync(self._sink.stream.fileno())
                     self._sink.stream.close()
                     os.replace(self._part, self._path)
+        # The reader of a pipe ended, as `head` does: no error of the file.
         except BrokenPipeError:
             raise
         except OSError as failure:
@@ -136,6 +139,8 @@ class TableFile:
     def _part(self) -> Path:
         assert self._path is not None
         if not hasattr(self, "_part_path"):
+            # In the same folder, as a rename is atomic within one file system
+            # only; with a dot, so that `*` skips it.
             self._part_path = self._path.with_name(f".{self._path.name}.{new_request_id()}.part")
         return self._part_path
 
@@ -164,6 +169,7 @@ class TableFile:
                 texts = [None if cell is None else orjson.dumps(cell).decode() for cell in column.to_pylist()]
                 column = pa.chunked_array([pa.array(texts, pa.string())])
             elif pa.types.is_string(field.type) and not self._keep_formulas:
+                # A spreadsheet would run `=...` of a product's text as a formula.
                 column = pc.replace_substring_regex(column, _FORMULA, r"'\0")
             columns.append(column)
         return pa.table(columns, names=self._schema.names)
@@ -180,6 +186,7 @@ class _Sink:
         self._size = 0
 
     def write(self, data: Any) -> int:
+        # Arrow writes a footer when it closes, also after an error; the file is dropped anyway.
         if self.is_given_up:
             return len(data)
         self.sha256.update(data)
