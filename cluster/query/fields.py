@@ -59,10 +59,12 @@ class Projection:
         names = list(dict.fromkeys(canonical(name) if name.startswith("attributes") else name for name in fl))
         if "*" in names:
             return cls((), None, True)
+        # The usual case without a tree: one lookup for each name.
         if not any("." in name or "*" in name for name in names):
             return cls(tuple(name for name in names if name != "product_id"), None, False)
         tree = _Branch(_Globs())
         for name in names:
+            # Longer names select nothing.
             if len(name) <= MAX_FIELD and name.count(".") < MAX_SEGMENTS:
                 tree.add(name)
         return cls((), tree, False)
@@ -93,6 +95,7 @@ class _Globs:
         """Return a prepared wildcard; None when it takes too many steps."""
         if glob not in self._made:
             try:
+                # Only `*` has a meaning here, so the other special characters are escaped.
                 self._made[glob] = wildcard(glob.replace("\\", "\\\\").replace("?", "\\?"), self._effort)
             except FilterSyntax:
                 self._made[glob] = None
@@ -118,6 +121,7 @@ class _Branch:
             self._whole.add(head)
         else:
             self._inner.setdefault(head, _Branch(self._glob_cache)).add(rest)
+            # A record may have the key `a.b` itself, beside the object `a` with `b`.
             if "*" not in path:
                 self._whole.add(path)
 
@@ -131,6 +135,7 @@ class _Branch:
         """Return the selected part of an object."""
         picked: dict[str, Any] = {}
         for key, value in record.items():
+            # Decided once for each key: records of one app mostly have the same keys.
             selection = self._decided.get(key) or self._decide(key)
             if selection.whole:
                 picked[key] = value
@@ -152,6 +157,7 @@ class _Branch:
                     joined.add(rest)
             branch = joined
         selection = _Selection(key in self._whole or "" in rests, branch)
+        # Bounded: keys come from stored records, which may have any number of different ones.
         if len(self._decided) < _REMEMBERED:
             self._decided[key] = selection
         return selection

@@ -82,6 +82,7 @@ class Formula:
         """
         # Undefined results are expected here and become NaN below; warnings would fill the log.
         with np.errstate(all="ignore"):
+            # A formula of constants has one element; `copy`, as a broadcast view can't be written.
             results = np.broadcast_to(np.asarray(self._step(fields, count), np.float64), (count,)).copy()
         results[~np.isfinite(results)] = np.nan
         return results
@@ -168,6 +169,7 @@ class _Parser:
     def _sum(self) -> _Step:
         left = self._product()
         while sign := self._takes("+", "-"):
+            # Left-associative: 1 - 2 - 3 is (1 - 2) - 3.
             left = _both(np.add if sign == "+" else np.subtract, left, self._product())
         return left
 
@@ -191,6 +193,7 @@ class _Parser:
         left = self._atom()
         if self._takes("^", "**"):
             self._deeper()
+            # The right side by recursion, so 2^3^2 is 2^(3^2); its sign binds to it alone, as in 2^-1.
             left = _both(np.power, left, self._signed())
             self._depth -= 1
         return left

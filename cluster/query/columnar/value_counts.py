@@ -164,6 +164,7 @@ def _count_codes(
     # A pair of code and unit as one number: sorted, equal pairs are neighbours and count once.
     keys = np.sort(codes.astype(np.int64) * width + those)
     once = keys[np.append(True, keys[1:] != keys[:-1])]
+    # keys // width is the code again.
     counts = np.bincount(once // width)
     present = np.flatnonzero(counts)
     return present, counts[present]

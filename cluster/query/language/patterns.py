@@ -55,6 +55,7 @@ def wildcard(
 
     def flush() -> None:
         text = "".join(stretch)
+        # Folded as a whole: folding may turn one character into two, or depend on its neighbour.
         parts.extend(_one(char) for char in (fold(text) if fold else text))
         stretch.clear()
 
@@ -68,6 +69,7 @@ def wildcard(
             flush()
             if char == "?":
                 parts.append(CharSet(_ANY))
+            # `**` is `*`: repeated ones would only cost states.
             elif not parts or parts[-1] is not _ANYTHING:
                 parts.append(_ANYTHING)
         else:
@@ -113,6 +115,7 @@ class _Reader:
 
     def read(self) -> Pattern:
         text = self._pattern
+        # Before anything is parsed: the length bounds the work of everything below.
         if len(text) > MAX_POSITIONS * 2:
             raise syntax_error("pattern", 0, f"a pattern has at most {MAX_POSITIONS * 2} characters")
         self._at = 1 if text.startswith("^") else 0
@@ -158,6 +161,7 @@ class _Reader:
             self._at += 2
         elif self._pattern.startswith("?", self._at):
             raise syntax_error("pattern", at, "groups that begin with (? are not supported")
+        # Groups are a list here, but their patterns nest, and what walks a pattern later may recurse.
         if len(self._open) > MAX_GROUPS:
             raise syntax_error("pattern", at, f"groups stand at most {MAX_GROUPS} deep")
         self._open.append(_Group(at))
@@ -167,6 +171,7 @@ class _Reader:
         if not parts:
             raise syntax_error("pattern", at, f"{char} has nothing before it to repeat")
         least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(char) or self._counts(at)
+        # Repetitions of repetitions would multiply the states beyond their bound.
         if self._pattern[self._at : self._at + 1] in ("?", "+", "*", "{"):
             raise syntax_error(
                 "pattern", self._at, "one repetition sign is enough; lazy forms are not supported"
@@ -179,6 +184,7 @@ class _Reader:
         sizes = [part for part in (low, high) if part]
         if close < 0 or not low or not all(part.isdecimal() and part.isascii() for part in sizes):
             raise syntax_error("pattern", at, "a count is written {2}, {2,} or {2,5}; write \\{ for the sign")
+        # The digits are counted first: `int` of a very long text takes quadratic time.
         if any(len(part) > 3 or int(part) > MAX_POSITIONS for part in sizes):
             raise syntax_error("pattern", at, f"counts go up to {MAX_POSITIONS}")
         self._at = close + 1
@@ -217,6 +223,7 @@ class _Reader:
         ranges: list[tuple[int, int]] = []
         begin = self._at
         while self._at < len(text):
+            # A ] right after the opening is an ordinary member, as in Lucene and POSIX.
             if text[self._at] == "]" and self._at > begin:
                 self._at += 1
                 merged = _merged(ranges)
@@ -244,6 +251,7 @@ class _Reader:
 def _merged(ranges: list[tuple[int, int]]) -> Ranges:
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
+        # Adjacent ranges join too, so that the complement below has no empty ranges.
         if merged and low <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:

@@ -33,11 +33,13 @@ def number_of(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
+        # An int of JSON may be larger than any double.
         try:
             number = float(value)
         except OverflowError:
             return None
         return number if math.isfinite(number) else None
+    # A pattern and not `float()` alone, which also takes blanks, `1_000`, `inf` and `nan`.
     if not isinstance(value, str) or len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
         return None
     number = float(value)
@@ -50,6 +52,7 @@ def period_of(text: str) -> tuple[int, int] | None:
     Units:
         milliseconds since 1970
     """
+    # Bounded before the pattern runs, as any text of a record may come here.
     match = _MOMENT.fullmatch(text) if len(text) <= 40 else None
     if match is None:
         return None
@@ -68,8 +71,10 @@ def period_of(text: str) -> tuple[int, int] | None:
         if day is None:
             after = at.replace(year=at.year + 1) if month is None else _next_month(at)
             return start, (after - _EPOCH) // _MS - 1
+    # The year after 9999 can't be represented.
     except (ValueError, OverflowError):
         return _last_period(year, month) if day is None else None
+    # An offset east of UTC means that the same moment is earlier in UTC.
     start -= _offset_ms(zone)
     if hour is None:
         return start, start + _DAY_MS - 1
@@ -77,6 +82,7 @@ def period_of(text: str) -> tuple[int, int] | None:
         return start, start + _MINUTE_MS - 1
     if fraction is None:
         return start, start + 999
+    # Digits beyond milliseconds are cut off, not rounded into the next second.
     start += int(fraction[:3].ljust(3, "0"))
     return start, start
 
@@ -151,6 +157,7 @@ class Bounds:
     ) -> Bounds:
         """Parse both ends: as moments in a date field, else as the most specific kind that fits both ends."""
         given = [end for end in (low, high) if end is not None]
+        # `2024` is a number and a year: only a date field, or the other end, makes it a year.
         if not moments and all(number_of(end) is not None for end in given):
             return cls(Measure.NUMBER, number_of(low), number_of(high), include_low, include_high)
         if given and all(period_of(end) is not None for end in given):
@@ -169,6 +176,7 @@ class Bounds:
         last = period_of(high) if high is not None else None
         return cls(
             Measure.MOMENT,
+            # An excluded period is left out as a whole: after 2024 begins with 2025.
             None if first is None else (first[0] if include_low else first[1] + 1),
             None if last is None else (last[1] if include_high else last[0] - 1),
             True,
@@ -177,6 +185,7 @@ class Bounds:
 
     def hold(self, value: Scalar) -> bool:
         """Return whether a value is within the bounds."""
+        # A bool is an int in Python, and would be within [0 TO 1].
         if isinstance(value, bool):
             return False
         if self.measure is Measure.TEXT:

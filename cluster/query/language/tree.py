@@ -128,9 +128,11 @@ def _quote(text: str) -> str:
 
 
 def _escape(text: str, plain: frozenset[str] = _PLAIN) -> str:
+    # Escaped as a whole, or the parser would take the word for an operator.
     if text in _OPERATORS:
         return "\\" + text
     done = "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
+    # A leading minus would negate the term.
     return "\\" + done if done.startswith("-") else done
 
 
@@ -145,4 +147,5 @@ def _with_slashes(pattern: str) -> str:
 
 
 def _group(node: Node) -> str:
+    # Always in brackets: no rule of precedence is needed to read the text again.
     return f"({render_filter(node)})" if isinstance(node, (All, Any)) else render_filter(node)
