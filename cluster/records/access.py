@@ -77,6 +77,7 @@ class AppSettings(BaseModel):
     @classmethod
     def _follow_query_log(cls, given: Any) -> Any:
         """Log answers of an app that was stored before `served_log` no more freely than its queries."""
+        # Records from before the field take the mode of their `query_log`.
         if not isinstance(given, dict) or "served_log" in given:
             return given
         mode = given.get("query_log")

@@ -51,12 +51,14 @@ class Person(BaseModel):
         In whole JSON a value must equal an id. In any other text an id must be between quotes or blanks.
         """
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        # A search of bytes first: nearly all records name nobody here, and are not parsed.
         if not any(form in raw for word in self.words for form in _forms(word)):
             return False
         try:
             tree = orjson.loads(raw)
         except orjson.JSONDecodeError:
             return self._stands_in(raw)
+        # A list and no recursion: stored JSON may be deep.
         waiting = [tree]
         while waiting:
             value = waiting.pop()
@@ -179,6 +181,7 @@ def _forms(word: str) -> frozenset[bytes]:
     """Return an id as it is written in a text, in JSON, and in JSON that is a value of JSON."""
     plain = word.encode("utf-8", "replace").decode()
     once = orjson.dumps(plain)[1:-1]
+    # As plain text, as a JSON string, and as JSON inside a JSON string.
     return frozenset((plain.encode(), once, orjson.dumps(once.decode())[1:-1]))
 
 
@@ -190,6 +193,7 @@ def _stands_alone(text: bytes, word: bytes) -> bool:
     at = text.find(word)
     while at >= 0:
         end = at + len(word)
+        # Between edges only: the id `12` must not match in `123`.
         if (at == 0 or text[at - 1] in _EDGES) and (end == len(text) or text[end] in _EDGES):
             return True
         at = text.find(word, at + 1)

@@ -182,6 +182,7 @@ def _append_log(run: Run, now_ms: int, changes: Mapping[str, Any]) -> tuple[str,
 
 def _with_line(run: Run, now_ms: int, text: str) -> tuple[str, ...]:
     line = f"{iso_ms(now_ms)[:19]}  {text}"
+    # Bounded in both directions: the record is written whole with each progress.
     return (*run.log, line[:_LONGEST_LINE])[-MOST_LOG_LINES:]
 
 
@@ -260,12 +261,14 @@ def period_of(when: str) -> tuple[int, int]:
 def due_slot(schedule: Schedule, now_ms: int) -> int | None:
     """Return the due slot; of several missed slots, return only the newest."""
     slot = newest_slot(schedule.when, now_ms)
+    # Slots before its creation are not made up for.
     return slot if slot > max(schedule.last_slot, schedule.created_at) else None
 
 
 def newest_slot(when: str, now_ms: int) -> int:
     """Return the newest slot at a time."""
     period, first = period_of(when)
+    # The newest multiple of the period, counted from `first` after midnight of 1970-01-01 UTC.
     return (now_ms - first) // period * period + first
 
 
