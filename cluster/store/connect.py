@@ -110,6 +110,7 @@ class OpenStores(Stores):
         if self.check is not None:
             try:
                 await self.check(self)
+            # Also when cancelled: nobody else would close the connection.
             except BaseException:
                 await self.close()
                 raise

@@ -157,6 +157,7 @@ class AuditLog:
                         await self._seal(self._proof, made, SealedRow(last_id, before))
                         self._proof.report(made.model_dump(mode="json"))
                     return made
+                # Another process appended: take that row as the one before, and try again.
                 self._last = (row_id, text_of(more) if row_id else START)
         raise Unavailable("the audit log is being written by many at once", retry_after_s=1)
 
@@ -173,6 +174,7 @@ class AuditLog:
             row = _parse(row_id, stored, chain, proof)
             if row is None:
                 continue
+            # Rows come in the order of Redis, their times from several machines: a minute covers the skew.
             if row.at < audit_filter.since - 60_000:
                 break
             if audit_filter.matches(row):
@@ -213,8 +215,10 @@ class AuditLog:
             _log.error("audit_seal_damaged", reason=error.message)
             return
         is_accepted = row.operation in (ACCEPT, RESTORE) and row.outcome == "done"
+        # Nothing was appended in between, or an operator accepted what is missing.
         if sealed is None or sealed == before or is_accepted:
             self._is_broken = False
+        # Once broken, each append would read the whole log again for the same result.
         elif not self._is_broken and order(sealed.row_id) < order(row.row_id):
             self._is_broken = not await self._leads(sealed, row)
             if self._is_broken:
@@ -250,6 +254,7 @@ class AuditLog:
             return
         names = [keys.audit_row(), keys.audit_archive()]
         first = text_of(entries[0][0])
+        # With the number of blocks: if another process archived meanwhile, the script writes nothing.
         await self._server.run(_ARCHIVE, names, [blocks, first, pack_rows(map(_entry, entries))])
 
     async def _last_archived(self, blocks: int) -> str:
@@ -264,6 +269,7 @@ class AuditLog:
     async def _oldest_first(self) -> AsyncIterator[StoredRow]:
         archived = ""
         number = 0
+        # The length is read anew: a block that is archived meanwhile takes its rows out of the stream.
         while number < int(await self._server.execute_slow("LLEN", keys.audit_archive())):
             for row in await self._read_block(number):
                 yield row
@@ -287,6 +293,7 @@ class AuditLog:
                 yield _entry(entry)
             oldest = text_of(entries[-1][0])
             start = "(" + oldest
+        # The last block is still in the stream too, so its rows are skipped by their id.
         for number in reversed(range(int(await self._server.execute_slow("LLEN", keys.audit_archive())))):
             for row in reversed(await self._read_block(number)):
                 if not oldest or order(row[0]) < order(oldest):

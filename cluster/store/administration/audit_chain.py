@@ -99,9 +99,11 @@ class ChainCheck:
 
     def add(self, row_id: str, stored: bytes, chain: str, proof: str = "") -> None:
         """Take the next row."""
+        # chain_n = SHA-256(chain_{n-1} + line break + row_n)
         fits = next_chain(self._chain, stored) == chain
         if not fits:
             self._note(row_id, "the row does not continue the chain of the row before")
+            # Ids and both chains too: acceptance covers this fault only, not another one at the same row.
             place = f"{self._faults} {row_id} {self._chain} {chain}\n"
             self._faults = hashlib.sha256(place.encode() + stored).hexdigest()
         is_proven = self._proof is not None and self._proof.is_genuine(chain, proof)
@@ -109,11 +111,13 @@ class ChainCheck:
         done = _read_done(stored) if fits and is_proven else {}
         operation = done.get("operation")
         if operation in (ACCEPT, RESEAL):
+            # An accepting row is proven and continues the chain, so it vouches for unproven rows before it.
             self._unproven = None
             if _accepted_faults(done) == self._faults:
                 self._fault = None
         if is_proven:
             self._proven_from = self._proven_from or row_id
+        # Rows before the first proof are of earlier releases; after it, each writer has the key.
         elif self._proven_from and self._unproven is None:
             reason = "the row was written without the key of the audit log, by an earlier release or by somebody else"
             self._unproven = (self.rows, row_id, reason)
@@ -135,8 +139,10 @@ class ChainCheck:
 
     def verdict(self, newest: str = "") -> AuditVerdict:
         """Return the verdict on all rows; `newest` is the id of a row that must be among them."""
+        # Redis remembers the last id that it gave, also after the row was removed.
         if order(self._last_id) < order(newest):
             self._note(newest, "the newest rows were removed")
+        # Tuples order by the number of rows before the fault: the earliest one is reported.
         fault = min(filter(None, (self._fault, self._unproven)), default=None)
         if fault is None and self._sealed is not None:
             reason = "the sealed row is not in the log: rows were removed, or the log was written anew"

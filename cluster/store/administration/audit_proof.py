@@ -80,6 +80,7 @@ class AuditProof:
             mac = str(value["mac"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Fault(f"the seal of the audit log can't be read: {self._path}") from error
+        # Without the MAC, a person who removes rows could put an older row into the file.
         if not self._signer.verify(_SEALS, _text(row), mac.encode()):
             raise Fault(f"the seal of the audit log was changed, or has another master key: {self._path}")
         return row
@@ -90,6 +91,7 @@ class AuditProof:
             return
         try:
             with _locked(self._path):
+                # A seal that can't be read does not count as a newer one.
                 with contextlib.suppress(Fault):
                     before = self.sealed()
                     if before is not None and _order(before.row_id) >= _order(row_id):
@@ -141,6 +143,7 @@ def _order(row_id: str) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    # A file beside the seal: the seal itself is replaced by a rename, and its lock would go with it.
     handle = os.open(path.with_name(path.name + ".lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

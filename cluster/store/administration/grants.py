@@ -116,6 +116,7 @@ class GrantStore:
         )
         for grant_id in over:
             await self.revoke(text_of(grant_id), now_ms=now_ms)
+        # A code that comes twice may be stolen, so what its first use gave ends too (RFC 6749, 4.1.2).
         if became == b"used":
             await self.revoke(code.grant_id, now_ms=now_ms)
         return cast("RedeemOutcome", text_of(became))
@@ -125,12 +126,14 @@ class GrantStore:
         code = await self.code(sha256)
         if code is None:
             return
+        # HSETNX: of a burn and an exchange at once, exactly one is first.
         first = await self._server.execute_slow("HSETNX", keys.oauth_code(sha256), "used", "1")
         if not first:
             await self.revoke(code.grant_id, now_ms=now_ms)
 
     async def take_assertion(self, sha256: str, *, life_ms: int) -> bool:
         """Record an assertion of a client for as long as it is valid; return False if it was used before."""
+        # NX: a second use of the same assertion is a replay.
         first = await self._server.execute_slow("SET", keys.oauth_assertion(sha256), "1", "NX", "PX", life_ms)
         return first is not None
 
@@ -158,6 +161,7 @@ class GrantStore:
             ],
             [presented_sha256, next_sha256, now_ms, grace_ms, GRANT_LIFE_MS, grant_id, MOST_SIBLINGS],
         )
+        # An old token was shown again: one of two holders is not the client, and nobody knows which.
         if became == b"stolen":
             await self.revoke(grant_id, now_ms=now_ms)
         return cast("RotateOutcome", text_of(became))
@@ -173,6 +177,7 @@ class GrantStore:
             keys.oauth_version(),
             keys.oauth_client_grants(client),
         ]
+        # Marks live as long as an access token may; older ones protect from nothing.
         gone = await self._server.run(_REVOKE, names, [grant_id, now_ms, now_ms - REVOKED_LIFE_MS])
         return bool(gone)
 

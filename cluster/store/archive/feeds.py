@@ -76,6 +76,7 @@ class FeedStore:
         try:
             article = await self._articles.unseal(app_id, product_id, sealed)
         except NewerRelease:
+            # A newer release may list it for other feeds too, so it is left alone.
             return False
         return article is not None and article.feed == name and not article.listed
 
@@ -95,6 +96,7 @@ class FeedStore:
         self, app_id: str, name: str, change: Callable[[FeedState], FeedState]
     ) -> FeedState:
         """Replace the state of a feed, at first a new one, by what `change` makes of it."""
+        # Update fails while there is no state, and add fails when another process was faster: then again.
         while True:
             state = await self._states.update(app_id, name, change)
             if state is not None:
@@ -128,6 +130,7 @@ class FeedStore:
         """
         if not articles:
             return
+        # Fails for articles of several feeds: the key of the checks has one feed's name.
         (name,) = {article.feed for article in articles.values()}
         scores = [part for product_id, at_ms in checks.items() for part in (at_ms, product_id)]
         if scores:

@@ -63,6 +63,8 @@ class LogStream(Generic[Row]):
             room = MOST_BATCHES - int(await self._server.execute_slow("XLEN", name))
             if room < 1:
                 return False
+            # Each replica may use a hundredth of the room unasked, so a
+            # hundred of them can't overfill it together.
             unchecked = room // MOST_WRITERS
         self._unchecked[app_id] = unchecked - 1
         await self._server.execute_slow(
@@ -96,6 +98,8 @@ class LogStream(Generic[Row]):
     async def trim(self, app_id: str, upto: str) -> None:
         """Delete batches up to an offset: the artifact store holds them."""
         ms, _, n = upto.partition("-")
+        # MINID keeps the id itself, so the next one is named. `=`:
+        # exactly, or people's rows would outlive it.
         await self._server.execute_slow("XTRIM", self._key(app_id), "MINID", "=", f"{ms}-{int(n or 0) + 1}")
 
     async def salt(self, app_id: str) -> bytes:
@@ -109,6 +113,7 @@ class LogStream(Generic[Row]):
         try:
             given = orjson.loads(body)
         except orjson.JSONDecodeError:
+            # Empty and not an error: a damaged batch must not stop the compaction of those behind it.
             return ()
         # archive calls of earlier releases have an entry each
         rows = map(self._row_type.from_dict, given if isinstance(given, list) else [given])

@@ -110,6 +110,7 @@ class QuestionStore:
         ]
         recent = keys.question_recent(app_id)
         names = [name, keys.question_open(app_id), keys.question_by(app_id, user_key), recent]
+        # One script: index, bound and record change together, or a crash leaves a question without a worker.
         done = int(await self._server.run(_ASK, names, args))
         if done < 0:
             raise TooMany("too many questions wait for their answers", retry_after_s=2)
@@ -140,6 +141,7 @@ class QuestionStore:
         app_id = question.app_id
         question_id = question.question_id
         name = keys.question(app_id, question_id)
+        # Only finished answers are checked again after a change of a product.
         shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
         cited = dict.fromkeys(passage.product_id for passage in shown_beside)
         citing = keys.question_entitled_citing if question.is_entitled else keys.question_citing
@@ -173,6 +175,7 @@ class QuestionStore:
 
     async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
         """Return unfinished questions without a valid lease, the longest waiting first."""
+        # Scores are the ends of leases, so all up to now are those without a valid one.
         names = await self._server.execute_slow(
             "ZRANGEBYSCORE", keys.question_open(app_id), "-inf", now_ms, "LIMIT", 0, count
         )
@@ -233,15 +236,18 @@ class QuestionStore:
         newest 1,000 are listed."""
         name = keys.question_recent(app_id)
         last = start + count - 1
+        # Ids of deleted questions may still be in the list; they read as None below.
         ids = [name_of(member) for member in await self._server.execute_slow("ZREVRANGE", name, start, last)]
         read = await asyncio.gather(*(self.read(app_id, question_id) for question_id in ids))
         return [stored for stored in read if stored is not None]
 
     async def count(self, app_id: str, user_key: str, day: int) -> int:
         """Increment the user's questions of a day and return the new count."""
+        # A pseudonym: the key of a counter must not name the user.
         mark = await self._salts.pseudonym(app_id, user_key)
         name = keys.question_count(app_id, mark, day)
         counted = int(await self._server.execute_slow("INCR", name))
+        # Set by the first count only, or a busy user's counter would never end.
         if counted == 1:
             await self._server.execute_slow("PEXPIRE", name, COUNT_LIFE_MS)
         return counted
@@ -276,6 +282,8 @@ class QuestionStore:
         counts: Counter[str] = Counter()
         for day in days:
             name = keys.question_frequency(app_id, day)
+            # Only the most frequent of each day: a bound for the read, at the
+            # price of questions that are rare every day.
             flat = await self._server.execute_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
             for text, count in split_pairs(flat):
                 counts[text_of(text)] += int(float(count))
@@ -313,6 +321,7 @@ async def erase_questions(server: RedisClient, app_id: str, user_keys: Sequence[
     for user_key in user_keys:
         owned = keys.question_by(app_id, user_key)
         ids = [name_of(member) for member in await server.execute_slow("SMEMBERS", owned)]
+        # A script blocks Redis while it runs, so each takes a bounded number.
         for start in range(0, len(ids), 500):
             some = ids[start : start + 500]
             names = [
@@ -341,6 +350,7 @@ def lifetime_ms(question: Question) -> int:
 
 def question_fingerprint(text: str, user_key: str) -> str:
     """Return a digest of a user's question that does not contain the user."""
+    # NUL separates text and user unambiguously; 96 bits make equal digests of different pairs unlikely.
     return hashlib.sha256(f"{text}\0{user_key}".encode()).hexdigest()[:24]
 
 

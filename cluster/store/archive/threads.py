@@ -76,6 +76,7 @@ class ThreadStore:
         A value without threads is not stored. No revision ever repeats, even after an erasure.
         """
         sealed = b""
+        # Unknown fields of a newer release are kept also without threads.
         if after.threads or after.model_extra:
             body = record_json(after, exclude=_DERIVED, exclude_defaults=True)
             sealed = seal(body, salt_from_key(keys.threads(app_id), user_id))

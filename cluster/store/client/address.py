@@ -63,6 +63,7 @@ class Credentials:
             return self.username, self.password
         try:
             return self.username, Path(self.password_file).read_text("utf-8").strip()
+        # `from None`: the error of a read could carry part of the file into a log.
         except (OSError, UnicodeDecodeError):
             raise Unavailable(
                 f"the store's password file {self.password_file} can't be read", retry_after_s=5
@@ -123,6 +124,7 @@ class Address:
         try:
             return _parse(urlsplit(url))
         except ValueError:
+            # `from None` too: the text of a ValueError may repeat the URL and with it the password.
             raise Invalid(_REFUSED) from None
 
     @property
@@ -133,6 +135,7 @@ class Address:
 
 def _parse(parts: SplitResult) -> Address:
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    # From the last @: a password that was not quoted may contain one.
     user, _, hosts = parts.netloc.rpartition("@")
     username, _, password = user.partition(":")
     credentials = Credentials(
@@ -160,6 +163,7 @@ def _parse(parts: SplitResult) -> Address:
         steps
         or db < 0
         or replicas < 0
+        # A Redis Cluster has database 0 only.
         or (kind == "cluster" and db)
         or (kind == "server" and len(endpoints) > 1)
     ):

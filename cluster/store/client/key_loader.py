@@ -86,6 +86,7 @@ class KeyLoader:
     async def read_strings(self, names: Sequence[bytes]) -> list[KeyPart]:
         """Return strings without a time to live; absent ones are left out."""
         parts = []
+        # One command per node of a cluster: MGET takes only keys of one.
         for group in self._server.group([name_of(key) for key in names]):
             values = await self._server.execute_slow("MGET", *group)
             parts += [
@@ -145,6 +146,7 @@ class KeyLoader:
         while page := await self._server.execute_slow("XRANGE", key, start, until, "COUNT", count):
             yield page
             size = sum(len(field) for _, fields in page for field in fields)
+            # Doubled while pages are small, else cut to the size wanted: next = count * PAGE_BYTES / size.
             count = max(
                 1, min(PAGE, count * 2 if size < PAGE_BYTES / 2 else count * PAGE_BYTES // (size + 1))
             )
@@ -187,6 +189,7 @@ class KeyLoader:
         ask = self._server.execute_slow
         try:
             facts, groups = await asyncio.gather(ask("XINFO", "STREAM", key), ask("XINFO", "GROUPS", key))
+        # The key expired or was removed between TYPE and XINFO.
         except Fault as error:
             if "no such key" in error.message:
                 return None
@@ -210,6 +213,7 @@ class KeyLoader:
             items = begin
             most = PAGE
             first = 0
+            # Read again from the head with a larger page, so that one command has the whole list.
             if len(items) == PAGE and sum(map(len, items)) < _SHORT_BYTES:
                 most = _WHOLE
                 items = await ask("LRANGE", key, 0, most - 1)

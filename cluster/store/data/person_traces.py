@@ -100,6 +100,7 @@ class PersonTraces:
         self._server = server
         self._person = person
         self._app = person.app_id
+        # Counters name users by pseudonyms only, which the app's salt gives.
         self._marks = frozenset(pseudonym(salt, user_key) for user_key in person.user_keys)
         self._questions: set[str] = set()
 
@@ -145,6 +146,7 @@ class PersonTraces:
 
     async def _question_traces(self) -> AsyncIterator[Trace]:
         for user_key in self._person.user_keys:
+            # Kept for the walk, which finds references to these questions.
             for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, user_key)):
                 self._questions.add(name_of(name))
         for question_id in sorted(self._questions):
@@ -330,6 +332,7 @@ class PersonTraces:
         people = (
             {question.get("user_id"), question.get("anonymous_id")} if isinstance(question, dict) else set()
         )
+        # The text may name the person by chance; only the asker's own questions are erased.
         if people.isdisjoint(self._person.words):
             return None
         self._questions.add(question_id)
@@ -377,8 +380,10 @@ class PersonTraces:
 
         async def erase() -> None:
             for text, mark in pairs:
+                # Only what was removed is subtracted, so that a repeated erasure counts once.
                 if await self._server.execute_slow("SREM", asker, mark):
                     await self._server.execute_slow("ZINCRBY", name, -1, text)
+            # A text without any asker left goes too.
             await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
 
         return Trace(POPULAR_QUESTIONS, [text for text, _ in pairs], erase)

@@ -83,6 +83,7 @@ class RuleVersionStore:
         return await self._read(app_id, "XREVRANGE", "+", "-", count)
 
     async def get(self, app_id: str, version_id: str) -> RuleVersion | None:
+        # Checked here, as `-` and `+` would read a whole stream.
         if _VERSION_ID.fullmatch(version_id) is None:
             return None
         versions = await self._read(app_id, "XRANGE", version_id, version_id, 1)

@@ -34,6 +34,7 @@ _PLACES: tuple[Placement, ...] = ("door", "own")
 def estimate_rate(before: int, now: int, now_ms: int) -> float:
     """Estimate requests per second over the last minute from the counts of the last and of this minute."""
     passed = now_ms % MINUTE_MS / MINUTE_MS
+    # The last minute counts by the part of it that lies within 60 s of now.
     return (before * (1 - passed) + now) * 1000 / MINUTE_MS
 
 

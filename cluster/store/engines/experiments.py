@@ -76,6 +76,8 @@ class ExperimentStore:
         """
         app_id = experiment.app_id
         experiment_id = experiment.experiment_id
+        # For the slug before, which the script frees; the revision in the
+        # script detects a change since this read.
         (before,) = await self._experiments.get_many(app_id, [experiment_id])
         after = experiment.model_copy(update={"revision": experiment.revision + 1})
         names = [
@@ -116,6 +118,7 @@ class ExperimentStore:
             keys.exposure_ids(app_id, experiment_id),
             keys.stranger(app_id, writer.day if writer is not None else 0),
         ]
+        # The script puts in the person, which it alone knows.
         packed = replace(proposed, person="").pack() if proposed is not None else ""
         bounds: list[Argument] = []
         if writer is not None:

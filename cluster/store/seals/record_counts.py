@@ -95,6 +95,7 @@ async def count_records(server: RedisClient) -> RecordCounts:
     for key, kind in hashes:
         async for name, sealed in _fields(server, key):
             counts.add(kind, key, name, sealed)
+    # Records with a key each, found by their names.
     for pattern in ("*}:question:*", keys.oauth_grant("*"), keys.oauth_code("*")):
         async for key in _names(server, pattern):
             for name, value in zip(_FIELDS, await server.execute_slow("HMGET", key, *_FIELDS), strict=True):
@@ -105,6 +106,7 @@ async def count_records(server: RedisClient) -> RecordCounts:
 
 async def _fields(server: RedisClient, key: str) -> AsyncIterator[tuple[str, bytes]]:
     cursor = b"0"
+    # HSCAN may return a field twice while the hash grows.
     seen = set[str]()
     while True:
         cursor, flat = await server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)

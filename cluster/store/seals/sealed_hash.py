@@ -70,6 +70,7 @@ class SealedHash(Generic[Model]):
     async def add(self, app_id: str, field: str, record: Model) -> bool:
         """Write a record whose field is absent; return False when the field is taken."""
         sealed = self.seal(app_id, field, record)
+        # HSETNX decides: of two that add the same id, one gets False.
         return bool(await self._server.execute_slow("HSETNX", self._key(app_id), field, sealed))
 
     async def update(self, app_id: str, field: str, change: Callable[[Model], Model]) -> Model | None:
@@ -87,6 +88,7 @@ class SealedHash(Generic[Model]):
             if sealed is None or before is None:
                 return None
             after = with_unknown_fields(change(before), before)
+            # Compared with the sealed bytes as they were read, so any change in between is noticed.
             if await self.swap(app_id, field, sealed, after):
                 return after
         raise Unavailable(
