@@ -58,6 +58,7 @@ class ArchiveReading:
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
         """Yield lists of at most `size` records after the first `skip`, each with the number of its first record."""
         first = skip
+        # Skipped factories are never called: finished articles are not converted again.
         made = (make() for make in islice(self._row_factories(source), skip, None))
         for chunk in cut_rows(((_measure(row), row) for row in made), size, ReadBounds(CHUNK_BYTES)):
             yield first, chunk
@@ -85,6 +86,7 @@ class ArchiveReading:
                     yield partial(self._record, story)
         elif kind == "feed":
             with _open_packed(source) as stream:
+                # One byte more than allowed, so that a larger feed is noticed.
                 data = stream.read(feeds.LARGEST_FEED + 1)
             for story in feeds.read_articles(data):
                 yield partial(self._record, story)

@@ -70,6 +70,7 @@ def _article_from_item(item: dict[str, Any], language: str, authors: tuple[str, 
         id=name or url,
         title=_text(item, "title"),
         html=html,
+        # HTML keeps headings and paragraphs, so it is preferred.
         parts=(ArticleSection("", text),) if text and not html else (),
         summary=_text(item, "summary"),
         authors=_list_authors(item) or authors,
@@ -131,6 +132,7 @@ def list_sitemaps(root: Any) -> list[str]:
         (element_text(node.find(_SITEMAP + "lastmod")), element_text(node.find(_SITEMAP + "loc")))
         for node in root.iterfind(_SITEMAP + "sitemap")
     ]
+    # Texts of ISO 8601 sort by time; sitemaps without a date come last.
     dated.sort(key=lambda pair: pair[0], reverse=True)
     return [address for _, address in dated if address]
 
@@ -169,12 +171,14 @@ def parse_feed_document(body: bytes, address: str, headers: Mapping[str, str]) -
         Invalid: it is no feed, or larger than allowed after decompression
     """
     data = unpack(body, headers, LARGEST_DOCUMENT)
+    # A byte order mark or blanks may stand before the first bracket.
     start = data[:1_000].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{"):
         feed = parse_json_feed(data)
         following = feed.get("next_url")
         entries = tuple(list_json_articles(feed)[:MOST_ENTRIES])
         return FeedDocument(entries, (), _absolute([following], address))
+    # Tags are bounded before the tree is built, which takes many times the memory of the bytes.
     root = parse_xml(data, read_charset(headers), _MOST_TAGS, _MOST_ATTRIBUTES)
     name = str(root.tag).rpartition("}")[2]
     if name == "urlset":
@@ -223,6 +227,7 @@ def _unzip(body: bytes, most_bytes: int) -> bytes:
             if not body:
                 return b"".join(parts)
             unzip = zlib.decompressobj(wbits=31)
+            # One byte more than is left, so that a bomb stops at the bound and not at its end.
             part = unzip.decompress(body, left + 1)
             left -= len(part)
             if left < 0:
@@ -230,6 +235,7 @@ def _unzip(body: bytes, most_bytes: int) -> bytes:
             if not unzip.eof:
                 raise Invalid("it is cut off, or no gzip")
             parts.append(part)
+            # Zeros pad gzip files on tapes and block devices.
             body = unzip.unused_data.lstrip(b"\0")
     except zlib.error as error:
         raise Invalid("it is damaged: it can't be decompressed") from error
@@ -248,6 +254,7 @@ def _absolute(links: list[Any], address: str) -> tuple[str, ...]:
     addresses = []
     for link in links:
         if isinstance(link, str) and link:
+            # `urljoin` refuses some addresses, such as unclosed brackets of IPv6.
             try:
                 addresses.append(urljoin(address, link))
             except ValueError:

@@ -94,6 +94,7 @@ def parse_xml(
     """
     if len(data) > LARGEST_FEED:
         raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
+    # Counted on the bytes: cheap, and before the tree that needs the memory.
     if data.count(b"<") > most_tags:
         raise Invalid(f"feed holds more than {most_tags} tags")
     if data.count(b"=") > most_attributes:
@@ -105,6 +106,7 @@ def parse_xml(
         load_dtd=False,
         dtd_validation=False,
         huge_tree=False,
+        # Many feeds have small errors; one broken entry must not lose the others.
         recover=True,
     )
     try:
@@ -113,6 +115,7 @@ def parse_xml(
         raise Invalid(f"not a feed: {error}") from error
     if root is None:
         raise Invalid("not a feed: it holds no element")
+    # After the parse, which has declared them but expanded none.
     refuse_entities(root.getroottree())
     return root
 

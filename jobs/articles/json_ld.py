@@ -58,12 +58,14 @@ def _find_articles(page: str) -> Iterator[dict[str, Any]]:
     for _ in range(_MOST_BLOCKS):
         match = _SCRIPT.search(page, at)
         end = page.find("</", match.end()) if match is not None else -1
+        # Only `</script` ends it: texts inside may contain other closing tags.
         while match is not None and end >= 0 and page[end + 2 : end + 8].lower() != "script":
             end = page.find("</", end + 2)
         if match is None or end < 0:
             return
         at = end
         text = page[match.end() : end].strip()
+        # Old pages hide scripts from browsers by comments.
         text = text.removeprefix("<!--").removesuffix("-->").removeprefix("//<![CDATA[").removesuffix("//]]>")
         # line breaks inside of strings are frequent, and no parser of JSON accepts them
         text = _CONTROL.sub(" ", text)

@@ -80,6 +80,7 @@ def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
             if skipping:
                 end = rest.find(b"</page>")
                 if end < 0:
+                    # Enough for a closing mark that is cut between two blocks.
                     rest = rest[-16:]
                     break
                 rest = rest[end + 7 :]
@@ -94,6 +95,7 @@ def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
             end = rest.find(b"</page>", start)
             if end < 0:
                 rest = rest[start:]
+                # Dropped now: a page that never ends would collect the whole dump.
                 if len(rest) > LARGEST_PAGE:
                     yield UnreadableRow(f"page is larger than {LARGEST_PAGE} bytes", _decode_beginning(rest))
                     skipping = True
@@ -109,6 +111,7 @@ def read_pages(stream: Any, wiki: WikiInfo) -> Iterator[bytes | UnreadableRow]:
 def is_article_page(page: bytes) -> bool:
     """Return true if a page is no redirect, talk page, template or file; the page is not parsed."""
     space = _SPACE.search(page)
+    # 0 is the name space of articles.
     return (space is None or space[1] == b"0") and b"<redirect " not in page
 
 
@@ -126,6 +129,7 @@ def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
         raise NotAnArticle("page has no text")
     if len(text) > _LARGEST_TEXT:
         raise NotAnArticle(f"page has {len(text)} characters of wiki text, at most {_LARGEST_TEXT} are read")
+    # Style tags are gone already, and the parser would look for their ends again.
     code = mwparserfromhell.parse(_strip_markup(text), skip_style_tags=True)
     stamp = (revision.findtext("timestamp") or "").strip() if revision is not None else ""
     author = root.findtext("revision/contributor/username") or ""
@@ -148,9 +152,11 @@ def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
 
 def _parse_page(page: bytes) -> Any:
     try:
+        # `lxml` would follow the encoding that a page declares; dumps are UTF-8.
         page.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotAnArticle(f"page is not UTF-8 (byte {error.start})") from error
+    # No entities, no network, no DTD: a page must not read files or grow without bound.
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
     try:
         return etree.fromstring(page, parser)
@@ -187,6 +193,7 @@ def _strip_markup(text: str) -> str:
     """Remove HTML, bold and italic marks, because the parser needs minutes for unclosed tags."""
     pieces: list[str] = []
     at = 0
+    # Marks without an end are looked for once, or each would scan the whole text again.
     endless: set[str] = set()
     lowered = text.lower()
     while (match := _TAG.search(text, at)) is not None:

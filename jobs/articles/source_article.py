@@ -110,6 +110,7 @@ def _text_fields(product_id: str, parts: Sequence[ArticleSection]) -> dict[str, 
         return {"paragraphs": _paragraphs(filled[0].text)}
     lead = filled[0].text if not filled[0].title else ""
     children = [
+        # Shortened, so that the id with its number stays within the bound of ids.
         {"id": f"{product_id[:480]}-{at}", "title": part.title, "description": part.text}
         for at, part in enumerate(filled, 1)
         if part.title or not lead

@@ -53,6 +53,7 @@ def read_posts(stream: Any) -> Iterator[SourceArticle]:
             refuse_entities(node.getroottree())
             if is_published(node):
                 yield export.article_from_post(node)
+            # Streamed: each post is freed once it was read.
             node.clear()
             while node.getprevious() is not None:  # else the parent keeps every post that was read
                 del node.getparent()[0]
