@@ -39,6 +39,7 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
     config = _parse_config(read("config.json"))
     weights = read("model.safetensors")
     tokenizer = read("tokenizer.json")
+    # The version depends on the content, so vectors of two models are never taken for those of one.
     digest = hashlib.sha256(weights + tokenizer).hexdigest()[:12]
     width = config["hidden_size"]
     version = f"{name}-{width}-{digest}"
@@ -73,6 +74,7 @@ def _parse_config(data: bytes) -> dict[str, int]:
         raise Invalid("only encoders of the BERT family can be imported")
     sizes = {"max_position_embeddings": _LONGEST_TOKENS, **config}
     for name in _SIZES:
+        # `type`, as `isinstance` would take True for 1.
         if type(sizes.get(name)) is not int or sizes[name] < 1:
             raise Invalid(f"config.json says no {name}")
     return {name: sizes[name] for name in _SIZES}
@@ -89,6 +91,7 @@ def _write_quantized(weights: bytes, config: dict[str, int], folder: Path) -> No
     shape = NetworkShape(config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"])
     exact = folder / "exact.onnx"
     onnx.save(build_graph(read_safetensors(weights), shape), str(exact))
+    # One scale for each output channel: a large weight costs only its own channel precision.
     quantize_dynamic(str(exact), str(folder / MODEL), weight_type=QuantType.QInt8, per_channel=True)
     exact.unlink()
 

@@ -70,6 +70,7 @@ class _Graph:
 
     def dense(self, value: str, name: str) -> str:
         """Multiply by a matrix and add its bias."""
+        # The weights are stored as [out, in]; MatMul needs [in, out].
         product = self.node("MatMul", value, self.weight(name + ".weight", turned=True))
         return self.node("Add", product, self.weight(name + ".bias"))
 
@@ -108,6 +109,7 @@ def build_graph(weights: Tensors, shape: NetworkShape) -> Any:
 def _add_embeddings(graph: _Graph) -> str:
     words = graph.node("Gather", graph.weight("embeddings.word_embeddings.weight"), "ids")
     places = graph.node("Gather", graph.weight("embeddings.position_embeddings.weight"), "positions")
+    # Token type 0 for all tokens: there is one sentence, so its row is a constant.
     kind = graph.constant("kind", graph.value("embeddings.token_type_embeddings.weight")[0])
     total = graph.node("Add", graph.node("Add", words, places), kind)
     return graph.norm(total, "embeddings.LayerNorm")
@@ -125,14 +127,18 @@ def _add_layer(graph: _Graph, value: str, name: str, shape: NetworkShape) -> str
 
 def _add_attention(graph: _Graph, value: str, name: str, shape: NetworkShape) -> str:
     size = shape.width // shape.heads
+    # 0 copies a dimension: [b, s, width] becomes [b, s, heads, size].
     split = graph.constant("split", np.array([0, 0, shape.heads, size], np.int64))
     query, key, content = (
         graph.node("Reshape", graph.dense(value, f"{name}.{part}"), split)
         for part in ("query", "key", "value")
     )
+    # [b, heads, s, size]
     query = graph.node("Transpose", query, perm=[0, 2, 1, 3])
+    # [b, heads, size, s], so that query @ key is [b, heads, s, s]
     key = graph.node("Transpose", key, perm=[0, 2, 3, 1])
     content = graph.node("Transpose", content, perm=[0, 2, 1, 3])
+    # softmax(Q K^T / sqrt(size) + mask) V
     scale = graph.constant("scale", np.array(1 / math.sqrt(size), np.float32))
     scores = graph.node("Mul", graph.node("MatMul", query, key), scale)
     weights = graph.node("Softmax", graph.node("Add", scores, _add_padding_mask(graph)), axis=-1)
@@ -143,6 +149,7 @@ def _add_attention(graph: _Graph, value: str, name: str, shape: NetworkShape) ->
 def _add_padding_mask(graph: _Graph) -> str:
     """Return the term that is added to the scores of padding tokens: [b, 1, 1, s]."""
     unit = graph.constant("one", np.array(1, np.float32))
+    # (1 - mask) * -1e4: softmax gives padding a weight of 0.
     away = graph.node(
         "Mul", graph.node("Sub", unit, "mask"), graph.constant("away", np.array(_BLOCKED, np.float32))
     )
@@ -153,6 +160,7 @@ def _add_gelu(graph: _Graph, value: str) -> str:
     root = graph.constant("root", np.array(math.sqrt(2), np.float32))
     unit = graph.constant("one", np.array(1, np.float32))
     half = graph.constant("half", np.array(0.5, np.float32))
+    # GELU: x / 2 * (1 + erf(x / sqrt(2)))
     error = graph.node("Add", graph.node("Erf", graph.node("Div", value, root)), unit)
     return graph.node("Mul", graph.node("Mul", value, half), error)
 
@@ -164,6 +172,7 @@ def _add_mean_pooling(graph: _Graph, value: str) -> str:
     middle = graph.constant("middle", np.array([1], np.int64))
     total = graph.node("ReduceSum", graph.node("Mul", value, mask), middle, keepdims=0)
     counts = graph.node("ReduceSum", mask, middle, keepdims=0)
+    # sum(x * mask) / sum(mask)
     mean = graph.node("Div", total, counts)
     length = graph.node("ReduceL2", mean, axes=[1], keepdims=1)
     tiny = graph.constant("tiny", np.array(1e-12, np.float32))
