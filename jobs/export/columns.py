@@ -96,6 +96,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 
 def ingest_record_from_stored(stored: bytes) -> bytes:
     """Return a stored record in the form that `kiosk ingest` accepts."""
+    # Always the last field, so no JSON is parsed.
     begins = len(stored) - _ORIGIN_LENGTH
     return stored[:begins] + b"}" if stored.startswith(_ORIGIN, max(begins, 0)) else stored
 

@@ -68,6 +68,7 @@ class LogTail:
     def interactions(self) -> Iterator[Any]:
         """Yield the rows that were not erased, oldest first."""
         for page in range(self._pages):
+            # Only later erasures count: a user who came back after an erasure has new rows.
             gone = frozenset[str]().union(*self._erased[page + 1 :])
             yield remove_users(pq.read_table(self._path(page)), gone)
 
@@ -76,6 +77,7 @@ class LogTail:
         for page in range(self._pages - 1, -1, -1):
             table = pq.read_table(self._path(page))
             gone = sorted(self._erased[page])
+            # Placed before the rows of the page: rows that follow an erasure are newer than it.
             removals = pa.Table.from_pylist([{"id": name, "gone": True} for name in gone], schema=RECORDS)
             yield pa.concat_tables([removals.select(table.column_names), table])
 
@@ -106,6 +108,7 @@ async def read_tail(
         if included:
             tail.add(included)
         reached = page[-1].offset
+    # Checked after the read: what was trimmed in between may be missing from the pages.
     first = await changes.first(app_id, noun)
     return None if position_from_offset(first) > position_from_offset(after) else tail
 
@@ -257,6 +260,8 @@ async def open_source(
         return DaySource(app_id, outcomes, await asyncio.to_thread(outcomes.commit, app_id), since_ms)
     noun = NOUN_OF[subject]
     stream = SegmentStream(artifacts, app_id)
+    # The end first: changes that are compacted meanwhile come from the segments, and the tail begins behind
+    # them.
     until = await stores.changes.last(app_id, noun)
     for attempt in range(_TRIES):
         settled = await asyncio.to_thread(stream.measure, noun)

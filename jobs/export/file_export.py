@@ -109,6 +109,7 @@ async def export_to_file(
             file = await asyncio.to_thread(_write_file, order, source, watch)
         if file is not None:
             return ExportSummary(order, file.rows, until_ms, file.digest, waiting)
+        # What was written to a pipe can't be taken back.
         if order.out == STANDARD_OUTPUT:
             break
     raise Unavailable("people were erased while their rows were written; nothing was kept, so try again")
@@ -179,6 +180,7 @@ def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress 
                     file.write(_table_from_batch(order.subject, batch))
                 if watch is not None:
                     watch(file.rows, source.rows)
+            # Before the file is installed: it must not contain a person who was erased meanwhile.
             if not source.is_current():
                 raise _SourceOutdated
     except (_SourceOutdated, NotFound):
@@ -200,6 +202,7 @@ def _make_scratch_folder(out: str) -> tempfile.TemporaryDirectory[str]:
     if not path.parent.is_dir():
         raise Invalid(f"there is no folder {path.parent}")
     try:
+        # Next to the file: the folder may need as much space, which the target has.
         return tempfile.TemporaryDirectory(prefix=".kiosk-export-", dir=path.parent)
     except OSError as error:
         raise Invalid(f"nothing can be written to {path.parent}: {error.strerror}") from error
