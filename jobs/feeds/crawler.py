@@ -138,11 +138,13 @@ class Crawler:
         is_moved = True
         for _ in range(MOST_HOPS + 1):
             host = self._host(address)
+            # One request at a time for each host, so that pauses between them hold.
             async with host.lock:
                 response = await self._request(host, address, person, until_s, method, headers or {})
             if response.status not in _MOVED:
                 moved_to = address if is_moved and address != first else ""
                 return CrawledDocument(address, response.status, response.headers, response.body, moved_to)
+            # One temporary redirect makes the whole way temporary.
             is_moved = is_moved and response.status in _MOVED_FOR_EVER
             address = _follow(address, response.headers.get("location", ""))
         raise CrawlError(f"{find_host(first)} redirects more than {MOST_HOPS} times", is_lasting=True)
@@ -151,6 +153,7 @@ class Crawler:
         """Ask a host for nothing for so many seconds, as it asked an earlier process."""
         host = self._find_host(name)
         host.reason = host.reason or f"{name} asked for a pause"
+        # The later end wins, as several feeds may share the host.
         host.rests_until_s = max(host.rests_until_s, self._clock.monotonic_s() + wait_s)
 
     def _host(self, address: str) -> _Host:
@@ -164,6 +167,7 @@ class Crawler:
         self._hosts.move_to_end(name)
         if len(self._hosts) > MOST_HOSTS:
             oldest = next(iter(self._hosts))
+            # A host in use would lose its lock, and two requests would run at once.
             if not self._hosts[oldest].lock.locked():
                 del self._hosts[oldest]
         return host

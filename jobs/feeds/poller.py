@@ -61,6 +61,7 @@ class FeedPoller:
         self._drop_ended()
         try:
             is_owned = await self._lease.renew()
+        # Without the lease another poller may begin, so running polls end.
         except Unavailable:
             await self.stop()
             raise
@@ -109,6 +110,7 @@ class FeedPoller:
                     )
                 if is_due(feed, state, self._clock.now_ms()):
                     due.append((state.next_at, feed))
+        # The longest due first; `min` below keeps that order among equals.
         due.sort(key=lambda pair: pair[0])
         begun = 0
         while len(self._polls) < MOST_AT_ONCE:
@@ -191,6 +193,7 @@ def end_poll(feed: Feed, state: FeedState, result: PollResult, now_ms: int, jitt
     pause_ms = pause_after(feed, failures, jitter)
     if result.wait_s is not None:
         wait_ms = round(result.wait_s * 1000)
+        # A host that asks for a rest after an error gets at least the usual pause too.
         pause_ms = max(pause_ms, wait_ms) if result.error else wait_ms
     # a poll that stopped has not seen the other documents
     is_whole = result.wait_s is None and not result.error

@@ -104,6 +104,7 @@ class ArticleWriter:
 
     async def _app(self) -> App:
         """Return the app as it is now."""
+        # Asked before every write: the lease may have gone to another poller.
         if not self._may_write():
             raise Conflict("another process polls the feeds now")
         app = (await self._stores.access.read_all()).apps.get(self._app_id)
