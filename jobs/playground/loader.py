@@ -127,6 +127,7 @@ async def load_playground(
     await loader.records("product", whole.products)
     await loader.records("user", whole.users)
     await loader.interactions(whole.interactions)
+    # Last: without this record the next start loads everything again.
     await loader.records("user", [_edition_record(edition)])
     loaded = LoadResult(edition, True, len(whole.products), len(whole.users), len(whole.interactions))
     structlog.get_logger().info(
@@ -237,6 +238,7 @@ class _Loader:
             while waiting:
                 if self._clock.monotonic_s() > deadline_s:
                     raise Unavailable("nobody applied the playground within a minute", retry_after_s=5)
+                # An intake actor that holds the lease applies the batches; two at once must not.
                 if await self._lease.renew():
                     for batch in await self._claim():
                         await self._applier.apply(batch)

@@ -82,6 +82,7 @@ def _item_weights(
         draw = dice.random()
         liked = max((weight for path, weight in paths if _is_under(thing, path)), default=0.02)
         shared = len(tags & thing.tags)
+        # draw^2: most factors are near 0.1, and a few near 2.
         weights.append(liked * (1 + shared) * thing.popularity * (0.1 + 1.9 * draw * draw))
     return tuple(weights)
 
@@ -92,6 +93,7 @@ def _is_under(thing: SampleItem, path: tuple[str, ...]) -> bool:
 
 def _draw_popularity(thing_id: str, most: float) -> float:
     share = SeededRandom("fame", thing_id).random()
+    # Squared, so that a few items are far more popular than the rest.
     return round(0.5 + (most - 0.5) * share * share, 3)
 
 

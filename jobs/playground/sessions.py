@@ -22,6 +22,7 @@ class SessionRecorder:
 
     def choose_variant(self, thing: SampleItem) -> tuple[str, float]:
         """Return id and price of the variant that this user always chooses."""
+        # Of its own seed: the choice is the same in every session of the user.
         at = SeededRandom("variant", self._user.user_id, len(thing.product_ids)).randint(
             0, len(thing.product_ids) - 1
         )
@@ -71,6 +72,7 @@ class SessionRecorder:
     def rate(self, thing: SampleItem) -> None:
         """Record a rating of a product, near its mean rating."""
         shift = self._dice.choice((-1.0, -0.5, 0.0, 0.0, 0.5))
+        # Half stars, as people rate.
         rating = min(5.0, max(1.0, round((thing.rating + shift) * 2) / 2))
         self._write("rate", 12, product_ids=[self.choose_variant(thing)[0]], rating=rating)
 
