@@ -93,7 +93,9 @@ class ScoringWorker:
     """A worker: an actor that loads the app once and scores many chunks."""
 
     def __init__(self, order: ScoringOrder, connect: Connect, open_artifacts: OpenArtifacts) -> None:
+        # Before anything is loaded: a load takes seconds of a whole core.
         use_idle_priority()
+        # A snapshot may contain a custom model, whose code has no business with keys.
         drop_key_variables()
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._order = order
@@ -215,6 +217,7 @@ async def recommend_in_process(
     summary = ScoringSummary(order, began_ms=SystemClock().now_ms())
     chunks = read_users(users)
     total = count_users(users)
+    # Before the file is opened and the app is loaded: a wrong version fails at once.
     check_snapshot(artifacts, order)
     with _open_result_file(out, form, nested, keep_formulas) as file:
         async with _open_scorer(UserScorer(order, stores, artifacts)) as scorer:
@@ -241,6 +244,7 @@ def score_on_ray(
         as `recommend`
     """
     settings = Settings() if settings is None else settings
+    # Only to check it here: its errors belong to the caller, not to a worker.
     order.build_query()
     chunks = read_users(users)
     total = count_users(users)
@@ -262,6 +266,7 @@ def _start_workers(count: int, *given: Any) -> Iterator[list[Any]]:
         num_cpus=CPUS,
         max_restarts=3,
         max_task_retries=3,
+        # One thread each, or every worker would start as many as there are cores.
         runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
         **Settings().node_options("training"),
     )(ScoringWorker)
@@ -282,6 +287,7 @@ def _score_in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Ite
     most_ahead = len(idle) * 2
     coming: list[UserKey] | None = next(chunks, None)
     while coming is not None or under_way:
+        # Results wait for earlier ones; without the bound, a slow chunk would let them fill the memory.
         while coming is not None and idle and given - taken < most_ahead:
             actor = idle.pop(0)
             under_way[actor.score.remote(coming)] = given, actor

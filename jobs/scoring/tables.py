@@ -54,6 +54,7 @@ def count_users(users: str | Path | pl.DataFrame | Sequence[str]) -> int:
         path = Path(users)
         if path.suffix.lower() != ".parquet" or not path.is_file():
             return 0
+        # Parquet notes the number of its rows; in the other formats it takes a whole read.
         with _name_file_in_errors(path), pq.ParquetFile(path) as file:
             return int(file.metadata.num_rows)
     return len(users)
@@ -133,6 +134,7 @@ def _key_from_row(row: Mapping[str, Any], at: int) -> UserKey:
         value = row.get(name)
         if value is None or value == "":
             ids.append("")
+        # A number is a text in CSV and an integer in Parquet; a bool is an int in Python, but no id.
         elif isinstance(value, str | int) and not isinstance(value, bool):
             ids.append(str(value))
         else:

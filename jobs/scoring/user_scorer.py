@@ -70,6 +70,7 @@ class ScoringOrder:
         given = [text for text in self.filters if text.strip()]
         if not given:
             return None
+        # Brackets, or an OR in one filter would bind weaker than the AND between them.
         return parse(given[0] if len(given) == 1 else " AND ".join(f"({text})" for text in given))
 
 
@@ -111,6 +112,7 @@ class UserScorer:
         await check_engine(self._stores, order)
         await self._follower.start()
         if order.snapshot:
+            # Held: a promotion during the batch may not unload it.
             name = await self._follower.model_registry.hold_version(order.engine_id, order.snapshot)
             if name == order.engine_id:
                 raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
@@ -131,6 +133,7 @@ class UserScorer:
             Unavailable: the store is unavailable
         """
         scored: list[UserList] = []
+        # Reads overlap, since each is a trip to Redis; the ranking runs one user at a time.
         for first in range(0, len(users), _READS_AT_ONCE):
             some = [
                 replace(self._query, user_id=user.user_id, anonymous_id=user.anonymous_id)
