@@ -124,6 +124,7 @@ class Trainer:
             await asyncio.gather(supervision, polling, return_exceptions=True)
             try:
                 await scheduler.release()
+            # Released in vain: the lease then expires by itself, and the next trainer waits for that.
             except Unavailable:
                 self._log.info("lease_left_to_expire")
 
@@ -181,6 +182,7 @@ class RayWorkerPool:
     @property
     def capacity(self) -> int:
         """Return the maximum number of parallel workers: one for every two processors."""
+        # Half of the processors, since requests are served on the same machines.
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
 
     def start(self, assignment: RunAssignment) -> None:
@@ -218,6 +220,7 @@ def _work(
     package: bytes | None = None,
 ) -> str | Refusal:
     set_up_logging(process="training")
+    # Before packages are imported, which takes seconds of a whole core.
     use_idle_priority()
     if package is not None:
         store_package(code_path(Path(scratch).parent), package)
@@ -302,6 +305,7 @@ def train(
                 owner=owner,
                 code=code,
             )
+            # The record exists first: if this process dies here, the scheduler starts its worker.
             pool.start(RunAssignment(app_id, run.run_id, owner, code))
             while not run.has_ended:
                 await asyncio.sleep(WATCH_INTERVAL_S)
@@ -327,6 +331,7 @@ def run_sweep_on_ray(
     from jobs.refresh.runs.measurements.sweep import SweepReport
 
     options = Settings().node_options("training")
+    # Retried by Ray, as nothing else continues a variant; its result is stored once.
     task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4, **options)(_evaluate_variant)
     coming = list(variants)
     running: dict[Any, SweepVariant] = {}

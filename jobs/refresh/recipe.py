@@ -337,6 +337,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
         if not values:
             raise ValueError(f"parts.{name}.tune.{field}: there must be at least one value")
         for value in values:
+            # Validated here, or a wrong value would fail after hours of tuning.
             type(part).model_validate({**part.model_dump(), field: value, "tune": {}})
 
 

@@ -28,6 +28,7 @@ Window = tuple[int, int]
 
 def list_windows(end_ms: int) -> list[Window]:
     """Return the newest hours before a time, then the same hours of earlier days."""
+    # The same hours of each day, since rates differ between noon and night.
     ends = [end_ms - days * DAY_MS for days in range(DAYS_BEFORE + 1)]
     return [(end - WINDOW_MS, end) for end in ends]
 
@@ -80,6 +81,7 @@ def count_popular(events: pl.DataFrame, windows: int) -> list[Counts]:
 def count_answers(answers: pl.DataFrame, outcomes: pl.DataFrame) -> tuple[int, int, int, int]:
     """Return the lists of answers, those with a click, their places, and the places outside the most shown products."""
     lists = answers.filter(pl.col("endpoint").is_in(LIST_ENDPOINTS) & (pl.col("start") == 0))
+    # A list counts once, however many of its products were clicked.
     clicked = outcomes.filter(pl.col("type").is_in(VIEWS)).select("service_id").unique()
     places = lists["products"].explode().drop_nulls().value_counts()["count"]
     total = int(places.sum())
@@ -87,6 +89,7 @@ def count_answers(answers: pl.DataFrame, outcomes: pl.DataFrame) -> tuple[int, i
         lists.height,
         lists.join(clicked, on="service_id", how="semi").height,
         total,
+        # Places outside the head of this window: coverage is what the head does not take.
         total - int(places.top_k(HEAD).sum()),
     )
 
@@ -95,6 +98,7 @@ def _is_attributed(store: ArtifactStore, app_id: str, until_ms: int) -> bool:
     """Return whether the outcomes contain all interactions up to a time."""
     attributed = OutcomeStore(store).commit(app_id).facts.get("offset", "0")
     compacted = SegmentStream(store, app_id).measure("interaction").offset
+    # Equal offsets mean that nothing is missing, also in an app without events since.
     return bool(attributed == compacted or position_from_offset(attributed)[0] >= until_ms)
 
 

@@ -62,6 +62,7 @@ class InterleavingWatch:
             for experiment in book.experiments
             if experiment.promote_when_better and experiment.is_running_at(self._clock.now_ms())
         ]
+        # Rebuilt at each look, so that interleavings that ended are forgotten.
         before = self._counted.get(app.app_id, {})
         self._counted[app.app_id] = counted = {
             experiment.experiment_id: before.get(experiment.experiment_id, -1) for experiment in running
@@ -69,12 +70,14 @@ class InterleavingWatch:
         for experiment in running:
             await self._examine(experiment, counted)
         now_s = self._clock.monotonic_s()
+        # A report that takes long comes seldom: at most 1/21 of the time goes into reports.
         self._due_s[app.app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
 
     async def _examine(self, experiment: Experiment, counted: dict[str, int]) -> None:
         engine = await self._stores.engines.get(experiment.app_id, experiment.engines[0])
         if engine is None:
             return
+        # Promoted by an operator or by another trial: the lists no longer compare what was planned.
         if engine.snapshot != experiment.variants[0].snapshot:
             await self._end(experiment, engine, f"the engine serves {engine.snapshot or 'no snapshot'} now")
             return
@@ -84,7 +87,9 @@ class InterleavingWatch:
         report = await load_interleaving_report(
             self._stores, self._artifacts, experiment, self._clock.now_ms()
         )
+        # The commit that was read before the report: newer outcomes are counted at the next look.
         counted[experiment.experiment_id] = commit.sequence
+        # The report takes a while; an operator's decision in between wins.
         if report.better and await self._is_unchanged(experiment, engine):
             await self._carry_out(experiment, engine, report)
 
@@ -103,6 +108,7 @@ class InterleavingWatch:
             await self._end(experiment, engine, sentence, evidence)
             return
         try:
+            # Promoted before the experiment ends: after a crash in between, the next look ends it.
             await promote_version(
                 self._stores,
                 self._artifacts,
@@ -127,6 +133,7 @@ class InterleavingWatch:
         reason: str,
         evidence: dict[str, Any] | None = None,
     ) -> None:
+        # Recorded only by the process that ended it.
         if await self._complete(experiment):
             await self._record(experiment, engine, "experiments.complete", reason, evidence)
 

@@ -57,6 +57,7 @@ class TrialSamples:
             NotFound: a file was replaced during the read
             Fault: a manifest is damaged
         """
+        # Before the files are read: what arrives meanwhile makes the next look read again.
         state = self._read_state(failures)
         if self._head is None:
             self._head = self._read_head()
@@ -84,6 +85,7 @@ class TrialSamples:
                 table = store.read_file(self._engine.app_id, entry, columns)
                 if table is None:
                     continue
+                # Only sums are kept: a file has a row for each answer, its sums one for each person.
                 self._sums[entry.name] = sum_file(pl.DataFrame(pl.from_arrow(table)))
             parts.append(self._sums[entry.name])
         return pl.concat(parts) if parts else sum_file(pl.DataFrame(schema=_SCHEMAS[columns]))
@@ -116,6 +118,7 @@ class TrialSamples:
             & (pl.col("user") != "")
         )
         clicks = pl.col("service_id").filter(pl.col("type").is_in(VIEWS))
+        # Distinct answers: two clicks in one list are one success.
         return credited.group_by("user").agg(
             clicked=clicks.n_unique().cast(pl.Int64), revenue=pl.col("value").sum()
         )
@@ -170,6 +173,7 @@ def sample_group(people: pl.DataFrame, version: str, failures: Mapping[str, int]
         "coverage": (group["outside"] / group["places"]).fill_nan(0.0),
     }
     measures = {
+        # n, sum and sum of squares are all that mean and variance need.
         measure: VariantSample(group.height, float(value.sum()), float((value * value).sum()))
         for measure, value in values.items()
     }

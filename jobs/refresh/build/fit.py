@@ -60,6 +60,7 @@ class DataFacts:
     def from_interactions(cls, data: Interactions) -> DataFacts:
         """Return the facts of interactions."""
         digest = hashlib.sha256()
+        # The fingerprint covers every array, so that two trainings on equal data can be told to be so.
         for array in (data.reader, data.item, data.at_s, data.weight, data.basket, data.kind):
             digest.update(np.ascontiguousarray(array).tobytes())
         for names in (data.readers, data.items):
@@ -202,6 +203,7 @@ def _collect_features(
 
 def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> NeighbourModel:
     """Return the item-to-item weights of the blend, or train them."""
+    # The blend may have trained some already; only without any is another model trained for them.
     for learner in USABLE:
         for part in blend.parts:
             if parts[part.name] == learner and isinstance(part.model, NeighbourModel):

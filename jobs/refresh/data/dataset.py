@@ -210,6 +210,7 @@ def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
         returns: int64 [m], ascending from 0
     """
     breaks = np.zeros(len(data), np.bool_)
+    # A new session begins with another user, or after a gap; the running sum of the breaks numbers them.
     breaks[1:] = data.reader[1:] != data.reader[:-1]
     if gap_minutes is not None and data.clock:
         breaks[1:] |= data.at_s[1:] - data.at_s[:-1] > 60.0 * gap_minutes
@@ -227,6 +228,7 @@ def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
     if unknown:
         kinds = ", ".join(sorted(EVENT_WEIGHTS))
         raise Invalid(f"no such type of event: {', '.join(unknown)}; known are {kinds}")
+    # Relative: the weight of an event may also depend on its value, which `weigh_event` knows.
     factors = {kind: weight / EVENT_WEIGHTS[kind] for kind, weight in changed.items()}
 
     def weigh(kind: str, value: float) -> float:

@@ -71,12 +71,14 @@ def build_report(
         return report.model_copy(update={"refusal": _refusal_without_lists(lists.left_out)})
     shown = measure_shown(log)
     facts: dict[str, Any] = {"shown": _report_estimate(shown)}
+    # The support first: an estimate that a few lists decide is refused, whatever its interval says.
     try:
         support = check_support(log, policy)
         estimates = estimate_policy(log, policy)
     except Invalid as error:
         refusal = error.message.replace("APP ENGINE", engine)
         return report.model_copy(update={**facts, "refusal": refusal})
+    # Without a serving version, against the clicks that the lists in fact got.
     against = dict.fromkeys(ESTIMATORS, shown)
     facts["against"] = SHOWN
     if serving is not None:
@@ -90,6 +92,7 @@ def build_report(
     facts["estimates"] = {
         name: ComparedEstimate(
             **dict(_report_estimate(estimate)),
+            # Paired on the same lists: what both share cancels, so the interval is far narrower.
             difference=_report_estimate(compare_estimates(estimate, against[name], log.people)),
         )
         for name, estimate in estimates.items()
@@ -118,6 +121,7 @@ def summarize(report: LoggedReport) -> str:
         return f"no estimate: {report.refusal}"
     estimate = report.estimates[HEADLINE]
     change = estimate.difference
+    # Certain only if the whole interval is on one side of 0.
     verdict = "better" if change.low > 0 else "worse" if change.high < 0 else "not certainly different"
     return (
         f"{verdict}: {estimate.value:.4f} clicks for each list, {change.value:+.4f} against {report.against} "

@@ -87,10 +87,12 @@ class BarChart:
 def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str = _AXIS) -> BarChart:
     """Return a chart with groups of bars above an axis with round ticks and a label."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    # The upper end of the interval, or a whisker would leave the chart.
     most = max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
     marks = choose_ticks(most)
     scale = _PLOT / marks[-1]
     step = (_WIDTH - _LEFT - 16) / max(len(groups), 1)
+    # Four fifths of a group's room for its bars, so that groups stay apart.
     width = min(48.0, step * 0.8 / max(len(names), 1))
     baseline = _TOP + _PLOT
     chart = BarChart(baseline + _BOTTOM, [PlotLabel(_LEFT, 20, title, size=15)])
@@ -98,6 +100,7 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
         x = _LEFT + at * 160
         chart.shapes += [PlotBox(x, 32, 12, 12, _colour_at(at)), PlotLabel(x + 18, 42, name)]
     chart.shapes.append(PlotLabel(8, _TOP - 10, axis, size=11))
+    # As many digits as the step needs: 1e-9 keeps log10 of 0.001 from being just below -3.
     decimals = max(0, -math.floor(math.log10(marks[1]) + 1e-9)) if len(marks) > 1 else 0
     decimals += any(round(mark, decimals) != round(mark, 9) for mark in marks)
     for mark in marks:
@@ -119,8 +122,10 @@ def choose_ticks(most: float) -> list[float]:
     """Return four to eight round ticks (steps of 1, 2 or 5 times a power of ten) from 0 to at least a value."""
     if most <= 0:
         return [0.0, 0.5, 1.0]
+    # Some four steps of this power of ten reach the value; the next line rounds them to 1, 2 or 5.
     power = 10.0 ** math.floor(math.log10(most / 4))
     step = next(factor * power for factor in (1, 2, 5, 10) if most / (factor * power) <= 6)
+    # 1e-9: a value on a tick needs no further tick because of rounding.
     count = math.ceil(most / step - 1e-9)
     return [round(step * at, 12) for at in range(count + 1)]
 
@@ -229,6 +234,7 @@ def _comparison_bars(
 def _bar_shapes(
     bar: PlotBar, x: float, width: float, baseline: float, scale: float, colour: str
 ) -> list[PlotBox | PlotLine]:
+    # SVG refuses negative heights.
     height = max(bar.value, 0.0) * scale
     shapes: list[PlotBox | PlotLine] = [
         PlotBox(x, baseline - height, width - 2, height, colour, f"{bar.value:.4f}")

@@ -110,6 +110,7 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
 
 def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSplit) -> UserMetric:
     """Return one metric of each user with the person, and a fingerprint of the users and their targets."""
+    # Two reports compare in pairs only if users and targets are the same.
     targets = trial.targets.starts.tobytes() + trial.targets.items.tobytes()
     return UserMetric(
         figure=figure,

@@ -34,6 +34,7 @@ def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) 
     rng = np.random.default_rng(_SEED)
     rows: list[dict[str, Any]] = []
     for against, other in others.items():
+        # [metrics, users], paired: users and their order are the same on both sides.
         differences = np.stack([ours.figures[name] - other.figures[name] for name in names])
         summed = differences if ours.people is None else sum_by_person(differences, ours.people)[0]
         chances = sign_flip_p(summed, rng)
@@ -42,6 +43,7 @@ def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) 
             row = {"against": against, "figure": name, "users": summed.shape[1]}
             estimates = {"difference": difference.mean(), "low": low, "high": high, "p": chance}
             rows.append({**row, **{name: round(float(value), 6) for name, value in estimates.items()}})
+    # Over all scorers and metrics together.
     corrected = correct_p(np.array([row["p"] for row in rows]))
     for row, chance in zip(rows, corrected.tolist(), strict=True):
         row["p_corrected"] = round(chance, 6)

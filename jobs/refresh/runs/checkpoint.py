@@ -161,6 +161,7 @@ def bytes_from_source(source: TrainingSource) -> bytes:
     if source.texts:
         tables.append(pa.table({"text": pa.array(source.texts, pa.large_binary())}))
     sink = pa.BufferOutputStream()
+    # Each part has its length in front, as Arrow streams do not say where they end.
     sink.write(len(head := json.dumps(facts, sort_keys=True).encode()).to_bytes(8, "little") + head)
     for table in tables:
         part = pa.BufferOutputStream()
@@ -178,6 +179,7 @@ def source_from_bytes(body: bytes) -> TrainingSource:
     at = 0
     while at < len(body):
         size = int.from_bytes(body[at : at + 8], "little")
+        # Slices share the bytes: a large source is not copied to be read.
         parts.append(pa.py_buffer(body).slice(at + 8, size))
         at += 8 + size
     facts = json.loads(parts[0].to_pybytes())

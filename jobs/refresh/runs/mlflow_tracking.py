@@ -43,6 +43,7 @@ def track_run(run: Run, report: EvaluationReport | MeasurementRecord | None, uri
         Unavailable: MLflow is not installed, or its server refuses or does not answer
     """
     for name, value in _PATIENCE.items():
+        # An operator's own values win.
         os.environ.setdefault(name, value)
     try:
         import mlflow
@@ -66,8 +67,10 @@ def _copy(client: Any, run: Run, report: EvaluationReport | MeasurementRecord | 
 
     experiment_id = _open_experiment(client, f"{run.app_id}/{run.engine_id}")
     present = client.search_runs([experiment_id], f"tags.`{_TAG}` = '{run.run_id}'", max_results=1)
+    # Copied before: a repeated attempt changes nothing.
     if present and present[0].info.status != "RUNNING":
         return str(present[0].info.run_id)
+    # A copy that was interrupted is continued; parameters and metrics may be sent twice.
     if present:
         copy = present[0]
     else:

@@ -136,6 +136,7 @@ async def roll_back_version(
             _previous_version, snapshots, engine, await stores.promotions.history(app_id, engine_id)
         )
     elif to:
+        # Read only to refuse a version that does not exist.
         await asyncio.to_thread(snapshots.manifest, app_id, engine_id, to)
     if to == engine.snapshot:
         raise Conflict(f"engine {engine_id} of {app_id} serves {to or 'nothing that was learned'} already")

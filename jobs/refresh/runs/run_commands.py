@@ -61,6 +61,7 @@ async def create_run(
         Forbidden: the app's storage reached its bound
     """
     app = await check_engine(stores, app_id, engine_id)
+    # Here and not only in the worker: who orders the run gets the reason at once.
     ALLOWED.check_recipe(recipe)
     check_memory_limit(recipe, app)
     # A repeated call returns its run, and must not be refused because that run fills the bound.
@@ -80,6 +81,7 @@ async def create_run(
         traceparent=current_traceparent(),
         created_at=now_ms,
     )
+    # Claimed in the same write, so that no other worker sees the run without an owner.
     taken = claim_run(run, owner, now_ms) if owner else run
     written = await stores.runs.compare_and_set(taken or run)
     if written is not None:
@@ -94,6 +96,7 @@ async def create_run(
 def _with_pauses(recipe: Mapping[str, Any], pauses: Mapping[str, float]) -> dict[str, Any]:
     """Return the recipe with the pauses of its engine, so that validation expects the products that lists may show."""
     validation = recipe.get("validation") or {}
+    # Pauses that the recipe names itself win.
     if not pauses or not isinstance(validation, Mapping) or validation.get("repeat_after_days"):
         return dict(recipe)
     return {**recipe, "validation": {**validation, "repeat_after_days": dict(pauses)}}

@@ -65,6 +65,7 @@ def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Tr
     """
     if protocol not in PROTOCOLS:
         raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+    # Before the split, so that the newest events count for validation and test too.
     data = select_newest_events(data, recipe.events.newest)
     if protocol != "auto":
         changed = recipe.validation.model_copy(update={"protocol": protocol})
@@ -173,16 +174,20 @@ def evaluate_plan(
     if not len(trial):
         raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_users))
     recipe = plan.recipe
+    # One sample for all that is compared: the tests below are paired by user.
     sample = trial.sample(users, build_rng(recipe.seed, "examine"))
     k = recipe.blend.k if k is None else k
     figure = f"ndcg@{k}"
     rng = build_rng(recipe.seed, "intervals")
+    # Trained on this split only: the published engine learns the targets too, and would know the answers.
     engine = train_engine(recipe, trial.train, on_step)
     facts = _confirm_weights(plan, engine, sample, k, on_step)
     dropped_unseen = facts.get("dropped_unseen", {})
     plan = remove_parts(plan, facts["dropped"], dropped_unseen)
+    # Dropped by weight 0: without them the engine needs no second training.
     engine = clear_history_weights(engine, facts["dropped"], dropped_unseen)
     ours = _evaluate_scorer(engine, sample, k, on_step)
+    # Popularity is the least that a model must beat.
     learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
     popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
     on_step("examine popularity")
@@ -198,6 +203,7 @@ def evaluate_plan(
             compared[SERVING] = report_comparison(
                 others[SERVING], ours, figure, rng, version=serving["version"]
             )
+        # Its recipe may name a learner that is gone; then only popularity is beside it.
         except HouseError as error:
             facts["not_compared"] = f"what serves can't be trained again: {error.message}"
     facts["tests"] = build_tests(ours, others)
@@ -220,6 +226,7 @@ def evaluate_plan(
         "figures": headline_metrics(report),
     }
     report = report.model_copy(update=facts)
+    # The gate needs the whole report, so the verdict is added last.
     return report.model_copy(update={"verdict": check_gate(report)})
 
 

@@ -124,12 +124,14 @@ def build_item_vectors(products: Iterable[CompactedProduct], items: Vocabulary) 
     width = len(with_vectors[0][1])
     # After a change of the embedder, products have vectors of two lengths until all are embedded again.
     with_vectors = [(record, vector) for record, vector in with_vectors if len(vector) == width]
+    # Row of the vocabulary for each product, -1 for products without an event.
     rows = items.codes([_product_id(record) for record, _ in with_vectors])
     matrix = np.zeros((len(items), width), np.float32)
     for row, (_, vector) in zip(rows.tolist(), with_vectors, strict=True):
         if row >= 0:
             matrix[row] = vector
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    # x / |x|, and 0 for items without a vector: a zero row is similar to nothing.
     unit: Matrix = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
     return unit
 

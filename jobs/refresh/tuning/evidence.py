@@ -68,6 +68,7 @@ def tune_and_train(
     Errors:
         Invalid: the splits have no users with a history
     """
+    # The same splits for all components, so that their figures can be compared.
     chosen = _select_splits(recipe, trials)
     small = [reduce_split(recipe, select_users_with_history(trial)) for trial in chosen]
     unseen = [trial.exclude_seen() for trial in small]
@@ -75,17 +76,20 @@ def tune_and_train(
     tuned: dict[str, TunedPart] = {}
     for name, part in recipe.parts.items():
         on_step(f"tune {name}")
+        # A generator for each component: adding one to the recipe changes no draw of the others.
         rng = build_rng(recipe.seed, f"tune {name}")
         splits = small if isinstance(part, RepeatsRecipe) else unseen
         tuned[name] = tune_part(part, splits, rng, recipe.validation.tune_items, coarse_clock=coarse)
     variants: list[PartVariant] = []
     models: list[tuple[Model, ...]] = []
+    # Trained anew for each split: a model must not know the events after the split's instant.
     for trial in chosen:
         variants = []
         scorers: list[Model] = []
         for name, settled in tuned.items():
             on_step(f"train {name} for validation")
             model = build_learner(settled.part).train(trial.train, build_rng(recipe.seed, name))
+            # One training serves all time decays of a component.
             for faded, scorer in expand_time_decays(settled.part, model, settled.fadings):
                 variants.append(PartVariant(name, faded))
                 scorers.append(scorer)
@@ -105,6 +109,7 @@ def collect_evidence(
 
     `models` has the component variants of each split. Splits without such users are left out.
     """
+    # Rounded down, so that all splits together stay within the bound.
     most = max(users // len(trials), 1)
     samples = [select_users_with_history(trial).sample(most, rng) for trial in trials]
     return [
@@ -121,6 +126,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
     small = trial.sample(validation.tune_readers, rng)
     if len(trial.train) <= validation.tune_events:
         return small
+    # Expected, not exact: users are drawn by themselves, with share = bound / events.
     share = validation.tune_events / len(trial.train)
     # Whole users go, so that the other histories stay complete.
     chosen = rng.random(trial.train.n_users) < share

@@ -73,6 +73,7 @@ def build_outcomes(
         )
         if name not in parts:
             outcome: Outcome = "catalog"
+        # The order counts: a component that ranks for anyone with a history is chosen, whatever else holds.
         elif part_outcome.weight or part_outcome.weight_unseen:
             outcome = "chosen"
         elif part_outcome.weight_new:
@@ -80,6 +81,7 @@ def build_outcomes(
         elif not chooses:
             outcome = "weight_0"
         else:
+            # With all places taken, nothing says whether it would have added something.
             has_room = sum(1 for weight in weights.values() if weight) < recipe.blend.most_parts
             outcome = "adds_nothing" if has_room else "too_many_parts"
         outcomes.append(_add_reason(part_outcome, outcome, part, n_items, recipe.blend.k))
@@ -103,6 +105,7 @@ def _drop(
     weight = 0.0 if name in dropped else part_outcome.weight
     unseen = 0.0 if name in dropped_unseen else part_outcome.weight_unseen
     left = replace(part_outcome, weight=weight, weight_unseen=unseen)
+    # Still in one of the two blends: then it is not left out.
     if left == part_outcome or weight or unseen:
         return left
     return replace(left, outcome="misleads", reason=dropped.get(name) or dropped_unseen[name])

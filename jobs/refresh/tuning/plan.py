@@ -189,6 +189,7 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
     gains: dict[str, float] = {}
     for at, variant in enumerate(trained.variants):
         name = variant.name
+        # Variants of one component differ in their time decay; the best of them counts.
         single[name] = max(single.get(name, 0.0), float(choice.single[at]))
         if not np.isnan(choice.gains[at]):
             gains[name] = max(gains.get(name, -1.0), float(choice.gains[at]))
@@ -206,6 +207,7 @@ def _choose_new_user_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[
     given = recipe.blend.weights_new
     if given != "auto":
         return dict(given), 0.0
+    # Only these rank without a history: their scores are the same for all users.
     shared = [at for at, model in enumerate(trained.models[0]) if isinstance(model, SharedScoresModel)]
     if not shared:
         return {}, 0.0

@@ -103,6 +103,7 @@ def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
         return split(seen=validation.seen, pauses=pauses)
     # Only a split that allows repeats can count them.
     repeated = split(seen="allowed")
+    # Few targets repeat the history, so lists without its products lose little.
     if _repeat_share(repeated.validation[0]) < _REPEATING:
         return split(seen="out", pauses=pauses)
     return split(seen="allowed", pauses=pauses) if pauses else repeated
@@ -128,6 +129,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
     bought = liked.of_kinds((PURCHASE,))
     if not len(bought) or len(bought) == len(liked):
         return ()
+    # Row counts of each user: int [n_users + 1] of starts, so their differences are the lengths.
     several = np.count_nonzero(np.diff(bought.starts()) >= 2)
     active = np.count_nonzero(np.diff(liked.starts()) >= 3)
     # Purchases are what a shop wants to predict, if there are enough of them to judge by.
@@ -140,6 +142,7 @@ def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemP
         return "out"
     every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
     fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
+    # (targets - targets without repeats) / targets: the share of repeats.
     if len(fresh) <= (1 - _REPEATING) * len(every):
         return "allowed"
     return "other_kinds" if _repeat_share(fresh) >= _PRECEDED_SHARE else "out"
@@ -155,8 +158,10 @@ def cuts_single_sessions(trial: EvaluationSplit) -> bool:
     histories = with_history.histories
     if not len(with_history) or trial.seen == "allowed":
         return False
+    # first, last: float [n_users], times of each history's ends; histories here have at least one event.
     first = histories.at_s[histories.starts[:-1]]
     last = histories.at_s[histories.starts[1:] - 1]
+    # A history within one sitting that was still going on at the instant: its session is cut.
     short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
     return bool(short.mean() > _MOST_USERS)
 
@@ -168,8 +173,10 @@ def is_coarse_clock(data: Interactions) -> bool:
     """
     if not data.clock or len(data) < 2:
         return False
+    # Rows are sorted by user and time, so a row with its predecessor's user is that user's next event.
     follows = data.reader[1:] == data.reader[:-1]
     ties = follows & (data.at_s[1:] == data.at_s[:-1]) & (data.basket[1:] != data.basket[:-1])
+    # A share among events that have a predecessor, without dividing by 0.
     return bool(float(ties.mean()) > _TIED * float(follows.mean()))
 
 

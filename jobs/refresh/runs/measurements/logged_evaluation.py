@@ -214,6 +214,7 @@ def evaluate_log(
             notes += _list_leaks(models, period)
             pauses = {_SERVING: target.serving_pauses, _CANDIDATE: target.pauses}
             rankings, features = rank_lists(services, app_id, lists, models, pauses, on_step)
+        # Lists that could not be rebuilt leave both sides: the comparison needs the same lists.
         ranked = lists.answers.filter(pl.col("service_id").is_in(list(rankings[_SERVING])))
         lost = lists.answers.height - ranked.height
         lists = replace(
@@ -323,6 +324,7 @@ def train_before(
         Invalid: there is too little data
     """
     source = read_training_source(segments, app_id, recipe)
+    # Only what was known before the first list: the recipe must not learn from the lists that judge it.
     data = source.data.pick(source.data.at_s * 1000 < since_ms)
     if not source.data.clock or not len(data):
         raise Invalid(
@@ -415,6 +417,7 @@ def _read_answers(
     random = np.random.default_rng(period.seed)
     left_out: Counter[str] = Counter()
     sizes: list[int] = []
+    # Two passes: the first counts with narrow columns, as the share of the sample needs the total.
     narrow = ("engine_id", "endpoint", "request_digest", "request", "state", "level", "user", "start")
     for table in store.files(app_id, commit, period.since_ms, period.until_ms, narrow):
         frame = pl.DataFrame(pl.from_arrow(table))
@@ -469,6 +472,7 @@ def _count_popularity(interactions: Any, before_ms: int) -> dict[str, list[float
     counts = (
         frame.filter(pl.col("at_ms") < before_ms).explode("product_ids").group_by("product_ids").len()
     ).drop_nulls()
+    # log(1 + n): the difference between 0 and 10 events counts, that between 1,000 and 1,010 does not.
     return {product: [float(np.log1p(count))] for product, count in counts.iter_rows()}
 
 

@@ -60,6 +60,7 @@ def select_target(
         Fault: the manifest of a version is damaged
     """
     snapshots = SnapshotStore(artifacts)
+    # The serving version itself: it has nothing to be compared with.
     if recipe is None and (snapshot or now) in ("", now):
         if not now:
             return EvaluationTarget(load_recipe_file("default"), None, is_fallback=True)
@@ -107,6 +108,7 @@ def evaluate_protocols(
             )
             note = protocol_note(protocol, data)
             reports.append(report.model_copy(update={"note": note}) if note else report)
+        # The others may fit: a report for each protocol, or its reason.
         except HouseError as error:
             reports.append(FailedEvaluation(protocol=protocol, error=error.message))
     return reports
@@ -228,4 +230,5 @@ def _store_report(attempt: RunAttempt, recipe: Recipe, **measured: Any) -> None:
     reports = ReportStore(attempt.context.artifacts)
     record = MeasurementRecord(**measured, kind=run.kind, recipe=recipe.name)
     reports.put(run.app_id, run.engine_id, run.run_id, record)
+    # After the new one is stored, so that a crash between leaves one too many and not one too few.
     reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)

@@ -175,6 +175,7 @@ def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dic
                 "error": report.error,
             }
         )
+    # Failed variants have no NDCG and come last.
     order = sorted(range(len(table)), key=lambda at: -table[at].get("ndcg@10", -1.0))
     for at in order[1:]:
         table[at] |= _paired_difference(results[order[0]][1].per_user, results[at][1].per_user)
@@ -188,11 +189,13 @@ def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dic
 
 def _paired_difference(first: UserMetric | None, other: UserMetric | None) -> dict[str, float]:
     """Return the mean difference over the same users with interval and p; nothing if the users differ."""
+    # A paired test needs the same users with the same targets.
     if first is None or other is None or first.targets != other.targets:
         return {}
     values = np.asarray(first.values, np.float64) - np.asarray(other.values, np.float64)
     rng = np.random.default_rng(_SEED)
     people = None if first.people is None else np.asarray(first.people, np.int64)
+    # A person is the unit: several lists of one person are not independent.
     summed = values[None] if people is None else sum_by_person(values[None], people)[0]
     low, high = bootstrap_interval(values, rng, people)
     return {
@@ -212,6 +215,7 @@ def compare_rows(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(rows) < 2:
         return {"is_proven": False, "equal": len(rows), "sentence": "there is nothing to compare"}
     others = [row for row in rows[1:] if "difference" in row]
+    # Both must hold: the interval is not corrected for the number of variants, p is.
     equal = [row for row in others if row["difference_low"] <= 0 or row["p_corrected"] >= _PROVEN_P]
     if len(others) < len(rows) - 1:
         sentence = (
@@ -283,6 +287,7 @@ def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Re
         steps = path.split(".")
         if len(steps) == 3 and steps[0] == "parts":
             tune = fields.get("parts", {}).get(steps[1], {}).get("tune", {})
+            # The value of the sweep is meant, not a search around it.
             if steps[2] in tune:
                 rest = {name: values for name, values in tune.items() if name != steps[2]}
                 changes[f"parts.{steps[1]}.tune"] = rest
@@ -355,6 +360,7 @@ def delete_sweep_data(
     checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, SweepReport]]
 ) -> None:
     """Delete the data of a complete sweep; its results remain."""
+    # A failed variant is tried again by a repeated sweep, which then needs the data.
     if not any(report.error for _, report in results):
         checkpoints.delete_source()
 
