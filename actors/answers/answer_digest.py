@@ -26,6 +26,7 @@ def compute_digest(
     """
     made_of: list[Any] = [
         RULES_VERSION,
+        # Case and blanks do not change what is asked.
         " ".join(question_text.casefold().split()),
         language,
         writer,

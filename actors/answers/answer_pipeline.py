@@ -205,6 +205,7 @@ class AnswerPipeline:
         if question.is_entitled and not composed.sentences:
             return await hand.discard()
         await self._finish(hand, composed, snippets, followups, composer)
+        # Not if the model failed: the next question shall try it again.
         if composed.sentences and (self._services.writer is None or composer == "model"):
             await self._services.questions.remember(
                 question.app_id, digest, question.question_id, ttl_ms=REUSE_MS
@@ -240,11 +241,13 @@ class AnswerPipeline:
             return list((await self._services.archive.ask(query)).snippets)
         wide = await self._services.archive.ask(replace(query, rows=max(_FILTERED_ROWS, query.rows)))
         kept: list[Snippet] = []
+        # In batches: records are read only until enough passages pass the filter.
         for start in range(0, len(wide.snippets), _BATCH):
             batch = wide.snippets[start : start + _BATCH]
             ids = [snippet.product_id for snippet in batch]
             products = await load_products(self._services.records, query.app_id, ids, query.tiers)
             kept += filter_passages(batch, products, fq, boost_fq)
+            # A boost may raise later passages, so some more are read before the order is trusted.
             if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _BATCH):
                 break
         kept.sort(key=lambda snippet: -snippet.score)
@@ -416,6 +419,7 @@ class AnswerPipeline:
         Cost:
             one read of products, only when sources name products that were not retrieved
         """
+        # Reversed, so that the best passage of each product is the one that stays.
         others = {
             snippet.product_id: snippet for snippet in reversed(snippets) if snippet.product_id not in cited
         }

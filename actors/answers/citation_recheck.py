@@ -87,6 +87,7 @@ class CitationRechecker:
         """Check the changes since the last round; return how many answers were revised."""
         revised = 0
         for app_id in await self._app_ids():
+            # Late again: an answer that was being written then may have used the old article.
             for checker, delay_ms in (("now", 0), ("late", LATE_MS)):
                 for _ in range(_MAX_CHANGES):
                     changes = await self._read_changes(app_id, checker, delay_ms)
@@ -94,6 +95,7 @@ class CitationRechecker:
                         break
                     for change in changes:
                         revised += await self._check(app_id, change)
+                    # After the checks, so that a crash in between checks the changes once more.
                     await self._stores.questions.record_checked_offset(app_id, checker, changes[-1].offset)
         return revised
 
@@ -163,6 +165,7 @@ class CitationRechecker:
                 recorded.question,
                 answer,
                 answer_to_json(recorded.question, answer),
+                # Compared with the revision that was read: an answer that changed meanwhile is read again.
                 since=recorded.answer.revision,
             ):
                 self._record_revision(recorded, answer)
@@ -233,6 +236,7 @@ def _find_support(
     if document is None:
         return None
     texts = [document.text[span.start : span.end] for span in document.passages]
+    # The same text first, then the nearest passages: an insertion above moves them all.
     order = sorted(range(len(texts)), key=lambda at: (texts[at] != passage.text, abs(at - passage.position)))
     for at in order:
         support = sentence.support if texts[at] == passage.text else score_support(sentence.text, texts[at])

@@ -90,6 +90,7 @@ def passages_from_products(
         if document is not None
         for place, passage in enumerate(document.passages)
     ]
+    # Stable, so products keep their order within each position.
     return sorted(parts, key=lambda part: part.position)[:_MOST_PASSAGES]
 
 
@@ -122,6 +123,7 @@ class GenerationPipeline:
         day = services.clock.now_ms() // _DAY_MS
         most = services.daily_token_limit(hand.question.app_id)
         chars = _RULES_CHARS + len(instructions) + sum(len(snippet.text) for snippet in snippets)
+        # Booked before the model is called: concurrent tasks can't exceed the limit together.
         tokens = chars // _CHARS_A_TOKEN + _RESERVED
         if not await services.questions.spend_tokens(hand.question.app_id, day, tokens, most=most):
             return await _fail(hand, LIMIT_REACHED)
@@ -129,8 +131,10 @@ class GenerationPipeline:
         try:
             reason = await self._write(hand, writer, instructions, snippets, draft)
         finally:
+            # The rest is given back, also after a failure.
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
             services.meter.count("kiosk_provider_tokens_total", tokens - spare, app=hand.question.app_id)
+            # Without the refund the app has some tokens fewer today, which must not fail the text.
             with suppress(HouseError):
                 await services.questions.spend_tokens(hand.question.app_id, day, -spare, most=0)
         services.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
@@ -161,6 +165,8 @@ class GenerationPipeline:
         try:
             async with aclosing(writer.generate(instructions, snippets)) as pieces:
                 async for piece in pieces:
+                    # Checking a sentence takes a millisecond of processor
+                    # time, which polls must not wait for.
                     await loop.run_in_executor(self._services.executor, partial(draft.feed, piece))
                     if draft.is_full:
                         break

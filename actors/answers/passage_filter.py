@@ -62,6 +62,7 @@ def filter_passages(
             continue
         if preferred is not None:
             factor = BOOST_FACTOR if matches(preferred, product) else 1.0
+            # Divided, so that the score of a preferred passage stays at most 1.
             snippet = replace(snippet, score=snippet.score * factor / BOOST_FACTOR)
         kept.append(snippet)
     return tuple(sorted(kept, key=lambda entry: -entry.score)) if preferred is not None else tuple(kept)

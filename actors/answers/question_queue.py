@@ -99,6 +99,7 @@ class QuestionQueue:
 
     async def close(self) -> None:
         """Stop, and release the questions in work so that other processes continue at once."""
+        # Cancelled before the leases are released, so that nobody writes under a lease that is gone.
         tasks = [*self._loops, *self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -132,6 +133,7 @@ class QuestionQueue:
 
         Without a lease it has no attempts yet, and whoever has room claims it.
         """
+        # Without the loops nobody would renew its lease.
         has_room = len(self._hands) < self._most and bool(self._loops)
         until_ms = self._clock.now_ms() + LEASE_MS if has_room else 0
         holder = self._name if has_room else ""
@@ -219,6 +221,7 @@ class QuestionQueue:
         """Answer within the question's deadline; return the reason of a failure."""
         if hand.remaining_s <= 0:
             return "too late"
+        # A question that crashes its worker would else crash one after the other for ever.
         if hand.attempts > MAX_ATTEMPTS:
             return "too many attempts"
         try:
@@ -235,8 +238,10 @@ class QuestionQueue:
         return ""
 
     async def _renew_leases(self) -> None:
+        # A copy: questions end while the others are renewed.
         for question_id, hand in list(self._hands.items()):
             task = self._tasks.get(question_id)
+            # The lease is lost: another process answers, and what this one would write is refused.
             if task is not None and not await hand.renew() and not hand.answer.finished:
                 task.cancel()
                 self._hands.pop(question_id, None)

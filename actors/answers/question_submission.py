@@ -82,6 +82,7 @@ class StoreQuestionSubmitter:
             metadata={GENERATED: repeated.generated_by},
         )
         answer = Answer()
+        # Without a lease, so that any answering process claims it; an id that exists changes nothing.
         await self._store.ask(question, answer, answer_to_json(question, answer), holder="", until_ms=0)
         return question.question_id
 

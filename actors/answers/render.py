@@ -114,6 +114,7 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
     """Return an excerpt of a passage around the spans: HTML-escaped, with `<mark>`."""
     inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
     marks = sorted((start, end) for start, end in inside if start < end)
+    # A quarter of the excerpt before the first mark, so that its sentence can be read from some way ahead.
     begin = max(0, (marks[0][0] if marks else 0) - most_chars // 4)
     if begin:
         blank = text.find(" ", begin)
@@ -125,6 +126,7 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
     parts = []
     at = begin
     for start, stop in marks:
+        # Marks may overlap: the next one begins where the last one ended.
         start = max(start, at)
         stop = min(stop, end)
         if start < stop:
@@ -146,6 +148,7 @@ def drop_uncited(
 ) -> tuple[ComposedAnswer, list[Snippet]]:
     """Drop the passages that no sentence cites."""
     used = sorted({sentence.snippet for sentence in composed.sentences})
+    # Old number of a passage -> its number among the cited ones.
     places = {before: after for after, before in enumerate(used)}
     sentences = tuple(
         AnswerSentence(

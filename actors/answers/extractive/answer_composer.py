@@ -98,6 +98,7 @@ def compose_answer(
     if not ranked:
         return ComposedAnswer()
     shows = _score_form(analysis, ranked[0][1], snippets)
+    # A plain question has one form of answer; a sentence that only has its words is none.
     if analysis.form is not None and analysis.form.strict and shows < _NO_EVIDENCE:
         return ComposedAnswer()
     sure = _certainty(analysis, ranked[0], everything)
@@ -106,6 +107,7 @@ def compose_answer(
     elif is_complete(analysis, ranked[0][1]):
         sure = max(sure, THRESHOLD)
     if sure < THRESHOLD or is_unsupported(analysis, ranked[0][1], snippets):
+        # Not above the threshold, since it is a refusal.
         return ComposedAnswer(confidence=round(min(sure, THRESHOLD), 4))
     chosen = _select_sentences(analysis, ranked, snippets)
     shown = _add_context(chosen, [sentence for _, sentence in everything])
@@ -127,6 +129,7 @@ def rank_sentences(
     ranked = [
         (
             score_quality(rank_features(analysis, scored))
+            # Neutral evidence adds nothing: 5 * (form - 0.5).
             + _WORTH_OF_FORM * (_score_form(analysis, scored, snippets) - _NO_EVIDENCE),
             scored,
         )
@@ -140,6 +143,7 @@ def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
     """Guess a question's language by its stop words; without any (`Define mulch`), by the best passage."""
     analyzers = Analyzers()
     guessed = analyzers.detect_language(question)
+    # No stop word was found: as many terms as words.
     if snippets and len(analyzers.get(guessed).terms(question)) == len(words_of(question)):
         return analyzers.detect_language(snippets[0].text[:_READ])
     return guessed
@@ -149,6 +153,7 @@ def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tup
     """Drop sentences that must not be shown; only the first ones are checked."""
     first: list[tuple[float, ScoredSentence]] = []
     for at, pair in enumerate(ranked):
+        # Only these can be shown, so the rest is not checked.
         if len(first) == _MAX_RANKED:
             return [*first, *ranked[at:]]
         if _is_showable(pair[1]):
@@ -244,6 +249,7 @@ def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSente
 def _build_answer_sentence(scored: ScoredSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
     text = clean_text(scored.sentence.text)
     passage = snippets[scored.snippet].text
+    # Cleaning may have changed the sentence, so it is checked again.
     support = 1.0 if text == scored.sentence.text else score_support(text, clean_text(passage))
     if not text or support < MIN_SUPPORT:
         return None

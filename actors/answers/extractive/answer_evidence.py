@@ -89,12 +89,14 @@ def _is_role_of_another(question: QuestionAnalysis, candidate: ScoredSentence) -
     if role is None or not question.focus:
         return False
     names = {token.stem for token in question.tokenizer.tokenize(role[1])}
+    # Names that stand right behind a word for the role.
     owners = [
         owner
         for word in candidate.words
         if question.tokenizer.similarity(question.focus[0], word.stem) >= _SAME_ROLE
         and (owner := _ROLE_OF.match(candidate.sentence.text, word.end))
     ]
+    # One owner of that name is enough; without any owner nothing speaks against the sentence.
     return bool(owners) and all(
         names.isdisjoint(token.stem for token in question.tokenizer.tokenize(owner[1])) for owner in owners
     )

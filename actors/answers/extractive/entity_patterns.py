@@ -109,6 +109,7 @@ def find_name_spans(sentence: str) -> list[CharSpan]:
     for match in _NAME.finditer(sentence):
         start = match.start()
         end = match.end()
+        # The point at its end is the sentence's; that of an initial (`J.`) belongs to the name.
         if end - start > 2 and match[0].endswith((".", "’", "'")):
             end -= 1
         between = sentence[results[-1][1] : start] if results else ""
@@ -145,11 +146,13 @@ def _is_number(word: str) -> bool:
 def _is_time(word: str) -> bool:
     if word[0].isdecimal():
         return (
+            # Years from 1000 on: other numbers of four digits are counts.
             (len(word) == 4 and word[:2] in _CENTURIES and word.isdecimal())
             or (":" in word and len(word) < 6)
             or _is_clock(word)
         )
     small = word.lower()
+    # `May` and `may`: only the capital makes the month.
     return (small in _DATES and (word[0].isupper() or small in _SMALL_MONTHS)) or small in _PERIODS
 
 

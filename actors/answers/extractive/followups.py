@@ -114,6 +114,7 @@ def resolve_followup(question: str, parents: Sequence[str]) -> str:
     """
     cleaned = clean_text(question[:_LONGEST])
     before = ""
+    # Each parent is resolved by the one before it: it may be a follow-up itself.
     for parent in [clean_text(parent_text[:_LONGEST]) for parent_text in parents[-_PARENTS:]]:
         if parent:
             before = _resolve_references(parent, before) if before else parent
@@ -126,8 +127,10 @@ def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> s
     if not text or len(text) > _LONGEST or "\n" in written.strip() or has_instructions(written):
         return ""
     begins = {word[:_STEM] for source in (question, *parents) for word in words_of(source)}
+    # Short words are articles and prepositions, which a rewriting may change.
     long_words = [word for word in words_of(text) if len(word) >= _STEM]
     covered = sum(word[:_STEM] in begins for word in long_words)
+    # Else the model has brought in a subject of its own.
     return text if long_words and covered >= _FAITHFUL * len(long_words) else ""
 
 
@@ -187,6 +190,7 @@ def _replace_topic(topic: str, before: str) -> str:
     """Replace the topic of the question before: a year by a year, a name by a name."""
     bare = PREPOSITION_START.sub("", topic)
     subject = extract_topic(before)
+    # A year replaces a year before anything else: `and in 2019?`.
     if YEAR.fullmatch(bare) and YEAR.search(before):
         return YEAR.sub(bare, before, count=1)
     names = _find_names(before)
@@ -203,12 +207,14 @@ def _replace_topic(topic: str, before: str) -> str:
 def extract_topic(question: str) -> str:
     """Return the topic of a question: its longest phrase around names, else the words behind its verb."""
     rest = OPENER.sub("", question, count=1).strip(" ?.!¿")
+    # "x " in front: a name at the very beginning would not be told from a sentence's capital.
     named = _find_names(f"x {rest}")
     if named:
         first = named[0][0] - 2
         last = named[-1][1] - 2
         before = NAME_LEAD.search(rest[:first])
         start = before.start() if before else first
+        # A phrase this long spans two things; the first name stands for the topic.
         if len(named) > 1 and len(rest[first:last].split()) > 8:
             last = named[0][1] - 2
         return rest[start:last].strip() + _noun_after(rest[last:])
@@ -263,6 +269,7 @@ def generate_related_questions(
     is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
     for candidate in _generate_candidates(snippets[:looked_at], is_english):
         words = set(words_of(candidate))
+        # Nearly the same words ask the same thing twice.
         if len(words) > 2 and all(
             len(words & other) < _DUPLICATE_SHARE * min(len(words), len(other)) for other in word_sets
         ):

@@ -77,6 +77,7 @@ def score_form(form: QuestionForm, scored: ScoredSentence, wording: TextTokenize
 
 
 def _tokenize(text: str, wording: TextTokenizer) -> _TokenizedSentence:
+    # Bounded: a table without a full stop is one sentence of any length.
     words = tuple(_TOKEN.findall(text)[:_MOST_TOKENS])
     stems = tuple("" if word in _MARKS else wording.stem(word) for word in words)
     return _TokenizedSentence(words, tuple(word.lower() for word in words), stems)
@@ -86,6 +87,7 @@ def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: Pl
     best = 0.0
     for start, end in _find_subject(cut, subject):
         begins = _begins_clause(cut, start, lists)
+        # `mulch is ...` defines mulch only where the clause begins: `layers of mulch are ...` do not.
         if begins:
             best = max(best, _score_copula(cut, end, lists), _score_colon(cut, start, end, lists))
         best = max(best, _score_apposition(cut, end, lists), _score_naming(cut, start, lists))
@@ -94,6 +96,7 @@ def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: Pl
 
 def _find_subject(cut: _TokenizedSentence, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Return the place of the subject; stop words may occur inside it (`a layer of mulch`)."""
+    # Content words only, so stop words inside the subject do not matter.
     at = [place for place, stem in enumerate(cut.stems) if stem]
     size = len(subject)
     for first in range(len(at) - size + 1):
@@ -129,6 +132,7 @@ def _step_after(cut: _TokenizedSentence, end: int) -> int:
         end += 1
     if end < len(cut.words) and cut.words[end] in (",", "("):
         close = ")" if cut.words[end] == "(" else ","
+        # An aside that does not end soon is none: it is a list or a clause.
         for at in range(end + 1, min(end + _LONGEST_ASIDE, len(cut.words))):
             if cut.words[at] == close:
                 return at + 1
@@ -151,8 +155,10 @@ def _score_copula(cut: _TokenizedSentence, end: int, lists: PlainQuestionWords) 
         return 1.0
     if first in lists.definite:
         return 0.8
+    # An adjective, a participle or a number says how something is, not what it is.
     if first in lists.not_a_kind or first[0].isdecimal() or first.endswith(lists.not_a_kind_endings):
         return 0.0
+    # German writes nouns with a capital: without one, no kind follows.
     if lists.nouns_have_capitals and not (cut.words[at][0].isupper() or second[0].isupper()):
         return 0.0
     return 0.7
@@ -239,6 +245,7 @@ def _score_agent(
             if not passive.agents & set(cut.small):
                 return 0.0
             continue
+        # After an article the word is a noun of the same stem, not the verb.
         is_noun = bool(close) and (
             close[-1] in lists.articles
             or (len(close) == 3 and close[0] in lists.copulas and close[1] in lists.articles)

@@ -48,6 +48,7 @@ def has_instructions(text: str) -> bool:
         20 us for a sentence
     """
     plain = strip_invisible(text)
+    # In a link too, whose text and address could split an order.
     if _INSTRUCTIONS.search(plain) or ("](" in plain and _INSTRUCTIONS.search(clean_text(plain))):
         return True
     return has_hidden_characters(text) and _INSTRUCTIONS.search(_decode_tags(text)) is not None
@@ -67,6 +68,7 @@ def strip_invisible(text: str) -> str:
 
 def clean_text(text: str) -> str:
     """Return the plain text of a sentence: no markup, links, addresses, footnote marks or invisible characters."""
+    # Invisible signs first, since they could split the marks that are looked for below.
     text = strip_invisible(text)
     text = _TAG.sub("", _strip_comments(text)) if "<" in text else text
     text = _REFERENCE.sub(r"\1", _MARKED_LINK.sub(r"\1", text)) if "[" in text else text

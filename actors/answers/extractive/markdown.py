@@ -97,6 +97,7 @@ def render_markdown(
 def render_citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str = "") -> str:
     """Return a citation; with the address of a web page it is a link, with any other it is not."""
     mark = f"{cite_start}{number}{cite_end}"
+    # Only http and https: other schemes could run script in a page that shows the answer.
     if not _WEB.match(url.strip()):
         return mark
     return f"[{mark}]({url.strip().translate(_IN_ADDRESS)})"
@@ -112,6 +113,7 @@ def escape_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
     plain = clean_text(text)
     if cite_start and cite_end and (cite_start, cite_end) != ("(", ")"):
         plain = _strip_citations(plain, cite_start, cite_end)
+    # & first, or the escapes of < and > would be escaped again.
     plain = _SPECIAL.sub(r"\\\1", plain.replace("&", "&amp;"))
     plain = plain.replace("<", "&lt;").replace(">", "&gt;").replace("&amp; ", "& ")
     return _LINE_START.sub(_escape_start, plain)
@@ -120,12 +122,14 @@ def escape_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
 def _link_terms(text: str, addresses: Mapping[str, str]) -> str:
     """Link the first occurrence of each term; a term inside another link stays plain."""
     taken: list[tuple[int, int, str]] = []
+    # The longest first, so that a name is not linked inside of a longer one.
     for term in sorted(addresses, key=len, reverse=True):
         start = text.find(term)
         end = start + len(term)
         whole = start >= 0 and not _is_letter(text[start - 1 : start]) and not _is_letter(text[end : end + 1])
         if whole and all(end <= first or last <= start for first, last, _ in taken):
             taken.append((start, end, term))
+    # From the end, so that earlier places stay right.
     for start, end, term in sorted(taken, reverse=True):
         address = addresses[term].translate(_IN_ADDRESS)
         text = f"{text[:start]}[{term}]({address}){text[end:]}"

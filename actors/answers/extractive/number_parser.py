@@ -59,7 +59,9 @@ def parse_numbers(text: str) -> list[NumberMention]:
         if after == at:
             at += 1
             continue
+        # The sign of a currency may stand before its number.
         unit = "money" if at and tokens[at - 1] in "$€£¥" else _find_unit(tokens[after : after + 2])
+        # `one` alone is mostly a pronoun; `one hundred` is a number.
         if digits or after - at > 1 or tokens[at] not in _ONES:
             results.append(NumberMention(value, unit, digits))
         at = after
@@ -94,13 +96,16 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
             part = _parse_digits(token)
             digits = True
         elif token in _WORDS:
+            # `twenty five` goes on, `five twenty` are two numbers.
             if at > begin and not (part % 100 == 0 or (20 <= part % 100 < 100 and _WORDS[token] < 10)):
                 break
             part += _WORDS[token]
         elif "-" in token and all(piece in _WORDS for piece in token.split("-")):
             part += sum(_WORDS[piece] for piece in token.split("-"))
+        # A single letter such as `k` multiplies digits only.
         elif token in _TIMES and at > begin and not (len(token) == 1 and not digits):
             times = _TIMES[token]
+            # A hundred multiplies the part, a thousand and more close it: two hundred thousand is 200 * 1000.
             if times == 100:
                 part = (part or 1) * 100
             else:
@@ -116,6 +121,7 @@ def _parse_number(tokens: list[str], at: int) -> tuple[float, bool, int]:
 
 def _parse_digits(token: str) -> float:
     """Parse digits; a separator of groups of three separates thousands, any other sign is a decimal sign."""
+    # 0.125 has three digits behind its sign too; a leading zero makes it a decimal.
     if _THOUSANDS.match(token) and not token.startswith("0"):
         return float(re.sub(r"\D", "", token))
     plain = re.sub(r"[\u00a0\u202f']", "", token)

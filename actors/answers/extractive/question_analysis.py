@@ -143,6 +143,7 @@ _COUNTED = frozenset(["many", "which", "share", "amount"])
 
 def _find_predicate(words: Sequence[TextToken], others: set[str]) -> tuple[int, ...]:
     """Return the places of words that tell what happens; every language writes them small."""
+    # Places count each stem once, as `weights` does.
     places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
     return tuple(
         dict.fromkeys(
@@ -161,9 +162,11 @@ def _is_content(word: TextToken, form: QuestionForm) -> bool:
 def _find_name_runs(words: Sequence[TextToken], names: set[str]) -> tuple[tuple[int, ...], ...]:
     places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
     runs: list[list[int]] = []
+    # Before any text, so that the first name begins a run.
     end = -9
     for word in words:
         if word.is_name and word.stem in names:
+            # One blank between both: neighbours of one name.
             if runs and word.start - end == 1:
                 runs[-1].append(places[word.stem])
             else:
@@ -174,6 +177,7 @@ def _find_name_runs(words: Sequence[TextToken], names: set[str]) -> tuple[tuple[
 
 def _weigh_word(word: TextToken, names: set[str], rarity: Callable[[str], float] | None) -> float:
     if rarity is not None:
+        # Above 0, so that no word of the question is without effect.
         return max(rarity(word.stem), 0.05)
     if word.stem in names:
         return 1.5

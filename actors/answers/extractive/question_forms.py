@@ -46,6 +46,7 @@ def parse_form(question: str, language: str) -> QuestionForm | None:
     """Return the form of a question; None: it has none."""
     lists = find_plain_questions(language)
     words = _TOKEN.findall(question)
+    # Before the templates: matching with two slots takes quadratic time.
     if lists is None or not 1 < len(words) <= _MOST_TOKENS:
         return None
     small = [word.lower() for word in words]

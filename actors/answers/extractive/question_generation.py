@@ -88,6 +88,7 @@ _POINTING = frozenset(
 def generate_questions(sentence: str) -> Iterator[str]:
     """Return the questions that an English sentence answers."""
     for question in _generate_all(sentence):
+        # A pronoun as subject is clear only in its article.
         if question.split()[_SUBJECT_AT : _SUBJECT_AT + 1] not in (["It"], ["They"], ["This"], ["That"]):
             yield question
 

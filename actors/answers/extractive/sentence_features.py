@@ -110,6 +110,7 @@ class _QuestionWeights:
         )
 
     def weighted_share(self, matched: Sequence[float]) -> float:
+        # sum w_i m_i / sum w_i over the words of the question
         return sum(w * m for w, m in zip(self.weights, matched, strict=True)) / (sum(self.weights) or 1.0)
 
     def rare_share(self, matched: Sequence[float]) -> float:
@@ -136,6 +137,7 @@ def score_sentences(analysis: QuestionAnalysis, snippets: Sequence[Snippet]) -> 
             if other_snippet.product_id == snippet.product_id
         ]
         siblings = [pages[other].whole for other in same_article if other != at]
+        # Passages of the same article that the search returned beside this one.
         article = _column_max(siblings, len(stems))
         spread = _article_weights(
             [row for other in same_article for row in pages[other].matched], page.title, weights
@@ -183,6 +185,7 @@ def _headline_evidence(
 def _extend_name_matches(analysis: QuestionAnalysis, matched: list[float]) -> list[float]:
     """Count the last word of a name as the whole name."""
     for run in analysis.name_runs:
+        # Texts name a person in full once, then by the last name.
         if matched[run[-1]] == 1.0:
             for at in run:
                 matched[at] = max(matched[at], _BY_LAST_NAME)
@@ -199,7 +202,9 @@ def _article_weights(
     """Weigh words of the question by their rarity among the sentences of an article."""
     spread = []
     for at, weight in enumerate(weights):
+        # A title counts as two sentences: its words are the subject of the whole article.
         count = sum(row[at] for row in rows) + 2 * title[at]
+        # weight * log(1 + (n + 1) / (count + 0.5)): rare within the article weighs more.
         spread.append(weight * math.log1p((len(rows) + 1) / (count + 0.5)))
     return spread
 
@@ -218,6 +223,7 @@ def _score_sentence(
     after = page.matched[number + 1] if number + 1 < len(page.matched) else nothing
     best = list(matched)
     shares = [scale.weighted_share(matched)]
+    # From near to far; a word counts in the nearest layer that has it, and only what is new adds.
     for layer in (page.title, before, after, page.whole, article):
         shares.append(scale.weighted_share([max(m - b, 0.0) for m, b in zip(layer, best, strict=True)]))
         best = [max(m, b) for m, b in zip(layer, best, strict=True)]

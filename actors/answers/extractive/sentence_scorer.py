@@ -124,6 +124,7 @@ def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[st
         "close": facts.closeness,
         "focus": facts.focus,
         "fresh": facts.fresh,
+        # Products of features: a linear score can't say "this counts only together with that".
         "leans before": facts.has_reference * facts.before,
         "leans title": facts.has_reference * facts.title,
         "score": facts.score,
@@ -160,6 +161,7 @@ def certainty_features(analysis: QuestionAnalysis, scored: ScoredSentence, gap: 
     person = analysis.answer_type == "person"
     focus = around.get(analysis.focus[0], 1.0) if analysis.focus else 1.0
     return {
+        # Cut off, as a lead beyond the widest gap says nothing more.
         "gap": min(gap, _WIDEST_GAP) / _WIDEST_GAP,
         "worst": max(missing.values(), default=0.0),
         "missing": sum(degree < 0.5 for degree in around.values()) / 5,
@@ -185,6 +187,7 @@ def estimate_certainty(features: Mapping[str, float]) -> float:
     total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(
         weight * features.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
     )
+    # 1 / (1 + e^-x); the bound keeps `exp` from overflowing.
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
@@ -195,6 +198,7 @@ def is_unsupported(analysis: QuestionAnalysis, scored: ScoredSentence, snippets:
     snippet = snippets[scored.snippet]
     same_article = [other for other in snippets if other.product_id == snippet.product_id]
     text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in same_article)])
+    # Exact, not by similarity: another number answers another question.
     if any(number not in text for number in analysis.numbers - analysis.years):
         return True
     # "in 2024" often occurs only in the date of the article

@@ -134,12 +134,15 @@ def _load_synonyms(language: str) -> Mapping[str, frozenset[int]]:
 def _letter_similarity(stem: str, other: str) -> float:
     """Compare two stems by their letters: derived from each other, or one a part of the other."""
     short, long = (stem, other) if len(stem) <= len(other) else (other, stem)
+    # Short stems share letters by chance.
     if len(short) < _LEAST_ROOT - 1 or not short[0].isalpha():
         return 0.0
+    # Three letters first: most pairs end here, before the prefix is counted.
     if short[:3] == long[:3]:
         prefix = _prefix_length(short, long)
         if prefix >= max(_LEAST_ROOT, len(short) - 2) and len(long) - prefix <= _LONGEST_ENDING:
             return _DERIVED_SIMILARITY
+    # A part of a compound: `boat` in `lifeboat`.
     if len(short) > _LEAST_ROOT and (long.endswith(short) or long.startswith(short)):
         return _COMPOUND_SIMILARITY
     return 0.0
@@ -207,6 +210,7 @@ def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
     if not mark.startswith("."):
         return True
     rest = text[match.end() : match.end() + 3].lstrip()
+    # A small letter goes on with the sentence, whatever the point meant.
     if rest[:1].islower():
         return False
     before = _BEFORE.search(text, max(begin, match.start() - 24), match.start())
@@ -215,6 +219,7 @@ def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
         return True
     if word.lower() in _ABBREVIATIONS:
         return False
+    # The initial of a name.
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False
     if word.isdigit() and len(word) <= 2:

@@ -58,10 +58,12 @@ def score_support(sentence: str, passage: str) -> float:
     Cost:
         1 ms for a passage of 150 words
     """
+    # Invisible characters first, or they would split a word and hide it from the checks.
     claim = strip_invisible(sentence[:_MOST])
     source = strip_invisible(passage[:_MOST])
     if not claim or not source:
         return 0.0
+    # A copy needs no further check, and its answer is certain.
     if _normalize(claim) in _normalize(source):
         return 1.0
     wording = TextTokenizer(Analyzers().detect_language(claim + " " + source[:2_000]))
@@ -78,6 +80,7 @@ def score_support(sentence: str, passage: str) -> float:
         or _swaps_names(claim, claim_tokens, source, wording)
     ):
         return min(coverage, 1.0) * _CONTRADICTION_FACTOR
+    # Below 1, which only a copied sentence has.
     return round(min(coverage, 0.99), 4)
 
 
@@ -95,6 +98,7 @@ def _coverage(wording: TextTokenizer, claim_tokens: Sequence[TextToken], other: 
             continue  # numbers are compared by value
         weight = 1.5 if word.is_name or word.is_number else 1.0
         degree = 1.0 if word.stem in stems else wording.best_similarity(word.stem, stems)
+        # Numbers in words and in digits are one value.
         if degree < 1.0 and any(figure.value in values for figure in parse_numbers(word.text)):
             degree = 1.0
         total += weight
@@ -108,6 +112,7 @@ def _has_new_numbers(claim_numbers: Sequence[NumberMention], other: Sequence[Num
         same = [number for number in other if number.value == figure.value]
         if not same:
             return True
+        # Another unit contradicts; a missing one does not.
         if figure.unit and all(number.unit and number.unit != figure.unit for number in same):
             return True
     return False
@@ -127,6 +132,7 @@ def _has_new_names(
         if word.is_number or word.stem in source_stems or _MONTHS.fullmatch(word.text):
             continue
         bare = fold(re.sub(r"['’]s?$", "", word.text))
+        # As a part of the text too: the passage may have the name in another form.
         if bare in folded or _SAME_NAMES.get(bare, bare) in folded:
             continue
         if wording.best_similarity(word.stem, source_stems) < _DERIVED_NAME:
@@ -162,6 +168,7 @@ def _contradicts(claim: str, source: str, wording: TextTokenizer) -> bool:
     """Return whether only one of both texts negates a word, or one contains a word's opposite."""
     denied, stated = _split_negated(claim, wording)
     denied_there, stated_there = _split_negated(source, wording)
+    # A word that occurs both negated and not proves nothing.
     if any(stem in denied_there and stem not in stated_there for stem in stated):
         return True
     if any(stem in stated_there and stem not in denied_there for stem in denied):
@@ -180,6 +187,7 @@ def _split_negated(text: str, wording: TextTokenizer) -> tuple[set[str], set[str
     denied: set[str] = set()
     stated: set[str] = set()
     begin = 0
+    # A negation reaches to the end of its clause at most.
     for end in [*(match.start() for match in _CLAUSE.finditer(text)), len(text)]:
         clause = text[begin:end]
         spot = _NOT.search(clause)
@@ -202,14 +210,17 @@ def _swaps_names(claim: str, claim_tokens: Sequence[TextToken], source: str, wor
         return False
     for sentence in split_sentences(source):
         words = wording.tokenize(sentence.text)
+        # Reversed, so that the first occurrence of a stem wins.
         order = {word.stem: at for at, word in reversed(list(enumerate(words)))}
         both = [(left, right) for left, right in pairs if left in order and right in order]
         shared = deeds & order.keys()
+        # A passive changes the places of who and whom, so both must have the same voice.
         if not both or not shared or bool(_PASSIVE.search(claim)) != bool(_PASSIVE.search(sentence.text)):
             continue
         for left, right in both:
             low, high = sorted((order[left], order[right]))
             deed = [stem for stem in shared if low < order[stem] < high]
+            # The names stand the other way round, with the same verb between them in both texts.
             if order[left] > order[right] and deed and _is_between(claim_tokens, left, right, deed):
                 return True
     return False

@@ -96,6 +96,7 @@ class Draft:
 
     def _take_sentences(self, text: str) -> None:
         if NO_ANSWER in text:
+            # After kept sentences the mark is only noise.
             self.refused = not self.kept
             return
         numbers = [int(number) for group in _CITATION.findall(text) for number in re.findall(r"\d+", group)]
@@ -117,6 +118,7 @@ class Draft:
     def _find_best_passage(self, plain: str, numbers: Sequence[int]) -> AnswerSentence | None:
         best: AnswerSentence | None = None
         for number in dict.fromkeys(numbers):
+            # A number that no passage has is an invention of the model.
             if not 1 <= number <= len(self._snippets):
                 continue
             passage = self._snippets[number - 1].text

@@ -55,7 +55,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         # one internal address among public ones is an attack, not an accident
         if not addresses or (not self._may_be_internal and any(map(is_internal, addresses))):
             raise InternalAddressError
+        # TLS still checks the certificate against the name, not against the address.
         request.extensions = {**request.extensions, "sni_hostname": host}
+        # The checked address itself: another look-up could lead elsewhere.
         request.url = request.url.copy_with(host=addresses[0])
         return await self._inner.handle_async_request(request)
 

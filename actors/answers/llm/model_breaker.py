@@ -61,6 +61,7 @@ class ModelBreaker:
         """Record a failed call."""
         self._failures += 1
         if self._until_s:
+            # Doubled only by the one try of a half-open state, not by calls that began before it opened.
             self._open_s = min(MAX_OPEN_S, 2 * self._open_s) if self._is_tried else self._open_s
         elif self._failures < FAILURES_TO_OPEN:
             return

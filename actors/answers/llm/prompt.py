@@ -69,6 +69,7 @@ def _write_sources(snippets: Sequence[Snippet], fence: str) -> list[str]:
     for number, snippet in enumerate(snippets, 1):
         head = f"{fence} source {number}"
         about = " / ".join(filter(None, (snippet.title, snippet.child_title, snippet.published)))
+        # Cleaned before it is cut, as a cut fence would not be found.
         text = _sanitize(snippet.text, fence)[:MAX_SOURCE_CHARS]
         parts.append(f"{head}\n{_sanitize_line(about, fence)}\n{text}\n{fence} end of source {number}")
     return parts

@@ -31,6 +31,7 @@ class ChatStreamParser:
             Garbage
         """
         pieces: list[str] = []
+        # The last piece may be half a line, so it waits for the next packet.
         *lines, self._rest = (self._rest + packet).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
             raise InvalidModelReply("a line without an end")

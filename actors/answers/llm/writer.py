@@ -58,6 +58,8 @@ class ModelWriter:
         self._client = httpx.AsyncClient(
             transport=transport or GuardedTransport(may_be_internal=terms.may_be_internal),
             timeout=httpx.Timeout(terms.total_s, connect=terms.connect_s, pool=terms.connect_s),
+            # A redirect could send key and question to another host; a
+            # proxy of the environment could read them.
             follow_redirects=False,
             trust_env=False,
         )
@@ -121,6 +123,7 @@ class ModelWriter:
         except _Failures as error:
             self.breaker.record_failure()
             failure = _loggable_reason(error)
+            # `from None`: errors of the client may carry the address with its secrets.
             raise LanguageModelError(failure) from None
         except (GeneratorExit, asyncio.CancelledError, LanguageModelError) as error:
             # the user has enough, or there was no call yet: only the first is a success of the provider
@@ -146,6 +149,7 @@ class ModelWriter:
             await run_within(take(), _TURN_S)
             yield
         except asyncio.TimeoutError:
+            # The time-out came out of the block, not from the wait for a turn.
             if has_turn:
                 raise
             raise LanguageModelError("too many at once") from None
@@ -161,11 +165,13 @@ class ModelWriter:
         limit_s = began_s + terms.first_s
         async with aclosing(self._read_packets(messages, most_tokens)) as packets:
             while True:
+                # The sooner of both: the next piece, or the end of the whole reply.
                 left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
                 try:
                     piece = await run_within(packets.__anext__(), max(left_s, 0.001))
                 except StopAsyncIteration:
                     return
+                # Only text moves the limit: packets without any could keep a reply open for ever.
                 if piece:
                     limit_s = clock.monotonic_s() + terms.between_s
                     yield piece
@@ -216,6 +222,7 @@ class ModelWriter:
 
 
 def _new_fence() -> str:
+    # Random for each prompt, so that no article can contain the mark that ends its quotation.
     return f"<<{secrets.token_hex(8)}>>"
 
 
