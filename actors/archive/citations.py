@@ -58,6 +58,7 @@ def check_citations(
     Cost:
         50 us for a passage in an article of 500 words; the first address after a new snapshot reads every article
     """
+    # Compared form by product: several citations of one article normalise it once.
     texts: dict[str, str] = {}
     return tuple(_check_citation(library, revisions, citation, tiers, texts) for citation in citations)
 
@@ -73,6 +74,7 @@ def _check_citation(
     document = library.find(product_id) if product_id else None
     if document is None:
         revision = revisions.get(product_id)
+        # A locked article that was withdrawn stays unknown too: the answer must not show that it existed.
         if revision is None or revision.status != WITHDRAWN or not may_read(revision.access, tiers):
             return CitationState("unknown", citation.product_id)
         return CitationState("withdrawn", product_id, revision.title, revision.url)
@@ -149,6 +151,7 @@ def _find_address(library: PassageLibrary, revisions: Mapping[str, ArticleRevisi
         return product_id
     withdrawn = (
         product_id
+        # A copy, since the follower's thread may add revisions meanwhile.
         for product_id, revision in list(revisions.items())
         if revision.status == WITHDRAWN and canonical_address(revision.url) == address
     )

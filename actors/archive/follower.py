@@ -69,6 +69,7 @@ class ArchiveFollower:
         self._newest = newest
         self._sequence = 0
         "The newest snapshot that was tried, good or damaged."
+        # One thread writes, so a library never has two changes at once.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
         self._read_threads = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
         self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{app_id}")
@@ -134,6 +135,7 @@ class ArchiveFollower:
         Errors:
             Unavailable: no library is loaded
         """
+        # Taken once: a swap meanwhile must not give one query two libraries.
         library = self._library
         if library is None:
             raise Unavailable("the archive is not loaded", retry_after_s=1)
@@ -143,6 +145,7 @@ class ArchiveFollower:
 
     async def _load(self) -> None:
         started_s = self._clock.monotonic_s()
+        # Before the library is opened: a snapshot that comes in between is then loaded by the watch.
         self._sequence = await self._find_newest()
         await self._open_and_swap(self._writer, started_s)
 
@@ -153,6 +156,7 @@ class ArchiveFollower:
         """Open a library and catch up in a thread, then replace the current one; its last query releases the memory."""
         loop = asyncio.get_running_loop()
         library, offset = await loop.run_in_executor(thread, self._open_library_state)
+        # Caught up before the swap, or answers would fall back in time.
         while changes := await self._read(offset, block_ms=0):
             for change in changes:
                 await loop.run_in_executor(thread, self._apply_change, library, change)
@@ -185,6 +189,7 @@ class ArchiveFollower:
             return
         if newest <= self._sequence:
             return
+        # Also if it turns out damaged: it is not tried again.
         self._sequence = newest
         await self._open_and_swap(self._opener, self._clock.monotonic_s())
 
@@ -200,10 +205,12 @@ class ArchiveFollower:
             )
             apply_records(library, [orjson.loads(record) for record in locked.puts])
         settled = self._segments.offsets(self._app_id).get("product", "0")
+        # The snapshot is newer than the segments.
         if position_from_offset(settled) <= position_from_offset(offset):
             return library, offset
         since = self._segments.load_records_since(self._app_id, "product", offset, salvage=True)
         at_ms = position_from_offset(since.offset)[0]
+        # A removal leaves nothing in compacted records, so absent ids show it.
         removed = [product_id for product_id in library.product_ids() if product_id not in since.living]
         self._revisions.remove(library, removed, at_ms)
         for start in range(0, len(since.puts), _BATCH):

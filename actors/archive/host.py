@@ -83,6 +83,7 @@ class ArchiveHost:
         """Return what became of citations."""
         try:
             follower = await self._followers.get(app_id)
+            # In a thread: one call may compare many passages.
             return await follower.query(
                 partial(_check, citations, tiers, follower.revisions), tiers, in_thread=True
             )

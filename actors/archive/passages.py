@@ -59,6 +59,7 @@ class _Writer:
         self._line.append(text)
 
     def end_block(self) -> None:
+        # A block inside of a heading is a part of the heading, not a paragraph.
         if self._in_heading:
             self._line.append(" ")
             return
@@ -155,6 +156,7 @@ class Document:
     def passage_text(self, passage: Passage) -> str:
         """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
         heading = self.sections[passage.section].title
+        # A short lead is no passage of its own, so the first passage has it too.
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
         body = self.text[passage.start : passage.end]
         # every passage repeats them: without a bound, a long title costs the square of its length
@@ -233,6 +235,7 @@ def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSec
                         str(child.get("url") or ""),
                     )
                 )
+        # Without a child that has text and an id, the record's own page is read.
         if any(part.child_id for part in sections):
             return sections
     body = _body(record)
@@ -309,6 +312,7 @@ def _join_sections(parts: Sequence[HtmlSection]) -> tuple[str, tuple[DocumentSec
 
 def _cut_passages(text: str, sections: Sequence[DocumentSection]) -> Iterator[Passage]:
     for number, section in enumerate(sections):
+        # 5: the two signs and the blank of `## `, and the empty line below the heading.
         start = section.start + (len(section.title) + 5 if section.title else 0)
         end = sections[number + 1].start if number + 1 < len(sections) else len(text)
         groups = _group_sentences(text, start, end)
@@ -323,6 +327,7 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     results: list[tuple[int, int]] = []
     words = begun = closed = 0
     for first, last, count in split_sentences(text, start, end):
+        # Closed before a long sentence would make the group a fifth too long.
         if words and words + count > PASSAGE_WORDS * 1.2:
             results.append((begun, closed))
             words = 0

@@ -49,6 +49,7 @@ class ArticleRevisions:
     def remove(self, library: PassageLibrary, product_ids: Iterable[str], at_ms: int) -> None:
         """Remove documents from a library; articles among them are withdrawn."""
         removed = list(product_ids)
+        # Looked up before they are removed.
         documents = [document for product_id in removed if (document := library.find(product_id)) is not None]
         library.remove(removed)
         for document in documents:

@@ -110,6 +110,7 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
     product_id, kind, title, authors, published, url, licence, language, text, sections, passages = facts[
         :_FACTS
     ]
+    # Only corrected documents have these two members, so older snapshots read unchanged.
     corrected_at, correction_note = facts[_FACTS:] or ("", "")
     product_type, access = split_kind(kind)
     return Document(
@@ -165,6 +166,7 @@ class PassageSnapshot:
                 manifest = Manifest.parse(data, kind=KIND, signer=signer, place=place)
         except OSError as error:
             raise damaged_file_error(MANIFEST, "it is missing") from error
+        # All files before any is mapped: a damaged array could lead to any place of another one.
         for entry in manifest.files:
             verify_file(folder / entry.name, entry, verify=verify)
         embedder = None
@@ -213,6 +215,7 @@ class PassageSnapshot:
             optional = (f"{prefix}{SCAN}", f"{prefix}{SKETCHES}")
             scan, sketches = (folder / name if name in names else None for name in optional)
             vectors = CompactVectors.open(codes, scales, scan, sketches)
+        # Whole files may still come from different writes; equal lengths are the least that must hold.
         if not len(frame.owner) == len(postings) == int(frame.first[-1]) or len(papers) != len(frame.keys):
             raise Fault("snapshot is damaged: its arrays do not fit each other", path=str(folder))
         access = str(facts.get("access", ""))
@@ -230,10 +233,12 @@ def write_manifest(
 ) -> Manifest:
     """Write the manifest of all files in a folder, signed for its place if there is a signer."""
     files = tuple(file_entry_from_path(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    # Facts and checksums alone, not the time: equal files have one version.
     digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
     manifest = Manifest(KIND, sequence, written_at_ms, {**facts, "version": digest.hexdigest()[:16]}, files)
+    # Written after the files and synced: a manifest on the disk means that its files are there.
     with (folder / MANIFEST).open("wb") as stream:
         stream.write(manifest.dump(signer, place))
         stream.flush()
@@ -247,6 +252,7 @@ def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
     Shapes:
         array: any
     """
+    # Little-endian whatever the machine, so that a snapshot can be mapped on another one.
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     with (folder / f"{name}.npy").open("wb") as stream:
         np.lib.format.write_array(stream, plain, version=(1, 0), allow_pickle=False)

@@ -57,6 +57,7 @@ class PassageSnapshotStore:
 
         Damaged snapshots are logged and skipped. Without its embedder, a snapshot is searched by words alone.
         """
+        # Newest first: an older good one answers better than none.
         for sequence in reversed(self.list_sequences(app_id)):
             try:
                 snapshot = self._open_snapshot(app_id, sequence)
@@ -102,6 +103,7 @@ class PassageSnapshotStore:
                 self._store.node_copy(path, place, ()), signer=self._store.signer, place=path
             )
         manifest = load_manifest(self._store, f"{place}/{MANIFEST}", KIND)
+        # A copy on this node may be damaged while the original is whole: it is copied once more.
         for _ in range(2):
             folder = self._store.node_copy(f"{place}/{MANIFEST}", place, manifest.files)
             try:
@@ -129,6 +131,7 @@ class PassageSnapshotStore:
         now_s = self._monotonic_s()
         if not self._store.in_place and app_id in self._listed and now_s - at_s < LOOK_S:
             return newest
+        # Noted before the request: while the bucket is away, it is asked every 15 s and not at every call.
         self._listed[app_id] = now_s, newest
         newest = self._last_sequence(app_id)
         self._listed[app_id] = now_s, newest
@@ -191,6 +194,7 @@ class PassageSnapshotStore:
         if local is not None:
             shutil.rmtree(local, ignore_errors=True)
             return
+        # The manifest first: a snapshot without files but with a manifest would look like a damaged one.
         self._store.remove(f"{place}/{MANIFEST}")
         for entry in self._store.entries(place):
             self._store.remove(entry.path)

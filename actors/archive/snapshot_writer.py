@@ -95,6 +95,7 @@ def write_snapshot(
         manifest = write_manifest(
             part, facts, sequence=sequence, written_at_ms=written_at_ms, signer=signer, place=place
         )
+        # A reader sees the whole folder or none; `list_sequences` relies on that.
         os.rename(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -135,6 +136,7 @@ class _SnapshotWriter:
             parts = [self._parts[""]] if "" in self._parts else list(self._parts.values())
             step = max(1, sum(part.passages for part in parts) // TRAINED_ON)
             texts = (text for part in parts for text in part.texts())
+            # Every n-th passage, so that all times and subjects of the archive are in the sample.
             sample = [text for at, text in enumerate(texts) if at % step == 0]
             meaning = WeightedEmbedder(latent_embedder.train(sample), latent_embedder.SHARE)
             self._watch("trained", len(sample))
@@ -232,9 +234,11 @@ class _PartWriter:
         done = 0
         for batch in _batches(self.texts(), _BATCH):
             vectors = embedder.embed(batch)
+            # float32 [d]: one scale for each dimension, from the first batch
             if scales is None:
                 largest = np.abs(vectors).max(axis=0)
                 largest *= np.float32(_ROOM if len(codes) > len(batch) else 1.0)
+                # value = code * scale, codes from -127 to 127; a dimension of zeros divides by 1
                 scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
             codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
             done += len(batch)
@@ -267,10 +271,13 @@ class _PartWriter:
 
     def _frame(self) -> SegmentFrame:
         keys = np.array(self._keys, np.uint64)
+        # Sorted keys with their places: a product is looked up by binary search.
         places = np.argsort(keys, kind="stable").astype(np.uint32)
         sizes = np.array(self._sizes, np.int64)
         return SegmentFrame(
+            # owner: number of the document of each passage
             owner=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
+            # first [documents + 1]: where the passages of each document begin
             first=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
             keys=keys[places],
             places=places,
