@@ -89,6 +89,7 @@ class ActorExperimentClient:
         self._find = find
         self._local = local
         self._clock = clock
+        # An actor of another release may not read the event: the local assigner does.
         self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, NewerRelease, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
@@ -119,6 +120,7 @@ class ActorExperimentClient:
                 except self._lost:
                     self._delay_retry()
                     self._handle = None
+            # Looked for beside the request, which is answered here meanwhile.
             elif self._looking is None or self._looking.done():
                 self._looking = asyncio.get_running_loop().create_task(self._find_actor())
         self._meter.count("kiosk_assigner_misses_total")

@@ -81,9 +81,11 @@ def build_goal_reports(
 ) -> tuple[GoalReport, ...]:
     """Compare all goals over all people, the primary one first."""
     everybody = np.ones(len(people.variants), bool)
+    # Bonferroni over the variants: each is compared with the control by its own interval.
     alpha = ALPHA / max(len(experiment.variants) - 1, 1)
     ordered = sorted(figures.goals, key=lambda values: values.goal.name != experiment.primary)
     primary = _compare(experiment, people, ordered[0], everybody, alpha)
+    # Intervals at 5 % each; their verdicts come from the corrected p-values below.
     others = [_compare(experiment, people, values, everybody, ALPHA) for values in ordered[1:]]
     return (replace(primary, is_primary=True), *_correct(others))
 
@@ -102,6 +104,7 @@ def build_segment_reports(
     reports = []
     for segment, parts in labels.items():
         of_people = np.asarray(parts, object)
+        # Only the ten largest parts are tested.
         for part, _ in Counter(parts).most_common(MOST_PARTS):
             report = _compare(experiment, people, primary, of_people == part, ALPHA)
             reports.append(replace(report, segment=segment, part=part))
@@ -137,6 +140,7 @@ def _compare(
 def _correct(reports: Sequence[GoalReport]) -> list[GoalReport]:
     """Return reports whose verdicts take their number into account."""
     lifts = [variant.lift for report in reports for variant in report.variants if variant.lift is not None]
+    # Over all comparisons at once, in the order in which they are taken out below.
     adjusted = iter(adjust_p_values([lift.p_value for lift in lifts]))
 
     def correct(goal: ExperimentGoal, variant: GoalComparison) -> GoalComparison:
@@ -156,6 +160,7 @@ def _correct(reports: Sequence[GoalReport]) -> list[GoalReport]:
 def _judge(goal: ExperimentGoal, lift: EffectEstimate, is_decided: bool) -> Verdict:
     if not is_decided:
         return "open"
+    # The sign of the lift and the goal's direction agree: better.
     return "better" if (lift.value > 0) == (goal.better == "more") else "worse"
 
 

@@ -141,6 +141,7 @@ def _condition(where: Mapping[str, str]) -> pl.Expr:
     is_met = pl.lit(True)
     for name, value in where.items():
         given = text.str.json_path_match(f"$.{name}")
+        # A list matches by one of its items: its text contains the value as JSON with its quotes.
         is_item = given.str.starts_with("[") & given.str.contains(orjson.dumps(value).decode(), literal=True)
         is_met &= (given == value) | is_item
     return is_met.fill_null(False).cast(pl.Float64)
@@ -156,6 +157,7 @@ def _value_expression(name: str) -> pl.Expr:
             given.str.strip_chars("[]").str.split(",").list.eval(pl.element().cast(pl.Float64, strict=False))
         )
         products = pl.col("product_ids").list.len().cast(pl.Float64)
+        # One number for several products: it holds for each of them.
         single = numbers.list.first() * products
         listed = pl.when(given.str.starts_with("[")).then(numbers.list.sum()).otherwise(single)
         number = pl.when(given.is_null()).then(products).otherwise(listed)
@@ -163,6 +165,7 @@ def _value_expression(name: str) -> pl.Expr:
         path = f"$.context.{name}" if name.startswith("custom_context.") else f"$.{name}"
         number = text.str.json_path_match(path).cast(pl.Float64, strict=False)
     return (
+        # Clients may send anything: infinities count as 0, and a huge number must not make sums infinite.
         pl.when(number.is_finite()).then(number.clip(-MOST_VALUE, MOST_VALUE)).otherwise(0.0).fill_null(0.0)
     )
 
@@ -216,6 +219,7 @@ def read_events(
         frame = frame.join(people.by_user_key, on="user_key", maintain_order="left")
         is_before = pl.col("at_ms") < pl.col("met_at")
         near = frame.filter(is_before & (pl.col("at_ms") >= pl.col("met_at") - BEFORE_MS))
+        # An index may occur often; an assignment of one value does not mind.
         returning[near["person"].to_numpy()] = True
         inside = (pl.col("at_ms") >= pl.col("met_at") - BEFORE_MS) & (pl.col("at_ms") < people.ends_at)
         frame = frame.filter(inside & pl.col("type").is_in(list(columns.types)))
@@ -228,6 +232,7 @@ def read_events(
             is_before.alias("is_before"),
             text.str.json_path_match("$.event_id").alias("event_id"),
             pl.col("product_ids").hash().alias("products"),
+            # Only the end of the JSON is kept, with the address that limits unverified users: memory.
             pl.col("json").bin.tail(_END_OF_JSON),
             *(_trade_columns() if columns.refunds_revenue else ()),
             *(expression.alias(name) for name, expression in columns.fields.items()),
@@ -269,11 +274,13 @@ def list_refunded_purchases(events: pl.DataFrame) -> pl.DataFrame:
         trades.filter(pl.col("type") == REFUND)
         .select("at_ms", *places)
         .sort("at_ms")
+        # As-of join: for each refund the newest earlier purchase of the same person and product.
         .join_asof(
             purchases.select("event", "at_ms", *places).sort("at_ms"),
             on="at_ms",
             by=places,
             tolerance=REFUND_WINDOW_MS,
+            # Both sides are sorted by time; the check would not see it through the groups.
             check_sortedness=False,
         )
         .drop_nulls("event")
@@ -298,6 +305,7 @@ def subtract_refunds(
     values = value_events(refunded, prices).filter(pl.col("is_refunded"))
     taken = values.group_by("event").agg(pl.col("value").sum().alias("taken"))
     events = events.with_row_index("event").join(taken, on="event", how="left", maintain_order="left")
+    # value = revenue of the purchase - what the refunded products were worth in it
     left = pl.col(REVENUE) - pl.col("taken").fill_null(0.0)
     return events.with_columns(left.alias(REVENUE)).drop("event", "taken")
 
@@ -310,11 +318,13 @@ def _limit_unverified(events: pl.DataFrame) -> pl.DataFrame:
 def _drop_repeated(events: pl.DataFrame) -> pl.DataFrame:
     """Return each interaction once: one of an `event_id`, and one of equal ones that follow within a second."""
     order = ["person", "type", "products", "at_ms"]
+    # Sorted, so that an equal interaction is the row before; gap is null for the first of each group.
     events = events.sort(order, maintain_order=True)
     gap = pl.col("at_ms") - pl.col("at_ms").shift(1).over(order[:3])
     events = events.filter(gap.is_null() | (gap > REPEAT_MS))
     named = events.filter(pl.col("event_id").is_not_null())
     return pl.concat(
+        # An `event_id` is a promise of the client that the event is one, whatever time lies between.
         [events.filter(pl.col("event_id").is_null()), named.unique(["person", "event_id"], keep="first")]
     )
 
@@ -332,6 +342,7 @@ def count_lists(store: ServedLogStore, app_id: str, people: ExperimentPeople, sa
     )
     first_ms = int(people.met_at.min(initial=1 << 62))
     for _ in range(_READ_TRIES):
+        # Anew in each try: a part of the files was counted already.
         counts = np.zeros(len(people.variants))
         try:
             commit = store.commit(app_id)
@@ -355,8 +366,10 @@ def _sum_goal(goal: ExperimentGoal, events: pl.DataFrame, lists: Floats, size: i
         value = pl.len() if name in ("", "count") else pl.col(name).sum()
         sums = np.zeros(size)
         _add_up(sums, chosen.group_by("person").agg(value.alias("sum")))
+        # A conversion: a person counts once, however often the goal was reached.
         if not name:
             return np.minimum(sums, 1.0)
+        # Capped per person, so that a few large orders do not decide the mean.
         return sums if goal.cap is None else np.clip(sums, -goal.cap, goal.cap)
 
     value, earlier = (total(goal.types, goal.value, before=before) for before in (False, True))
@@ -371,6 +384,7 @@ def _sum_goal(goal: ExperimentGoal, events: pl.DataFrame, lists: Floats, size: i
 
 
 def _add_up(sums: Floats, counts: pl.DataFrame) -> None:
+    # Grouped, so each person occurs once: `+=` with repeated indices would add only the last.
     sums[counts["person"].to_numpy()] += counts["sum"].to_numpy()
 
 
@@ -419,4 +433,5 @@ async def measure_traffic(
         return TrafficFigures(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
     variance, both, before = sums.moments()
     correlation = both / sqrt(variance * before) if variance * before > 0 else 0.0
+    # Below 1: a correlation of 1 would ask for no people at all.
     return TrafficFigures(size / TRAFFIC_DAYS, sums.mean, sqrt(variance), max(min(correlation, 0.99), 0.0))

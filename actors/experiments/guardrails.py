@@ -79,6 +79,7 @@ def check_requests(experiment: Experiment, served: Mapping[str, int]) -> BrokenG
         for name, tolerance in watched.items():
             theirs, ours = (_sample_requests(name, served, side.variant_id) for side in (control, variant))
             effect = compare_samples(theirs, ours, alpha=_alpha(experiment), looked_at=TUNED_FOR)
+            # The lower end, not the value: certain harm beyond the tolerance, at any number of looks.
             if effect.low > tolerance:
                 sides = ((side.users, side.mean) for side in (theirs, ours))
                 return BrokenGuardrail(name, tolerance, variant, effect, *sides)
@@ -97,7 +98,9 @@ def check_goals(
         theirs, *others = sums_of_variants(experiment, people, values, everybody)
         for variant, ours in zip(experiment.variants[1:], others, strict=True):
             effect = compare_values(theirs, ours, alpha=_alpha(experiment))
+            # The smallest harm in the interval: for a goal of which more is better, a certain loss of -high.
             harm = -effect.high if values.goal.better == "more" else effect.low
+            # Tolerances of goals are shares of the control's mean; its sign must not turn them.
             if harm > tolerance * abs(theirs.mean):
                 sides = ((side.users, side.mean) for side in (theirs, ours))
                 return BrokenGuardrail(values.goal.name, tolerance, variant, effect, *sides)
@@ -105,6 +108,7 @@ def check_goals(
 
 
 def _alpha(experiment: Experiment) -> float:
+    # Bonferroni over guardrails and variants: 1 % holds for the whole experiment.
     return ALPHA / max(len(experiment.guardrails) * (len(experiment.variants) - 1), 1)
 
 
@@ -113,6 +117,7 @@ def _sample_requests(name: str, served: Mapping[str, int], variant_id: str) -> V
         return served.get(f"{variant_id}:{GUARD}{what}", 0)
 
     if name == "latency":
+        # n, sum and sum of squares of the milliseconds.
         return VariantSample(count("answered"), count("ms"), count("ms_ms"))
     if name == "empty":
         return VariantSample.from_conversions(count("answered") + 1, count("empty") + 1)
@@ -163,6 +168,7 @@ class GuardrailWatcher:
         """
         paused = 0
         for app_id, experiment_id in self._treatments.take_guarded():
+            # Own counts first, or the read below would miss them.
             await self._treatments.flush_experiment(app_id, experiment_id)
             experiment = await self._treatments.find(app_id, experiment_id)
             if experiment is not None and experiment.is_running_at(self._clock.now_ms()):
@@ -173,6 +179,7 @@ class GuardrailWatcher:
         if self._artifacts is not None and self._clock.monotonic_s() >= self._goals_s:
             started_s = self._clock.monotonic_s()
             try:
+                # Goals are read from files, which is dear: one replica of all does it.
                 if await self._lease.renew():
                     paused += await self._check_goals_of_apps(self._artifacts)
             finally:  # a look that fails is as expensive as another one
@@ -211,6 +218,7 @@ class GuardrailWatcher:
         app_id = experiment.app_id
         name = experiment.experiment_id
         now_ms = self._clock.now_ms()
+        # Read anew: the evidence was computed from an older record.
         before = await self._lifecycle.get(app_id, name)
         if not before.is_running_at(now_ms):
             return False
@@ -225,6 +233,7 @@ class GuardrailWatcher:
             arguments={"app_id": app_id, "experiment": before.slug, "evidence": broken.to_dict()},
             before=experiment_to_dict(before, now_ms),
         )
+        # Noted before the change: after a crash in between, the log still shows that it was begun.
         begun_id = await self._stores.audit.begin(row)
         try:
             after = await self._lifecycle.pause(app_id, name, f"{broken.guardrail} of {broken.variant.slug}")

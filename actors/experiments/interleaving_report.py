@@ -124,6 +124,7 @@ def _read(
         OutcomeStore(artifacts), experiment, since_ms, until_ms + ATTRIBUTED_MS, columns
     ):
         credits.append(select_credits(outcomes, experiment).filter(pl.col("answered_at") < until_ms))
+    # The empty name stands for all without a user, who are not one person.
     return lists, people.len() - int((people == "").any()), pl.concat(credits)
 
 
@@ -140,6 +141,8 @@ def _list_files(
     for _ in range(_READ_TRIES):
         commit = files.commit(experiment.app_id)
         try:
+            # A list and no generator: after a NotFound in the middle,
+            # files that were yielded would come twice.
             yield from [
                 pl.DataFrame(pl.from_arrow(table)).filter(is_interleaved)
                 for table in files.files(experiment.app_id, commit, since_ms, until_ms, columns)

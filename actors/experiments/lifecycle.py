@@ -109,6 +109,7 @@ class ExperimentLifecycle:
             Conflict: another one has its part of the layer
             Invalid: its status does not allow the start, or all its variants serve the same
         """
+        # Before the start: counts of the last run must not pause the new one.
         await self._forget_guard_counts(app_id, named)
         return await self._change_status(
             app_id,
@@ -183,6 +184,7 @@ class ExperimentLifecycle:
         for _ in range(_TRIES):
             book = await self._stores.experiments.read_all(app_id)
             before = _get_experiment(book, app_id, named)
+            # Applied to what is stored now, so a concurrent edit of another field survives.
             after = apply_edit(before, edit, self._clock.now_ms())
             written = (
                 before
@@ -212,6 +214,7 @@ class ExperimentLifecycle:
             now_ms = self._clock.now_ms()
             _validate_step(before, target, now_ms, pausing)
             after = with_changes(before, {"status": target, **change(before, now_ms)})
+            # Checked against the same book that the write compares: a part of the layer can't be taken twice.
             if target in ("Active", "Scheduled") and not pausing:
                 _validate_difference(after)
                 await self._validate_variants(after)
@@ -332,6 +335,7 @@ def build_experiments(
 
 def slug_from_name(name: str) -> str:
     """Return a slug made from a name; empty when no character of the name is allowed in a slug."""
+    # Accents go from their letters; letters without an ASCII form go wholly.
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:63].rstrip("-_")
 

@@ -148,6 +148,7 @@ def build_report(
             rows[exposure.variant_id].append(person)
     whole = sum(variant.weight for variant in variants)
     lines: list[VariantReport] = []
+    # Bonferroni: each variant is compared with the control by its own interval.
     alpha = ALPHA / max(len(variants) - 1, 1)
     for variant in variants:
         people = rows[variant.variant_id]
@@ -161,6 +162,7 @@ def build_report(
             serving_counts_from(served, variant.variant_id),
         )
         lines.append(_compare_with_control(line, lines[0], alpha) if lines else line)
+    # Forced variants are tests of developers, not of the traffic.
     fair = [exposure for exposure in met.values() if not exposure.forced]
     _, late = _count_conversions(experiment, met, person_of, settling)
     return ExperimentReport(
@@ -191,6 +193,7 @@ def collect_people(
     for visitor, user in links.items():
         person = person_of.get("a:" + visitor)
         if person is not None:
+            # Events after the sign-in come under the user's id, which had no exposure itself.
             person_of.setdefault("u:" + user, person)
     return met, person_of
 
@@ -207,6 +210,7 @@ def _count_conversions(
     for user_key, at_ms in goal_interactions:
         person = person_of.get(user_key)
         exposure = None if person is None else met.get(person)  # none: a user who met an earlier split only
+        # Before the exposure, the variant can't have caused it.
         if exposure is None or at_ms < exposure.at_ms or (ends_at is not None and at_ms >= ends_at):
             continue
         converted.add(exposure.person)

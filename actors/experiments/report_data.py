@@ -58,6 +58,7 @@ async def load_report(
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
     visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
     links = await stores.interactions.links(app_id, visitors)
+    # Linked users too: a visitor may convert after the sign-in.
     user_keys = [*(user_key for user_key, _ in exposures), *(f"u:{user}" for user in links.values())]
     goal_interactions, after = await asyncio.to_thread(
         _read_conversions, artifacts, experiment, since_ms, user_keys

@@ -53,6 +53,7 @@ def estimate_sample_size(
         30 comparisons, well below a millisecond
     """
     raised = min(rate * (1 + relative_lift), 1.0)
+    # The same correction as the report: variants share the error rate.
     alpha = ALPHA / max(variants - 1, 1)
     plan = _Plan(rate, raised, (rate * (1 - rate), raised * (1 - raised)), alpha, power)
     return _find_size(plan, variants, people_per_day)
@@ -74,6 +75,7 @@ def estimate_value_size(
         mean, spread: mean and standard deviation of the value over all people, also those without any
         correlation: with the same value in the 28 days before, which CUPED uses: 0 to 1
     """
+    # CUPED: var(adjusted) = var * (1 - correlation^2)
     variance = spread**2 * (1 - correlation**2)
     alpha = ALPHA / max(variants - 1, 1)
     plan = _Plan(mean, mean * (1 + relative_lift), (variance, variance), alpha, power)
@@ -93,6 +95,7 @@ def estimate_missing_sample(report: ExperimentReport) -> SampleSize | None:
     ]
     if not lifts or control.rate >= 1:
         return None
+    # The largest needs the fewest people, so it is decided first.
     lift = max(lifts, key=abs)
     size = estimate_sample_size(control.rate, lift, variants=len(report.lines))
     users = sum(line.people for line in report.lines)
@@ -115,6 +118,7 @@ class _Plan:
     def decides(self, people: int) -> bool:
         """Return whether a report with so many people in each variant decides, with the power."""
         control, treated = (
+            # sum of squares = n * (variance + mean^2)
             VariantSample(people, people * mean, people * (variance + mean**2))
             for mean, variance in zip((self.mean, self.raised), self.variances, strict=True)
         )
@@ -123,11 +127,13 @@ class _Plan:
         if half == inf:
             return False
         error = sqrt(sum(self.variances) / people)
+        # |difference| >= half + z_power * se: the estimate then clears the interval with this power.
         return abs(effect.value) >= half + NormalDist().inv_cdf(self.power) * error
 
     def fixed_size(self) -> int:
         """Return the people in each variant for a test that is read once."""
         normal = NormalDist()
+        # n = (z_{1 - alpha/2} + z_power)^2 * (var_1 + var_2) / gap^2
         reach = normal.inv_cdf(1 - self.alpha / 2) + normal.inv_cdf(self.power)
         gap = (self.raised - self.mean) ** 2
         return max(ceil(min(reach**2 * sum(self.variances) / gap, LARGEST_SIZE)), 1) if gap else LARGEST_SIZE
@@ -136,6 +142,7 @@ class _Plan:
 def _find_size(plan: _Plan, variants: int, people_per_day: float) -> SampleSize:
     low = 100
     high = 100
+    # Doubled until it decides, then halved: the half-width falls with the number of people.
     while high < MOST_PEOPLE and not plan.decides(high):
         low = high
         high = high * 2

@@ -62,6 +62,7 @@ class VariantSample:
     def variance(self) -> float:
         if self.users < 2:
             return 0.0
+        # (sum x^2 - n * mean^2) / (n - 1); rounding can make it slightly negative.
         return max(self.squares - self.users * self.mean**2, 0.0) / (self.users - 1)
 
 
@@ -92,10 +93,12 @@ def compare_samples(
     value = treated.mean - control.mean
     relative = value / control.mean if control.mean else None
     enough = min(control.users, treated.users) >= _ENOUGH
+    # Rates near 0 are far from normal until some conversions have come.
     shown = min(control.squares, treated.squares) > 0 and control.total + treated.total >= _ENOUGH_CONVERSIONS
     count = control.users + treated.users
     if not enough or not shown:
         return EffectEstimate(value, -inf, inf, relative, False, 1.0)
+    # sqrt(var_t / share_t + var_c / share_c): standard error * sqrt(count) of the difference.
     spread = sqrt(treated.variance / (treated.users / count) + control.variance / (control.users / count))
     return _estimate_effect(value, relative, spread, count, _tuning_parameter(alpha, looked_at), alpha)
 
@@ -163,6 +166,7 @@ class ValueSums:
     @property
     def is_enough(self) -> bool:
         """Return whether the mean of so many users, of whom some have large values, is nearly normal."""
+        # (sum |x|)^2 / sum x^2: how many equal values would vary as much.
         effective = self.magnitude**2 / self.value_value if self.value_value else 0.0
         return self.users >= _ENOUGH and effective >= _ENOUGH_VALUES
 
@@ -175,8 +179,10 @@ class ValueSums:
         ratio = self.mean
         scale = self.per / self.users
         # the parts sum up to 0, so their sum of squares is the variance
+        # sum (v - R p)^2 = sum v^2 - 2 R sum v p + R^2 sum p^2
         parts = self.value_value - 2 * ratio * self.value_per + ratio**2 * self.per_per
         both = self.value_before - ratio * self.per_before
+        # sum (b - mean b)^2 = sum b^2 - (sum b)^2 / n
         before = self.before_before - self.before**2 / users
         rest = max(users - 1, 1)
         return max(parts, 0.0) / scale**2 / rest, both / scale / rest, max(before, 0.0) / rest
@@ -200,8 +206,10 @@ def compare_values(
     spread_before = theirs[2] / shares[0] + ours[2] / shares[1]
     # the slope that makes the variance of the adjusted difference smallest
     slope = (theirs[1] / shares[0] + ours[1] / shares[1]) / spread_before if spread_before > 0 else 0.0
+    # CUPED: difference - slope * (difference of the same means before the experiment)
     value -= slope * (treated.before / treated.users - control.before / control.users)
     relative = value / control.mean if control.mean else None
+    # var(part - slope * before) = var(part) - 2 slope cov + slope^2 var(before)
     variance = sum(
         (parts - 2 * slope * both + slope**2 * before) / share
         for (parts, both, before), share in zip((theirs, ours), shares, strict=True)
@@ -213,6 +221,7 @@ def compare_values(
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
     """Return p-values to compare with the accepted share of false decisions (Benjamini and Hochberg)."""
     given = np.asarray(p_values, float)
+    # From the largest p down; adjusted_(i) = min over j >= i of p_(j) * m / j
     order = np.argsort(given)[::-1]
     raised = given[order] * len(given) / np.arange(len(given), 0, -1)
     adjusted = np.empty(len(given))
@@ -245,6 +254,7 @@ def check_split_ratio(
     worst_p = 1.0
     many = max(len(slices or {}), 1)
     for name, slice_counts in (slices or {}).items():
+        # Bonferroni over the slices.
         slice_p = min(_compute_split_p_value(slice_counts, shares) * many, 1.0)
         if slice_p < worst_p:
             worst = name
@@ -257,28 +267,34 @@ def _compute_split_p_value(counts: Sequence[int], shares: Sequence[float]) -> fl
     """Return a p-value: the inverse Bayes factor of splits near the intended one against the intended one."""
     whole = sum(shares)
     evidence = lgamma(_PRIOR) - lgamma(_PRIOR + sum(counts))
+    # log Bayes factor of Dirichlet(prior * shares) against the intended shares
     for count, share in zip(counts, shares, strict=True):
         part = share / whole
+        # A variant without a share must get nobody.
         if not part:
             if count:
                 return 0.0
             continue
         evidence += lgamma(_PRIOR * part + count) - lgamma(_PRIOR * part) - count * log(part)
+    # p = min(1 / Bayes factor, 1), valid at every look by Ville's inequality.
     return exp(min(-evidence, 0.0))
 
 
 def _interval_half_width(count: int, alpha: float, tuned: float) -> float:
     scaled = count * tuned**2
+    # sqrt(2 (t rho^2 + 1) / (t^2 rho^2) * log(sqrt(t rho^2 + 1) / alpha)), t users
     return sqrt(2 * (scaled + 1) / (count * scaled) * log(sqrt(scaled + 1) / alpha))
 
 
 def _compute_p_value(count: int, effect: float, tuned: float) -> float:
     """Return the alpha at which the interval would just touch 0."""
     scaled = count * tuned**2
+    # The same equation solved for alpha, with half-width = |effect|
     return min(sqrt(scaled + 1) * exp(-(effect**2) * count * scaled / (2 * (scaled + 1))), 1.0)
 
 
 def _tuning_parameter(alpha: float, looked_at: int) -> float:
+    # rho for the narrowest interval at `looked_at` users.
     return sqrt((-2 * log(alpha) + log(-2 * log(alpha)) + 1) / looked_at)
 
 
@@ -311,6 +327,7 @@ def estimate_win_share(
     users = len(of)
     total = int(of.sum())
     value = int(won.sum()) / total if total else 0.5
+    # Under equal sides a person's wins have the mean m / 2.
     squares = float(np.square(won - of / 2).sum())
     if users < _ENOUGH or not squares:
         return WinShare(value, 0.0, 1.0, False, 1.0)

@@ -51,10 +51,13 @@ class DraftCoins:
         Units:
             place: from 0, in the whole list
         """
+        # at: number of the round; second: 1 for its second place, which the other side gets.
         at, second = divmod(place, 2)
         block, bit = divmod(at, ROUNDS_A_DIGEST)
         if block not in self._digests:
+            # One digest of 512 bits has the coins of 512 rounds, so long lists hash seldom.
             self._digests[block] = blake2b(f"{self._seed}\n{block}".encode()).digest()
+        # Bit of the round, turned over for the second place.
         return (self._digests[block][bit >> 3] >> (bit & 7) & 1) ^ second
 
 
@@ -87,6 +90,7 @@ class _Picker:
         self._products = ranked.products
         self._pinned = dict(ranked.pinned)
         later = set(self._pinned.values())
+        # Ascending, so it is a heap already.
         self._free = [at for at in range(len(self._products)) if at not in later]
         "A heap of positions."
 
@@ -98,7 +102,9 @@ class _Picker:
         while self._free:
             if self._products[self._free[0]] not in taken:
                 return self._free[0]
+            # Taken products stay taken, so the position is never looked at again.
             heappop(self._free)
+        # Only pinned products are left: rather early than a place left empty.
         later = (at for _, at in sorted(self._pinned.items()) if self._products[at] not in taken)
         return next(later, None)
 
@@ -136,6 +142,7 @@ def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: i
     for place in range(start, start + rows):
         turn = coins.find_side(place)
         best = [picker.find_best(place, taken) for picker in pickers]
+        # A side whose list has ended leaves its places to the other one.
         if best[turn] is None:
             turn = 1 - turn
         position = best[turn]
@@ -143,6 +150,7 @@ def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: i
         if position is None:
             break
         product = sides[turn].products[position]
+        # Both would place it here: a click then says nothing about the sides.
         is_shared = other is not None and sides[1 - turn].products[other] == product
         picks.append(DraftPick(turn, position, BOTH_SIDES if is_shared else CREDITS[turn]))
         taken.add(product)
