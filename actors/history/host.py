@@ -99,6 +99,7 @@ class TrackerHost:
     async def _tracker(self) -> ThreadTracker:
         if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open_tracker())
+        # Shared by all callers: one that is cancelled must not cancel the others' opening.
         return await asyncio.shield(self._opening)
 
     async def _open_tracker(self) -> ThreadTracker:
@@ -118,6 +119,7 @@ class TrackerHost:
 
     def _idle_s(self) -> float:
         progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
+        # Since the birth before the first heartbeat, so that a hanging start is noticed too.
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
 
     def _guard(self) -> None:

@@ -108,6 +108,7 @@ class TrackerLoop:
             return False
         await self._find_apps()
         more = False
+        # A copy, as the apps may be replaced while one of them is awaited.
         for app_id, kept in list(self._monitored.items()):
             if self._clock.monotonic_s() >= kept.paused_until_s:
                 more = await self._run_app(app_id, kept) or more
@@ -140,6 +141,7 @@ class TrackerLoop:
     async def _run_app(self, app_id: str, kept: _MonitoredApp) -> bool:
         try:
             return await kept.monitor.run_once()
+        # The store is away for all apps, so the whole round is repeated.
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001  one app's trouble is not the others'
@@ -155,6 +157,7 @@ class TrackerLoop:
             return
         self._apps_s = now_s
         version = await self._stores.access.version()
+        # One short read a second, in place of the whole book.
         if version == self._version:
             return
         book = await self._stores.access.read_all()
@@ -167,6 +170,7 @@ class TrackerLoop:
         for app in apps:
             judges = replace(self._judges, threshold=app.settings.update_significance)
             kept = self._monitored.get(app.app_id)
+            # The monitor keeps its threads and its offset; only the threshold is new.
             if kept is not None:
                 kept.monitor.significance = judges
                 continue

@@ -118,6 +118,7 @@ class AppMonitor:
         """Update the watchlist, score a few changes and advance notifications; return whether more work is left."""
         await self._refresh_watchlist()
         if not len(self.watchlist):
+            # Nobody waits: the next subscription begins at its own offset.
             self._offset = ""
             self._compacted_changes.clear()
             return False
@@ -146,6 +147,7 @@ class AppMonitor:
             names += user_ids
             if not page:
                 return names
+            # The page ends at the highest version; a user who changes again comes again.
             after = self._version = max(self._version, page[-1].version)
 
     async def _judge_changes(self) -> bool:
@@ -160,6 +162,7 @@ class AppMonitor:
             for name, matches in (await self._judge_change(change)).items():
                 await self._record_news(name, change.offset, matches)
                 self._alive()
+            # Recorded before the offset moves: a crash in between scores again and records nothing twice.
             self._offset = change.offset
             if self._compacted_changes and self._compacted_changes[0] is change:
                 self._compacted_changes.popleft()
@@ -200,6 +203,7 @@ class AppMonitor:
         except Fault as error:
             self._log.error("thread_news_missed", offset=self._offset, reason=error.message)
             self._meter.count("kiosk_thread_gaps_total")
+            # What is lost is counted and skipped, or the monitor would stand still for ever.
             self._offset = first
 
     def _is_ripe(self, change: ChangeLogEntry) -> bool:
@@ -224,6 +228,7 @@ class AppMonitor:
             article = extract_terms(content, self._analyzers)
             self._frequencies.add(article.places)
             for subject in self.watchlist.find_candidates(article, self._frequencies, threshold):
+                # The change is older than the subscription, so its user may have seen it.
                 if not rules.is_after(offset, subject.judged_offset):
                     continue
                 verdict = score_significance(
@@ -238,6 +243,7 @@ class AppMonitor:
             return
         records: Any = orjson.loads(change.payload)
         for record in records:
+            # One malformed article must not hold up the others of its upload.
             try:
                 content = self.significance.read_article(record)
             except _UNREADABLE:
@@ -286,6 +292,7 @@ def _read_compacted_changes(
         ChangeLogEntry("product", offset, "put", b"[" + b",".join(records) + b"]")
         for offset, records in segments.load_records_between(app_id, "product", after, until)
     )
+    # An empty change at the end moves the offset to where the log begins.
     if not changes or changes[-1].offset != until:
         changes.append(ChangeLogEntry("product", until, "put", b"[]"))
     return changes

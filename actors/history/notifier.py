@@ -74,6 +74,7 @@ class UpdateNotifier:
     async def _begin(self, name: ThreadKey, thread: Thread) -> None:
         news = thread.news
         assert news is not None
+        # Stored before the question is asked: after a crash it is asked again under the same id.
         await self._apply(
             name, lambda user_threads: rules.start_question(user_threads, name[1], news.question_id)
         )
@@ -93,6 +94,7 @@ class UpdateNotifier:
         news = thread.news
         assert news is not None
         answer = await self._answering.answer(self._app_id, news.question_id)
+        # After a restart the time of the submission is unknown, so the limit begins anew.
         submitted_ms = self._submitted_at.setdefault(news.question_id, self._clock.now_ms())
         if answer is None or not answer.finished:
             if self._clock.now_ms() - submitted_ms > ANSWER_TIMEOUT_MS:
@@ -142,6 +144,7 @@ def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None
         return "the archive still does not answer the question"
     cited = set(answer.sources)
     fresh = cited - set(before.sources if before is not None else ())
+    # Only some of many new products are listed, so another new source counts as one of them then.
     if not cited & set(news.product_ids) and not (fresh and len(news.product_ids) >= rules.MAX_PRODUCTS):
         return "the new answer does not rest on what is new"
     if before is not None and before.text:

@@ -56,12 +56,17 @@ def compute_sketch(passages: Sequence[str]) -> str:
     Cost:
         1 ms for 1,000 words
     """
+    # Cut by characters before words, since a text may be one endless word.
     words = tokenize(" ".join(passages)[: _MOST_WORDS * 8])[:_MOST_WORDS]
     if not words:
         return ""
+    # Pairs of neighbours keep some order; a single word has none, so it stands alone.
     pairs = {f"{first} {second}" for first, second in itertools.pairwise(words)} or set(words)
+    # uint8 [pairs * 16]
     digests = np.frombuffer(b"".join(mmh3.hash_bytes(pair, seed=29) for pair in pairs), np.uint8)
+    # [pairs, 128]
     bits = np.unpackbits(digests.reshape(len(pairs), SKETCH_BITS // 8), axis=1)
+    # Sign of the sum of each column: the side of a random hyperplane. A share above one half is a 1.
     return np.packbits(bits.sum(axis=0) * 2 > len(pairs)).tobytes().hex()
 
 
@@ -73,6 +78,7 @@ def estimate_similarity(sketch: str, other: str) -> float:
     """
     if len(sketch) != len(other) or not sketch:
         return 0.0
+    # cos(pi * share of differing bits) estimates the cosine.
     apart = bin(int(sketch, 16) ^ int(other, 16)).count("1")
     return max(0.0, cos(pi * apart / SKETCH_BITS))
 
@@ -134,6 +140,7 @@ class TermFrequencies:
         self._seen += 1
         self.epoch = int(4 * log(1 + self._seen))
         self._counts.update(iter(terms))
+        # Halved, and terms that occurred once go: memory is bounded and the newest articles count most.
         if len(self._counts) > _MOST_TERMS:
             self._counts = Counter({term: count // 2 for term, count in self._counts.items() if count > 1})
             self._seen //= 2
@@ -149,6 +156,7 @@ class TermFrequencies:
             self._weights.clear()
         weight = self._weights.get(word)
         if weight is None:
+            # Of several languages the commonest reading: a word that is common in one of them tells little.
             commonest = max((self._counts[term] for term in word), default=0)
             weight = self._weights[word] = log(2 + self._seen / (1 + commonest))
         return weight
@@ -232,6 +240,7 @@ def score_significance(
     shares = _passage_weights(subject, weights, article)
     if not whole or not shares:
         return Significance(0.0, "there is nothing to compare")
+    # The first of equals, so that the reason is the same at every run.
     best = max(shares, key=lambda at: (shares[at], -at))
     coverage = shares[best] / whole
     if coverage < threshold:  # the other factors can only lower it
@@ -239,6 +248,7 @@ def score_significance(
     several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
     about = max(_covered_weight(subject, weights, article.lead) / whole, several)
     meaning = min(1.0, meanings.similarity(subject.text, article.article, best) / _CLOSE)
+    # score = coverage * (0.5 + 0.3 about + 0.2 meaning)
     score = coverage * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
     words = f"holds {coverage:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
     if score < threshold:
@@ -264,6 +274,7 @@ def _passage_weights(
     shares: dict[int, float] = defaultdict(float)
     for word, weight in zip(subject.words, weights, strict=True):
         results = [article.places[term] for term in word if term in article.places]
+        # The union: a passage counts a word once, however many of its readings it has.
         for at in results[0] if len(results) == 1 else set[int]().union(*results):
             shares[at] += weight
     return shares

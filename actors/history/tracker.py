@@ -81,6 +81,7 @@ class ThreadTracker:
         for _ in range(MAX_TRIES):
             before = await self._store.read(app_id, user_id)
             after = rule(before)
+            # Unchanged by identity: rules return their input where they have no effect.
             if after is before or await self._store.compare_and_set(app_id, user_id, before, after):
                 return after
         raise Unavailable("these threads are being changed by too many at once", retry_after_s=1)
@@ -106,6 +107,7 @@ class ThreadTracker:
         if verb == "rename":
             return lambda user_threads: rules.rename_thread(user_threads, first, change.text)
         if verb == "subscribe":
+            # Read before the write: news after the offset count from this moment on.
             offset = await self._changes.last(change.app_id, "product")
             return lambda user_threads: rules.set_subscription(user_threads, first, on=True, offset=offset)
         if verb == "unsubscribe":
@@ -122,6 +124,7 @@ class ThreadTracker:
         gone = 0
 
         def rule(user_threads: UserThreads) -> UserThreads:
+            # Set anew in each try, as the rule runs again after a lost race.
             nonlocal gone
             after, gone = rules.delete_threads(user_threads, change.thread_ids)
             return after
@@ -149,6 +152,7 @@ class ThreadTracker:
             return GenerateUpdateResult(thread.thread_id, "", appended=False)
         if self._answering is None:
             raise Unavailable("nobody answers questions here", retry_after_s=5)
+        # Before the question is asked: content that comes meanwhile is judged later.
         offset = await self._changes.last(request.app_id, "product")
         await self._answering.ask(
             request.app_id, request.user_id, thread.subject, thread.question_ids[-1], question_id

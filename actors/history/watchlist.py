@@ -53,6 +53,7 @@ class Watchlist:
 
     def put(self, user_id: str, user_threads: UserThreads) -> None:
         """Replace the watched threads of a user."""
+        # Removed wholly and added anew: what changed in between need not be known.
         for name in self._by_user.pop(user_id, ()):
             self._delete(name)
         for thread in user_threads.watched:
@@ -93,6 +94,7 @@ class Watchlist:
             0.1 us for each thread and word it shares with the article
         """
         shared: dict[ThreadKey, float] = defaultdict(float)
+        # A word may have terms in several languages, so this sum may be too high, never too low.
         for term in article.places:
             names = self._by_term.get(term)
             if names:
