@@ -136,20 +136,25 @@ class Analyzer:
         return tuple(term_code(stem) for stem in self._stems(word))
 
     def _stems(self, word: str) -> list[str]:
+        # `U.S.` and `US` are one term.
         if "." in word:
             return [fold(word.replace(".", ""))]
         if "'" in word or "’" in word:
             word = word.replace("’", "'")
+            # `l'eau` and `it's` are looked up without what is attached to them.
             bare = _ELISION.sub("", _CLITIC.sub("", word))
             return (
                 [] if word in self.stop else [stem for part in bare.split("'") for stem in self._stems(part)]
             )
+        # Composed, since stemmers compare whole letters with their
+        # accents; cut, as a word may have any length.
         word = unicodedata.normalize("NFC", word)[:_LONGEST_WORD]
         if not word or word in self.stop:
             return []
         return [self._stemmed(piece) for piece in ([word] if word.isascii() else _split_word(word))]
 
     def _stemmed(self, word: str) -> str:
+        # A stem of combining characters only folds to nothing; the word itself then stands for it.
         return fold(self._stem(word)) or word
 
 
@@ -162,6 +167,7 @@ class _TermCache(dict[str, tuple[int, ...]]):
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         codes = self._analyze(word)
+        # Cleared as a whole: keeping the most frequent would cost at every lookup.
         if len(self) >= _REMEMBERED:
             self.clear()
         self[word] = codes
@@ -202,6 +208,7 @@ class Analyzers:
         """
         analyzers = [self.get(language) for language in languages] or [self.get("")]
         words = _SPLIT.findall(text.lower())
+        # `max` keeps the first of equals, so the order of `languages` decides.
         main = max(analyzers, key=lambda analyzer: sum(word in analyzer.stop for word in words))
         terms: list[tuple[int, ...]] = []
         for word in words:
@@ -224,6 +231,7 @@ def split_words_with_spans(text: str) -> Iterator[tuple[str, int, int]]:
 
 def term_code(stem: str) -> int:
     """Hash a stem to 64 bits, never 0."""
+    # The seed 11 stands in stored indexes, so it can't change; 0 means no term there.
     return mmh3.hash64(stem.encode("utf-8", "surrogatepass"), 11, signed=False)[0] or 1
 
 

@@ -80,8 +80,10 @@ class HashingEmbedder:
             if counts:
                 vectors = np.array([self._word(word) for word in counts])
                 damped = np.array([_weight(word, count) for word, count in counts.items()], np.float32)
+                # [words] @ [words, 128]
                 out[row] = damped @ vectors
         lengths = np.linalg.norm(out, axis=1, keepdims=True)
+        # Rows of length 1; a text without words keeps its zeros.
         out /= np.where(lengths > 0, lengths, 1)
         return out
 
@@ -94,6 +96,8 @@ class HashingEmbedder:
             if "_" not in word and len(word) <= _LONGEST_CUT_WORD:
                 parts = grams(word)
                 for part in parts:
+                    # 1 / sqrt(grams): independent signs add up like a random walk,
+                    # so long words do not outweigh short ones.
                     _scatter(vector, part, _GRAM_WEIGHT / sqrt(len(parts)))
             if len(self._seen) >= _REMEMBERED_WORDS:
                 self._seen.clear()
@@ -130,6 +134,7 @@ def _parts(product: Mapping[str, Any]) -> Iterator[str]:
         for item in islice(_scalars(value), _VALUES_PER_ATTRIBUTE):
             yield _joined(name, item)
             yield item
+    # Cut by characters before it is split: a description may have any length.
     about = str(product.get("short_description") or product.get("description") or "")
     yield " ".join(about[: _DESCRIPTION_WORDS * 12].split()[:_DESCRIPTION_WORDS])
 
@@ -161,11 +166,14 @@ def _weight(word: str, count: int) -> float:
     if word in _FILLERS:
         return 0.15
     damp = 0.4 if len(word) <= 2 else 0.7 if word.isdigit() else 1.0
+    # sqrt: the tenth mention of a word tells less than the second.
     return damp * sqrt(count)
 
 
 def _scatter(vector: Vectors, feature: str, weight: float) -> None:
     """Add a feature to eight signed places; each byte of its hash holds 7 bits of place and one of sign."""
+    # Another seed would give another space, and `version` names the space.
     digest = mmh3.hash_bytes(feature, seed=17)[:8]
     for byte in digest:
+        # 7 bits for one of 128 places, the eighth for the sign
         vector[byte & 127] += weight if byte & 128 else -weight

@@ -64,6 +64,7 @@ class SentenceEncoder:
             str(folder / MODEL), options, providers=["CPUExecutionProvider"]
         )
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        # Padded below to the longest text of a batch, not to a fixed length.
         tokenizer.no_padding()
         tokenizer.enable_truncation(int(manifest.facts["tokens"]))
         return cls(session, tokenizer, str(manifest.facts["version"]), int(manifest.facts["dimensions"]))
@@ -78,6 +79,7 @@ class SentenceEncoder:
         """
         out = np.zeros((len(texts), self.dimensions), np.float32)
         token_ids = [encoded.ids for encoded in self._tokenizer.encode_batch([text or "" for text in texts])]
+        # Batches of like length waste few positions on padding.
         order = sorted(
             (at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(token_ids[at])
         )

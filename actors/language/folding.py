@@ -37,9 +37,12 @@ _PRIVATE_SIZE: Final = 0x1900
 
 def fold(text: str) -> str:
     """Fold case, width and accents, so that `Café` and `cafe` are one word."""
+    # Most texts: nothing to decompose.
     if text.isascii():
         return text.lower()
+    # NFKD takes accents apart from their letters; `casefold` first, as it may decompose too.
     parts = unicodedata.normalize("NFKD", text.casefold())
+    # Composed again: Hangul syllables come apart under NFKD.
     return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
 
 
@@ -117,6 +120,7 @@ def _compose_hangul(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
         return pieces
     put: list[tuple[str, int]] = []
     for char, place in pieces:
+        # Only pieces of one character of the text join.
         if put and put[-1][1] == place:
             joined = unicodedata.normalize("NFC", put[-1][0] + char)
             if len(joined) == 1:

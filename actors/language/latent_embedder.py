@@ -85,7 +85,9 @@ class LatentEmbedder:
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, counts in enumerate(counted):
             if counts:
+                # tf = 1 + log(count)
                 weights = np.array([1 + math.log(count) for count in counts.values()], np.float32)
+                # [words] @ [words, d]
                 out[row] = weights @ vectors[[places[word] for word in counts]]
         lengths = np.linalg.norm(out, axis=1, keepdims=True)
         out /= np.where(lengths > 0, lengths, 1)
@@ -104,6 +106,7 @@ class LatentEmbedder:
         fresh = {word for counts in counted for word in counts if word not in self._places}
         if not fresh:
             return
+        # All at once: keeping the most used would cost at every lookup.
         if len(self._places) + len(fresh) > self._remember:
             self._places = {}
             self._vectors = np.zeros((0, self.dimensions), np.float32)
@@ -111,6 +114,7 @@ class LatentEmbedder:
         words = sorted(fresh)
         first_new = len(self._places)
         end = first_new + len(words)
+        # Doubled, so that single new words do not copy the array each time.
         if end > len(self._vectors):
             larger = np.zeros((max(end, 2 * first_new, 256), self.dimensions), np.float32)
             larger[:first_new] = self._vectors[:first_new]
@@ -120,13 +124,16 @@ class LatentEmbedder:
 
     def _word_vectors(self, words: Sequence[str]) -> Vectors:
         codes, weights, owners = _features_of(words)
+        # Place in the sorted features, or where it would stand; past the end means unknown.
         places = np.searchsorted(self.features, codes)
         places[places == len(self.features)] = 0
         is_learned = self.features[places] == codes if len(self.features) else np.zeros(len(codes), bool)
+        # Only the used rows of the projection become float32.
         used, columns = np.unique(places[is_learned], return_inverse=True)
         matrix = sp.csr_matrix(
             (weights[is_learned], (owners[is_learned], columns)), (len(words), len(used)), np.float32
         )
+        # [words, used] @ [used, d]
         made: Vectors = matrix @ self.projection[used].astype(np.float32)
         return np.asarray(made, np.float32)
 
@@ -147,11 +154,15 @@ def train(
     word_features = sp.csr_matrix((weights, (owners, columns)), (len(vocabulary), len(every)), np.float32)
     text_words = _text_words(counted, places)
     idf, kept = _compute_idf(text_words, word_features, features)
+    # [words, kept], each feature times its idf
     scaled = (word_features[:, kept] @ sp.diags(idf[kept])).astype(np.float32)
+    # [texts, words] @ [words, kept]
     matrix = (text_words @ scaled).tocsr()
+    # Rows of length 1, so that long texts do not decide the directions.
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     matrix = sp.diags((1 / np.maximum(lengths, 1e-9)).astype(np.float32)) @ matrix
     right = _right_vectors(matrix, dimensions, seed)
+    # Times the idf once more: a word's features then need no weight of their own.
     projection = (right * idf[kept][:, None]).astype(np.float16)
     return LatentEmbedder(every[kept], projection, remember=_REMEMBERED_IN_BULK)
 
@@ -169,6 +180,7 @@ def _features_of(
         codes += [
             mmh3.hash64(part.encode("utf-8", "surrogatepass"), _GRAM_SEED, signed=False)[0] for part in parts
         ]
+        # 1 / sqrt(n-grams): together they weigh as much as the word itself.
         weights += [1.0, *(1 / math.sqrt(len(parts)) for _ in parts)]
         counts.append(1 + len(parts))
     owners = np.repeat(np.arange(len(counts)), counts)
@@ -179,6 +191,7 @@ def _text_words(counted: Sequence[Mapping[str, int]], places: Mapping[str, int])
     sizes = [len(counts) for counts in counted]
     columns = np.array([places[word] for counts in counted for word in counts], np.int64)
     values = np.array([1 + math.log(count) for counts in counted for count in counts.values()], np.float32)
+    # int64 [n + 1], the row pointers of CSR
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return sp.csr_matrix((values, columns, starts), (len(counted), len(places)), np.float32)
 
@@ -192,10 +205,12 @@ def _compute_idf(
     present.data[:] = 1
     holds.data[:] = 1
     counts = np.zeros(word_features.shape[1], np.int64)
+    # In pieces: the whole product of texts and features would not fit.
     for start in range(0, present.shape[0], 1_000):
         part = (present[start : start + 1_000] @ holds).tocsr()
         counts += np.bincount(part.indices, minlength=len(counts))
     count = text_words.shape[0]
+    # idf = log((1 + n) / (1 + df)) + 1
     idf = (np.log((1 + count) / (1 + counts)) + 1).astype(np.float32)
     often = np.argsort(-counts, kind="stable")[:most]
     kept = np.sort(often[counts[often] >= min(_LEAST_TEXTS, count)])
@@ -207,16 +222,21 @@ def _right_vectors(matrix: Any, dimensions: int, seed: int) -> npt.NDArray[np.fl
     if not matrix.nnz:
         return np.zeros((matrix.shape[1], dimensions), np.float32)
     rank = min(dimensions, min(matrix.shape))
+    # Some columns more than the rank make the random range more precise.
     width = min(rank + _SPARE, min(matrix.shape))
     rng = np.random.default_rng(seed)
     basis = matrix @ rng.standard_normal((matrix.shape[1], width), dtype=np.float32)
     for _ in range(_ROUNDS):
+        # Orthogonal again in each round, or all columns would turn to the first singular vector.
         basis, _ = np.linalg.qr(basis)
+        # (M M^T) Y: each round raises the ratio of large to small singular values.
         basis = matrix @ (matrix.T @ basis)
     basis, _ = np.linalg.qr(basis)
+    # In float64, as squaring halves the digits.
     small = (matrix.T @ basis).astype(np.float64)
     # eigenvectors of the small square matrix: tens of times faster than an SVD of the long one
     squares, turns = np.linalg.eigh(small.T @ small)
+    # Directions that are only rounding would be divided by nearly 0.
     leading = [at for at in np.argsort(-squares)[:rank].tolist() if squares[at] > _TINY * squares.max()]
     right = (small @ turns[:, leading] / np.sqrt(squares[leading])).T.astype(np.float32)
     # the sign of a singular vector is free: fix it, so that equal corpora give equal vectors
