@@ -81,6 +81,7 @@ class StateReplay:
         self._recommender = Recommender(embedder, refresh_ms=refresh_ms)
         self._interactions = state.interactions
         self._positions = order_positions(state.interactions)
+        # "left": the event at the position itself is not applied yet.
         self._events_at = int(np.searchsorted(self._positions, begins, "left"))
         self._later = products.later
         self._products_at = 0
@@ -109,6 +110,7 @@ class StateReplay:
         """Apply the changes of products before a position of the change log."""
         overlay = self._recommender.overlay
         end = bisect_left(self._later, until, self._products_at, key=lambda entry: entry[0])
+        # Runs of puts and removals in their order: a product may be removed and put again.
         for is_removal, entries in groupby(
             self._later[self._products_at : end], key=lambda entry: isinstance(entry[1], str)
         ):
@@ -125,6 +127,7 @@ class StateReplay:
         """Apply the interactions before a position of the change log."""
         overlay = self._recommender.overlay
         end = int(np.searchsorted(self._positions, until, "left"))
+        # In steps, so that a long stretch is never in memory as events.
         for start in range(self._events_at, end, _EVENTS_A_STEP):
             table = self._interactions.slice(start, min(_EVENTS_A_STEP, end - start))
             overlay.add_events(
@@ -170,6 +173,7 @@ class PastHistories:
         self._events = frame.sort("reader", maintain_order=True).select(
             "type",
             "product_ids",
+            # A client's clock may be ahead: an event is never later than its write.
             pl.min_horizontal("at_ms", "written"),
             pl.col("value").fill_null(0.0),
             "written",
@@ -177,6 +181,7 @@ class PastHistories:
         self._written = self._events["written"].to_numpy()
         sizes = frame.group_by("reader").len().sort("reader")
         ends = sizes["len"].cum_sum().to_list()
+        # Rows are sorted by user, so each has one range: ends are the running sum of the counts.
         self._ranges = dict(zip(sizes["reader"].to_list(), zip([0, *ends], ends, strict=False), strict=True))
         self._links = links
 
@@ -189,6 +194,7 @@ class PastHistories:
             end = begin + int(np.searchsorted(self._written[begin:end], now_ms, "left"))
             rows = self._events.slice(max(begin, end - MOST_RECENT), min(end - begin, MOST_RECENT)).rows()
             events += [RecentEvent(kind, tuple(ids), at_ms, value) for kind, ids, at_ms, value, _ in rows]
+        # Newest write first, so that the stable sort below keeps it so among equal times.
         events.reverse()
         events.sort(key=lambda event: -event.at_ms)
         return [event.pack() for event in events[:MOST_RECENT]]
@@ -202,6 +208,7 @@ def order_positions(table: Any) -> Rows:
     """
     frame = pl.DataFrame(pl.from_arrow(table.select(["offset"])))
     number = pl.col("offset").str.extract(r"-(\d+)$").cast(pl.Int64).fill_null(0)
+    # position = ms * 2^20 + number, the order of offsets in one int64
     positions: Rows = frame.select(_WRITTEN_MS * (1 << SEQUENCE_BITS) + number).to_series().to_numpy()
     return positions
 
@@ -248,6 +255,7 @@ def name_people(
     names = pl.Series([*users], dtype=pl.Binary).cast(pl.String).str.json_path_match("$.user_id").drop_nulls()
     keys = {*pc.unique(interactions["reader"]).to_pylist(), *("u:" + name for name in names)}
     needed = set(pseudonyms)
+    # The salted hash has no inverse, so every key is hashed and compared.
     return {mark: key for key in keys if (mark := pseudonym(salt, key)) in needed}
 
 
@@ -310,11 +318,13 @@ def list_products_by_version(versions: Any, embedder: str, begins: int) -> PastP
     """
     positions = order_positions(versions)
     split = int(np.searchsorted(positions, begins, "left"))
+    # Rows are in the order of the log, so the last row of an id wins.
     newest = {record_id: row for row, record_id in enumerate(versions["id"][:split].to_pylist())}
     rows = np.array(sorted(newest.values()), np.int64)
     early = versions.take(pa.array(rows))
     early = early.filter(pc.invert(early["gone"]))
     rest = versions.slice(split)
+    # In step with the rows below: `next` is called for each row that is not gone.
     records = iter(CompactedProducts(embedder, (rest.filter(pc.invert(rest["gone"])),)))
     later: list[tuple[int, CompactedProduct | str]] = [
         (position, record_id if is_gone else next(records))
