@@ -144,7 +144,7 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
     report = json.loads(result.stdout)
     assert (report["app_id"], report["queries"], report["unfound"]) == ("bookshop", 2, 1)
     assert report["feedback"]["questions"] == []
-    assert len(report["charts"]) == 8
+    assert len(report["charts"]) == 4
     assert all(Path(path).stat().st_size > 200 for path in report["charts"])
     assert b"<script>" not in (folder / "search-missing.svg").read_bytes()
     shown = CliRunner().invoke(command_line(), words)
