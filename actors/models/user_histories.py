@@ -54,7 +54,7 @@ class EventTable(Protocol):
         ...
 
     @property
-    def n_users(self) -> int:
+    def n_readers(self) -> int:
         """Return the number of users."""
         ...
 
@@ -146,7 +146,7 @@ class UserHistories:
         clipped = np.maximum(users, 0)
         first = bounds[clipped]
         lengths = (
-            np.where(users >= 0, bounds[clipped + 1] - first, 0) if data.n_users else np.zeros_like(clipped)
+            np.where(users >= 0, bounds[clipped + 1] - first, 0) if data.n_readers else np.zeros_like(clipped)
         )
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         rows = expand_runs(first, lengths)

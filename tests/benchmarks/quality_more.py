@@ -130,7 +130,7 @@ def _new_readers() -> list[MoreLine]:
     trial = split_by_time(data, seen="out").test
     owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)
     new = trial.pick(np.flatnonzero(trial.histories.lengths == 0))
-    has_history = np.zeros(data.n_users, np.bool_)
+    has_history = np.zeros(data.n_readers, np.bool_)
     has_history[trial.train.reader] = True
     new_owners = owners[~has_history[owners]]
     where = sets.countries()

@@ -125,7 +125,11 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
         "evaluate", generated_market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50"
     )
     assert [outcome["protocol"] for outcome in report["reports"]] == ["by_time", "leave_last_out"]
-    assert {path.name for path in out.iterdir()} >= {"leave_last_out-segments.svg", "report.json", "report.md"}
+    assert {path.name for path in out.iterdir()} >= {
+        "leave_last_out-segments.svg",
+        "report.json",
+        "report.md",
+    }
     table = shop.kiosk(
         "evaluate", generated_market.APP, "--recipe", "fast", "--protocol", "leave_last_out"
     ).stdout

@@ -65,7 +65,7 @@ class DataFacts:
             digest.update(np.ascontiguousarray(array).tobytes())
         for names in (data.readers, data.items):
             digest.update("\n".join(names.names.to_pylist()).encode())
-        return cls(digest.hexdigest(), len(data), data.n_users, data.n_items, data.dropped, data.now_s)
+        return cls(digest.hexdigest(), len(data), data.n_readers, data.n_items, data.dropped, data.now_s)
 
 
 @dataclass(frozen=True, slots=True)

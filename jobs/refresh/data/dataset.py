@@ -65,7 +65,7 @@ class Interactions:
         return len(self.item)
 
     @property
-    def n_users(self) -> int:
+    def n_readers(self) -> int:
         """Return the number of users in the vocabulary."""
         return len(self.readers)
 
@@ -120,7 +120,7 @@ class Interactions:
         Shapes:
             returns: int64 [users + 1]
         """
-        starts_by_user: Rows = np.searchsorted(self.reader, np.arange(self.n_users + 1)).astype(np.int64)
+        starts_by_user: Rows = np.searchsorted(self.reader, np.arange(self.n_readers + 1)).astype(np.int64)
         return starts_by_user
 
 

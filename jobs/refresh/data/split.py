@@ -415,7 +415,7 @@ def _leave_out_at(
     before = np.arange(len(data)) - bounds[data.reader]
     targets = np.flatnonzero(is_target & (from_end == place) & (before >= least_before))
     users = data.reader[targets]
-    is_tested = np.zeros(data.n_users, np.bool_)
+    is_tested = np.zeros(data.n_readers, np.bool_)
     is_tested[users] = True
     # A user who is not tested keeps the event that would have been the target.
     remaining = np.where(is_tested[data.reader], place, place - 1)

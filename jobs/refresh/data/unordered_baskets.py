@@ -20,9 +20,9 @@ def shared_last_timestamp_share(data: Interactions) -> float:
     liked = data.pick(data.weight > 0)
     if not len(liked):
         return 0.0
-    newest = np.full(liked.n_users, -np.inf)
+    newest = np.full(liked.n_readers, -np.inf)
     np.maximum.at(newest, liked.reader, liked.at_s)
     last = liked.at_s == newest[liked.reader]
     users, _ = distinct_pairs(liked.reader[last], liked.item[last])
-    items = np.bincount(users, minlength=liked.n_users)
+    items = np.bincount(users, minlength=liked.n_readers)
     return float((items > 1).sum()) / max(int((items > 0).sum()), 1)

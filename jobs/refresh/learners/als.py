@@ -68,7 +68,7 @@ class AlsLearner:
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
         # Random vectors of items without events would enter the Gram matrix of the first round.
         items[np.diff(by_item.indptr) == 0] = 0.0
-        users: Matrix = np.zeros((data.n_users, recipe.factors), np.float32)
+        users: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
             # From the vectors of the round before: a few conjugate gradient steps then suffice.
             users = solve(matrix, items, users, recipe.solving)

@@ -73,8 +73,8 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     Source:
         Kiosk's benchmarks: means over fields have a higher NDCG than a product of probabilities, which overfits
     """
-    if len(profiles) != data.n_users:
-        raise Invalid(f"there are {len(profiles)} profiles for {data.n_users} readers")
+    if len(profiles) != data.n_readers:
+        raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
     half_life_days = _candidate_values(recipe.half_life_days, HALF_LIVES)[0]
     votes = select_daily_votes(data)
     weights = votes.weight.astype(np.float64)
@@ -164,7 +164,7 @@ def _split_validation_users(
         described: bool [users]
     """
     liked = data.pick(data.weight > 0)
-    first_s = np.full(data.n_users, np.inf)
+    first_s = np.full(data.n_readers, np.inf)
     np.minimum.at(first_s, liked.reader, liked.at_s)
     came = np.isfinite(first_s) & described
     instant_s = float(np.quantile(liked.at_s, 1 - _VALIDATION_SHARE)) if len(liked) else 0.0
@@ -172,7 +172,7 @@ def _split_validation_users(
     train = data.pick(data.at_s <= instant_s)
     # New users of the newest tenth are what cohorts serve; a random sample is the second best.
     if not data.clock or np.count_nonzero(is_validation) < _ENOUGH_USERS:
-        is_validation = came & (rng.random(data.n_users) < _VALIDATION_SHARE)
+        is_validation = came & (rng.random(data.n_readers) < _VALIDATION_SHARE)
         train = data.pick(~is_validation[data.reader])
     users = np.flatnonzero(is_validation)
     if len(users) > _MOST_USERS:

@@ -53,7 +53,7 @@ def build_user_item_matrix(data: Interactions, half_life_days: float | None = No
     liked += np.bincount(inverse, np.minimum(weights, 0.0), len(keys))
     kept = liked > 0
     rows, columns = np.divmod(keys[kept], max(data.n_items, 1))
-    shape = (data.n_users, data.n_items)
+    shape = (data.n_readers, data.n_items)
     return sp.csr_matrix((liked[kept].astype(np.float32), (rows, columns)), shape=shape)
 
 

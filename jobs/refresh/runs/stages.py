@@ -85,7 +85,7 @@ def plan_training(
         return plan_without_tuning(recipe, data.n_items)
     # Weights for users with a history can only be chosen on users that have one.
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
-        raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_users))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_readers))
     return make_plan(recipe, split.validation, on_step)
 
 
@@ -172,7 +172,7 @@ def evaluate_plan(
         Invalid: the split has no users
     """
     if not len(trial):
-        raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_users))
+        raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_readers))
     recipe = plan.recipe
     # One sample for all that is compared: the tests below are paired by user.
     sample = trial.sample(users, build_rng(recipe.seed, "examine"))
@@ -268,7 +268,7 @@ def count_data(data: Interactions) -> dict[str, int]:
     taken = np.bincount(data.reader, minlength=1)
     return {
         "events": len(data),
-        "readers": data.n_users,
+        "readers": data.n_readers,
         "items": data.n_items,
         "dropped": data.dropped,
         "most_events_of_a_reader": int(taken.max(initial=0)),

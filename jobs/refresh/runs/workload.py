@@ -49,7 +49,7 @@ class DataSize:
 
     @classmethod
     def from_interactions(cls, data: Interactions, described: int = 0, features: int = 0) -> DataSize:
-        return cls(len(data), data.n_users, data.n_items, described, features)
+        return cls(len(data), data.n_readers, data.n_items, described, features)
 
 
 @dataclass(frozen=True, slots=True)

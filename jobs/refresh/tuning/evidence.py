@@ -129,7 +129,7 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
     # Expected, not exact: users are drawn by themselves, with share = bound / events.
     share = validation.tune_events / len(trial.train)
     # Whole users go, so that the other histories stay complete.
-    chosen = rng.random(trial.train.n_users) < share
+    chosen = rng.random(trial.train.n_readers) < share
     train = trial.train.pick(chosen[trial.train.reader])
     return replace(small, train=train)
 

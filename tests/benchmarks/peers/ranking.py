@@ -87,7 +87,7 @@ class Follows:
 
 
 def _matrix(data: Interactions) -> Any:
-    shape = (data.n_users, data.n_items)
+    shape = (data.n_readers, data.n_items)
     matrix = sp.csr_matrix((np.ones(len(data), np.float32), (data.reader, data.item)), shape=shape)
     matrix.data[:] = 1
     return matrix

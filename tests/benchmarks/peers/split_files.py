@@ -55,7 +55,7 @@ def write_split(split: EvaluationSplit, folder: Path) -> None:
     for name, columns in frames.items():
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
     facts = {
-        "users": train.n_users,
+        "users": train.n_readers,
         "items": train.n_items,
         "queries": len(split),
         "clock": train.clock,

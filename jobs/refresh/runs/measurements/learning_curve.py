@@ -71,12 +71,12 @@ def measure_learning_curve(
     """
     sample = trial.sample(users, build_rng(recipe.seed, "examine"))
     figure = f"ndcg@{k}"
-    order = build_rng(recipe.seed, "learning curve").permutation(trial.train.n_users)
+    order = build_rng(recipe.seed, "learning curve").permutation(trial.train.n_readers)
     engine: Scorer | None = None
     points: list[tuple[dict[str, Any], Floats]] = []
     for share in SHARES:
         on_step(f"train on {share:.0%} of the users")
-        chosen = np.zeros(trial.train.n_users, np.bool_)
+        chosen = np.zeros(trial.train.n_readers, np.bool_)
         # One order for all shares: each larger one adds users, so the curve has no noise of new draws.
         chosen[order[: max(round(share * len(order)), 1)]] = True
         train = trial.train.pick(chosen[trial.train.reader])

@@ -261,7 +261,7 @@ def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Pat
 def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     data = ring_data()
     kinds = {0: "AT", 1: "CH"}
-    first = np.zeros(data.n_users, np.int64)
+    first = np.zeros(data.n_readers, np.int64)
     first[data.reader[::-1]] = data.item[::-1]
     codes = (first >= RING // 2).astype(np.int32)[:, None]
     data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))

@@ -90,7 +90,7 @@ def test_no_rows_at_all_are_fine() -> None:
     data = interactions_from_frame(
         pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64})
     )
-    assert (len(data), data.n_users, data.n_items, data.now_s) == (0, 0, 0, 0.0)
+    assert (len(data), data.n_readers, data.n_items, data.now_s) == (0, 0, 0, 0.0)
     assert interactions_from_segments(segments([])).n_items == 0
 
 

@@ -87,7 +87,7 @@ def test_the_load_of_a_training_is_counted_from_its_split() -> None:
     data = circles()
     recipe = load_recipe_file("default")
     load = Workload.from_split(recipe, split_data(recipe, data, "leave_last_out"), data)
-    assert 0 < load.tune_users <= load.test_users <= data.n_users
+    assert 0 < load.tune_users <= load.test_users <= data.n_readers
     assert 0 < load.length < load.spread_length
     assert load.passes == 1
 

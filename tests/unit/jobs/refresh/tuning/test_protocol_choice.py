@@ -107,7 +107,7 @@ def test_a_shop_with_few_customers_is_validated_by_time_and_keeps_repeat_purchas
     if not sets.has("online-retail-y1"):
         pytest.skip(f"public data set online-retail-y1 is not in {sets.data_folder()} (set KIOSK_TEST_DATA)")
     data = sets.online_retail()
-    few = np.arange(data.n_users) % 5 == 0
+    few = np.arange(data.n_readers) % 5 == 0
     recipe = load_recipe_file("shop")
     split = split_for_recipe(recipe, data.pick(few[data.reader]))
     assert split.test.protocol == "by_time"
