@@ -90,6 +90,7 @@ class BatchWriter(ABC, Generic[Entry]):
 
     async def write(self) -> None:
         """Write all waiting entries; keep those that the store refuses."""
+        # Swapped first: entries that requests put while the store is written belong to the next round.
         waiting = self._waiting
         self._waiting = deque(maxlen=MOST_WAITING)
         batches = deque(self.split(tuple(waiting)))
@@ -114,6 +115,7 @@ class BatchWriter(ABC, Generic[Entry]):
 
     def _put_back(self, entries: Sequence[Entry]) -> None:
         """Put the newest of some entries in front of later ones."""
+        # A full deque drops on the right what is added on the left: the newest entries.
         room = MOST_WAITING - len(self._waiting)
         if len(entries) > room:
             self.count_dropped(len(entries) - room)

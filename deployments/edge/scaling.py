@@ -53,6 +53,8 @@ class LoadMeter:
         if passed_s >= 0.1:
             in_flight = (busy_s - self._last[1]) / passed_s
             share = (cpu_s - self._last[2]) / passed_s
+            # Processor time alone would miss requests that wait for a store, and their number alone a busy
+            # core.
             self._load = max(in_flight / self._full_in_flight(), share / FULL_SHARE)
             self._last = (at_s, busy_s, cpu_s)
         return self._load
@@ -78,6 +80,7 @@ class AutoscalingReport(Protocol):
 def compute_replicas(context: AutoscalingReport) -> tuple[float, dict[str, Any]]:
     """Return the number of replicas for the summed load; Serve applies delays and limits."""
     reported = (context.aggregated_metrics or {}).get("load", {})
+    # Without a report nothing is known of the load, so the number of replicas stays.
     if not reported:
         return context.target_num_replicas, {}
     return max(1.0, sum(reported.values())), {}

@@ -115,6 +115,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
             check_single(request.query_string)
         credential = gate.keyring.find(find_key(header, request.query_string))
     if credential is None:
+        # A 401 would tell clients that their keys are wrong, and HAProxy counts it against their addresses.
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
         fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))

@@ -70,6 +70,8 @@ async def answer_once(
     if not 0 < len(key) <= 255 or any(not 32 < byte < 127 for byte in key):
         raise Unprocessable(NOT_A_KEY)
     app_id = owner.app_id
+    # With the proven user, because the visitors of a page share one API key. A digest, because the client
+    # chooses the text.
     token = _digest((owner.key_id.encode(), owner.user_id.encode("utf-8", "surrogatepass"), key))
     most, life_ms = (BROWSER_MOST, BROWSER_LIFE_MS) if owner.is_browser else (0, LIFE_MS)
     replay = await store.begin(app_id, token, _digest(request), most=most)
@@ -93,6 +95,7 @@ async def answer_once(
             with contextlib.suppress(HouseError):
                 await store.finish(app_id, token, reply.status, reply.body, user_keys(), life_ms=life_ms)
         return reply
+    # Also after a cancellation or an internal error: otherwise retries would get 409 until the lock expires.
     finally:
         if not settled:
             with contextlib.suppress(HouseError):
@@ -102,5 +105,6 @@ async def answer_once(
 def _digest(parts: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
+        # With the lengths: "ab", "c" and "a", "bc" must have different digests.
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()

@@ -58,6 +58,7 @@ class Keyring:
         """
         digest = key_sha256(key)
         credential = self._credentials.get(digest)
+        # During a rolling upgrade another replica can read it; a 401 would say that the key is wrong.
         if credential is None and digest in self._unreadable:
             raise NewerRelease(
                 "a newer release of kiosk wrote the record of this key or app", retry_after_s=1
@@ -248,6 +249,8 @@ class Keyring:
         try:
             return reveal_key(self._vault, key)
         except Fault as error:
+            # One damaged key must not keep all others from being loaded; `_open` leaves out keys without a
+            # text.
             _log.error("key_unreadable", key_id=key.key_id, app=key.app_id, reason=error.message)
             return ""
 

@@ -113,11 +113,13 @@ def _invalid() -> Unauthenticated:
 
 def _check_header(segment: str) -> None:
     try:
+        # This decoder accepts several spellings; `_parse_object` compares with the only valid one.
         raw = binascii.a2b_base64(segment.replace("-", "+").replace("_", "/") + "=" * (-len(segment) % 4))
     except ValueError as error:
         raise _invalid() from error
     header = _parse_object(raw, segment)
     kind = header.pop("typ", "JWT")
+    # No `kid`, `jku`, `jwk` or `crit`: the key is known from the request (decision 11).
     if header != {"alg": "HS256"} or not isinstance(kind, str) or kind.upper() != "JWT":
         raise _invalid()
 
@@ -171,6 +173,7 @@ def _check_times(claims: dict[str, Any], now_s: float, max_age_s: int) -> None:
         if issued is None or issued > now_s + _LEEWAY_S:
             raise _invalid()
         expires = issued + max_age_s
+    # Without leeway: a token must not be accepted on or after `exp` (RFC 7519, 4.1.4).
     if expires is not None and now_s >= expires:
         raise Unauthenticated(f"JWT token expired (exp={expires})")
     begins = _time(claims, "nbf")

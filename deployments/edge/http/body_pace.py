@@ -77,5 +77,6 @@ class UploadSlots:
             yield
         finally:
             self._open[user_id] -= 1
+            # The counter would otherwise have an entry for each account for ever.
             if not self._open[user_id]:
                 del self._open[user_id]

@@ -73,6 +73,7 @@ def find_key(header: bytes | None, query: bytes) -> str:
         text = parse_query(query).get(PARAMETER, "")
     else:
         return ""
+    # Every key is hashed before the look-up, and a client chooses its length.
     return text if len(text) <= _LONGEST_KEY else ""
 
 

@@ -40,6 +40,8 @@ class ClientAddresses:
             return _written(_parse(entries[-1]) if entries else address)
         if self._trusts(address):
             entries = _read_entries(scope)
+            # From the right: each trusted proxy appended the address that it saw. What stands left of the
+            # first address that is not trusted is a client's text.
             while entries and self._trusts(address):
                 address = _parse(entries.pop())
         return _written(address)
@@ -63,6 +65,7 @@ def _parse(text: str) -> Address | None:
         address = ip_address(text.strip())
     except ValueError:
         return None
+    # A socket for both families writes `::ffff:192.0.2.1` for a client that others write as `192.0.2.1`.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 

@@ -21,6 +21,7 @@ LEAST_BYTES: Final = 1_024
 "Bodies of at least this many bytes are compressed."
 LEAST_HOT_BYTES: Final = 16_384
 "The minimum for hot endpoints; gzip takes 0.3 ms for 25 kB."
+# Larger bodies are compressed in a thread. At 10 ms for 1 MB, this one takes 0.6 ms on the event loop.
 _INLINE: Final = 65_536
 _LONGEST_HEADER: Final = 512
 _LEVEL: Final = 1
@@ -52,6 +53,7 @@ def gzip(body: bytes) -> bytes:
 
     Cost: 10 ms for 1 MB; zlib releases the GIL meanwhile.
     """
+    # 15 bits of window, and 16 for the format of gzip in place of that of zlib.
     return zlib.compress(body, _LEVEL, 31)
 
 

@@ -115,6 +115,7 @@ def result(name: str, payload: bytes, *, took_ms: int, service_id: str, alias: s
     )
 
 
+# The API reads no cookies, so a page of any origin gets only what its key allows.
 CORS_ORIGIN: Header = (b"access-control-allow-origin", b"*")
 CORS_EXPOSE: Header = (
     b"access-control-expose-headers",
@@ -125,6 +126,7 @@ _CORS_HEADERS: Header = (
     b"access-control-allow-headers",
     b"Content-Type, Authorization, X-API-KEY, Idempotency-Key, If-None-Match, X-Requested-With",
 )
+# A day is the most that Firefox keeps; Chromium keeps two hours.
 _CORS_MAX_AGE: Header = (b"access-control-max-age", b"86400")
 
 

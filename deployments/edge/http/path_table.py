@@ -122,6 +122,7 @@ class PathTable(Generic[E]):
 
         Cost: 1 ms for a path that is not cached.
         """
+        # The comparison takes time with the product of both lengths, so long paths get no suggestion.
         return _closest(self._paths, raw_path.decode("latin-1").rstrip("/")) if len(raw_path) <= 100 else ""
 
     def _identify(self, encoded: bytes, pattern: _Pattern[E]) -> PathMatch[E] | None:

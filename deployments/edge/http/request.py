@@ -84,8 +84,10 @@ async def read_body(
     if message["type"] != "http.request":
         raise ClientDisconnected
     first: bytes = message.get("body", b"")
+    # Again, because a body in chunks announces no length.
     if len(first) > most_bytes:
         raise _too_large(most_bytes)
+    # Most bodies are one message, which is returned without a copy.
     if not message.get("more_body", False):
         return first
     return await _read_on(receive, bytearray(first), most_bytes)
@@ -152,6 +154,7 @@ class ApiRequest:
         self.started_s = clock.monotonic_s()
         self.admitted_s = self.answered_s = 0.0
         self.method: str = scope["method"]
+        # Of a repeated header the last one counts; admission refuses keys and tokens that differ.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query_string: bytes = scope.get("query_string", b"")
         self.request_id = request_id_from(self.headers.get(HEADER))

@@ -77,6 +77,7 @@ class LeasedBucket:
 
     async def wait_s(self) -> float:
         """Wait for the store if no token is left; return 0 if there is a token, else the seconds until the next."""
+        # A loop, because other requests may have spent the lease that this one waited for.
         while self.tokens < 1:
             now_s = self._clock.monotonic_s()
             if now_s < self._refused_until_s:
@@ -226,6 +227,7 @@ class RateLimiter:
         limits = credential.app.settings.limits
         rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
         burst = limits.write_burst if bucket == "write" else limits.query_burst
+        # The same share of the burst, so that one replica does not take all of a small bucket.
         lease_size = max(1, min(math.ceil(rate * LEASE_S), math.ceil(burst * LEASE_S)))
         name = (credential.app.app_id, credential.key_id, bucket)
         leased = LeasedBucket(self._store, self._clock, name, rate=rate, burst=burst, lease_size=lease_size)
@@ -235,4 +237,5 @@ class RateLimiter:
 
 def _refuse(wait_s: float) -> None:
     if wait_s:
+        # `Retry-After` has whole seconds (RFC 9110, 10.2.3); bulk calls wait for the exact time.
         raise TooMany(messages.TOO_MANY, retry_after_s=max(1, math.ceil(wait_s)), wait_s=wait_s)

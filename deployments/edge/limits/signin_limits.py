@@ -60,6 +60,7 @@ class SignInLimits:
             ("sign-in-account", username, limits.attempts_at_account),
         )
         if device:
+            # Alone: attempts from elsewhere neither stop this browser nor count with it.
             buckets = (("sign-in-device", f"{username}\n{device}", limits.attempts_from_device),)
         for bucket, who, rate in buckets:
             wait_s = await wait_for_shared(self._store, self._clock, self._slot(who), bucket, rate)

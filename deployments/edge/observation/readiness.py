@@ -80,6 +80,7 @@ class Readiness:
         """Return 200 if the replica is ready, else 503."""
         if self._reply is None or self._clock.monotonic_s() >= self._until_s:
             async with self._lock:
+                # Again, because one of the requests that waited for the lock has answered meanwhile.
                 if self._reply is None or self._clock.monotonic_s() >= self._until_s:
                     self._reply = await self._ask()
                     self._until_s = self._clock.monotonic_s() + KEPT_S

@@ -122,6 +122,7 @@ class RequestObserver:
         """Draw how many requests pass until the next one of the sample: one number for many requests."""
         if self._share <= 0.0 or self._share >= 1.0:
             return math.inf if self._share <= 0.0 else 0
+        # Gaps between independent draws have the geometric distribution: its inverse at a uniform number.
         return int(math.log(1.0 - self._chance()) / math.log(1.0 - self._share))
 
 
