@@ -56,6 +56,7 @@ class WritePermission:
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
         self._body = body
         self._items = items
+        # One search in the bytes spares a look at each event of a body without proofs.
         if b"_hash" not in self._request.body:
             return
         for at, item in enumerate(items):
@@ -72,6 +73,7 @@ class WritePermission:
         if self._is_secret:
             return ""
         proof_at = at if at in self._proofs else -1
+        # Each pair of ids is verified once, however many events name it.
         if (user_id, anonymous_id, proof_at) not in self._checked:
             self._checked.add((user_id, anonymous_id, proof_at))
             self._count(user_id or anonymous_id)

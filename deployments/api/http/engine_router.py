@@ -111,6 +111,7 @@ class EngineRouter:
         if (
             route is None
             or self._engine_records.find(query.app_id, query.engine_id) is not route.engine
+            # Only an engine that moves has a time of the next attempt.
             or route.retry_s is not math.inf
         ):
             route = await self._refresh(query.app_id, query.engine_id, route)
@@ -130,6 +131,7 @@ class EngineRouter:
         except self._away as error:
             self._routes.pop((query.app_id, query.engine_id), None)
             if route.loading_task is not None:
+                # The engine is becoming embedded and its deployment may be gone, so this process answers.
                 return unwrap(await self._local.answer(query))
             raise self._unavailable(query.app_id, query.engine_id, error) from error
 
@@ -150,6 +152,7 @@ class EngineRouter:
             route.engine = engine
             route.retry_s = now_s + self._retry_s
         fresh = await self._route(engine, route)
+        # Queries are counted by placement: those of the other placement must not count for the new one.
         if route is not None and fresh is not route and route.remote == fresh.remote:
             fresh.queries = route.queries
         self._routes[app_id, engine_id] = fresh

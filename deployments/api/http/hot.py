@@ -59,6 +59,8 @@ class HotLayer:
         self._app = app
         self._find = find
         self._handler: RequestHandler | None = None
+        # Not every process with this layer is an API replica; without an end, each of its requests would look
+        # for a handler.
         self._tries = 100
         self._most_arriving = most_arriving
         self._arriving = [0, 0]
@@ -67,6 +69,7 @@ class HotLayer:
         """Answer a hot request, or pass it to the framework."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
+                # 1008 is a violated policy (RFC 6455, 7.4.1). Before an accept, the server answers with 403.
                 await send({"type": "websocket.close", "code": 1008, "reason": ""})
                 return
             await self._app(scope, receive, send)
@@ -75,6 +78,7 @@ class HotLayer:
         if path == READY:
             await _write(await self._ready_reply(), scope, send)
             return
+        # Serve answers `/-/routes` with the list of its applications to anybody.
         if path.startswith("/-/") and path != HEALTH:
             await _write(unknown_path_reply(), scope, send)
             return
@@ -90,6 +94,8 @@ class HotLayer:
         closed; otherwise the client could keep it open while it sends the rest.
         """
         key = find_key(dict(scope["headers"]).get(KEY_HEADER), scope.get("query_string", b""))
+        # The form of the key is enough, because it is verified later. Every visitor has a publishable key, so
+        # these bodies must not take the room of servers.
         kind = 0 if key.startswith("kpk_") else 1
         whole = False
         refused = False
@@ -172,6 +178,7 @@ def _is_long(scope: Scope) -> bool:
     """Return whether part of the body may still be missing when the request arrives."""
     for name, value in scope["headers"]:
         if name == b"content-length":
+            # The number of digits comes first: a client may write thousands of them.
             return len(value) > 5 or not value.isdigit() or int(value) > SHORT_BYTES
         if name == b"transfer-encoding":
             return True

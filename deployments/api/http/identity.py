@@ -63,6 +63,7 @@ def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> Re
     claims: dict[str, Any] = {}
     if token is not None:
         claims = {name: value for name, value in token.claims.items() if name not in _RESERVED_CLAIMS}
+        # What the shop signed wins over what the browser says under the same name.
         metadata = {name: value for name, value in metadata.items() if name not in claims}
     anonymous_id = body.anonymous_id or default_anonymous_id(request, now_ms)
     user_id, user_type, is_proven = _find_identity(request, body)

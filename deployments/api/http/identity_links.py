@@ -67,9 +67,11 @@ class IdentityLinkWriter:
             or not _has_valid_proof(request, claimed)
         ):
             return
+        # Dropped and not queued: the next request with this pair tries again.
         if len(self._writes) >= _MOST_WRITES:
             self._meter.count("kiosk_identity_links_missed_total")
             return
+        # Before the write, so that concurrent requests with this pair start no second one.
         self._cache_pair(request.app_id, visitor_id, user_id, now_s + LINKED_FOR_S)
         writer = None
         if not request.credential.is_secret:

@@ -72,6 +72,7 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
                 app_id=request.app_id,
                 at=self._clock.now_ms(),
                 kind=kind,
+                # Folding drops characters, so more than the stored length is kept until then.
                 text=text[: 2 * LONGEST],
                 total=total,
                 language=language,
@@ -132,6 +133,8 @@ def _logged_query_from(pending: _PendingQuery, salt: bytes) -> LoggedQuery:
 def _fold_text(text: str) -> str:
     folded = text.lower()
     if not text.isascii():
+        # NFKD separates accents from their letters, and NFC joins again what is left, such as Korean
+        # syllables.
         parts = unicodedata.normalize("NFKD", text.casefold())
         folded = unicodedata.normalize(
             "NFC", "".join(char for char in parts if not unicodedata.combining(char))

@@ -152,6 +152,7 @@ class RequestHandler:
                 return await self._answer(request, endpoint)
         except DeadlineExceeded:
             if endpoint.rules.writes:
+                # The interface gives uploads and deletes that take too long this body with status 400.
                 return timeout_reply()
             slow = Unavailable("deadline exceeded", retry_after_s=1)
             return reply_from_error(slow, endpoint.family, request_id=request.request_id)
@@ -301,6 +302,7 @@ async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes
         given = request.headers.get(b"if-none-match")
         if given is not None and matches_etag(reply.etag, given):
             headers = [request_id, tag, *_TAGGED, *reply.headers]
+            # A 304 has no body, and those headers for caches that a 200 would have (RFC 9110, 15.4.5).
             await send({"type": "http.response.start", "status": 304, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
             return
@@ -319,6 +321,7 @@ async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    # HEAD gets the headers of GET, also its `content-length` (RFC 9110, 9.3.2).
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 
 

@@ -65,6 +65,7 @@ def build_application(
 
     routes: list[BaseRoute] = []
     paths = dict.fromkeys(endpoint.path for endpoint in handler.endpoints)
+    # Starlette takes the first route that fits, and a path with an id would also take the fixed ones.
     for path in sorted(paths, key=lambda path: "{" in path):
         # No methods: the request handler checks them and renders the error.
         routes.append(Route(path.replace("}", ":path}"), endpoint=handler))
@@ -80,6 +81,8 @@ def build_application(
     routes.append(Route("/", endpoint=_build_start_page(version, pages), methods=["GET"]))
     routes.extend(more)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _render_http_error})
+    # A redirect to the other spelling would lose the body of a POST in some clients; the path table takes
+    # both.
     app.router.redirect_slashes = False
     app.router.default = handler
     return app

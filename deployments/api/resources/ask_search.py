@@ -196,6 +196,7 @@ class AskSearchResource:
         assert query.search is not None
         wide = replace(
             query,
+            # The two rankings are fused over their first places, so a page can be cut only afterwards.
             start=0 if not query.search.order else query.start,
             rows=MOST_RANKED if not query.search.order else query.rows,
             search=replace(query.search, include=tuple(by_passage)),

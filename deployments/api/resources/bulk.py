@@ -86,6 +86,7 @@ class BulkResource:
         finally:
             for task in tasks:
                 task.cancel()
+            # A call holds one place, whichever of its requests waited first.
             self._waiting -= patience.until_s is not None
         return _join_replies(replies)
 
@@ -95,6 +96,7 @@ class BulkResource:
         endpoint = self._table.get(item.api_name)
         if endpoint is None:
             return unknown_path_reply()
+        # The scope brings the headers and the address; the body is set below, so nothing is received again.
         inner = ApiRequest(request.scope, request.receive, request.clock, request.addresses)
         inner.request_id = request.request_id
         inner.gate = request.gate

@@ -290,6 +290,7 @@ def _find_user(request: ApiRequest, named: str) -> str:
     if token is not None and token.user_id:
         check_same_user(token, named)
         return token.user_id
+    # Threads are a person's questions, and anybody can write a user id into a request.
     if not request.credential.is_secret:
         raise Unauthenticated(messages.USER_REQUIRED)
     if not named:

@@ -219,6 +219,7 @@ class QuestionsResource:
         """Count a question against its user, and against the address if the user is unproven."""
         counts = [
             await self._services.store.count(app_id, counted_key, day)
+            # A set, because both keys of a proven user are equal, and a question counts once.
             for counted_key in {identity.user_key, identity.counting_id}
         ]
         return max(counts) > quota

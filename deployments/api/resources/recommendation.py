@@ -87,6 +87,8 @@ class RecommendationResource:
                 service_id=self._new_service_id(),
             )
             if query.pagination_id and not (user_id or request.credential.is_secret):
+                # Anybody may send a `pagination_id` with a publishable key: without a user, little is stored
+                # for it.
                 query = replace(query, is_strangers=True)
             return check_query(request, query)
 
@@ -101,6 +103,7 @@ class RecommendationResource:
             with outcome:
                 answered = await self._recommender.answer(query)
                 outcome.is_empty = not (answered.products or answered.groups)
+            # Of the parsed query: a preview clears the id in the treated one.
             service_id = request.parsed.service_id
             if self._served_log is not None:
                 self._served_log.record(request, service_id, query, answered, outcome.treatments)

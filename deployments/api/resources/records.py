@@ -96,6 +96,7 @@ class RecordsResource:
             )
             if not took.conflicts:
                 return _upload_reply(took.task_id, checked)
+            # Each try knows the conflicts of all tries before it.
             types = {**types, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
 
@@ -113,6 +114,7 @@ class RecordsResource:
                 kind="value_error.any_str.max_length",
                 within="path",
             )
+        # The path table decodes invalid UTF-8 to this character.
         if "\ufffd" in record_id:
             refuse("not valid UTF-8", self.id_field, kind="value_error.str", within="path")
         return record_id
