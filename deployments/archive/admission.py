@@ -140,6 +140,7 @@ class ClientAdmission:
 
     def _bucket(self, who: str, rate: float) -> LeasedBucket:
         bucket = self._leased.pop(who, None)
+        # A changed rule begins a new bucket, so that it holds at once.
         if bucket is None or bucket.rate != rate:
             bucket = LeasedBucket(
                 self._limits,

@@ -230,10 +230,12 @@ def open_archive(
 
     find_default = partial(apps.archive_app, config.app_id)
     workers = open_workers(find_default)
+    # Operators may choose another app for the default archive, and tools name what it covers.
     covering = cache(lambda subjects: build(replace(config, subjects=subjects), find_default, workers))
     archives = NamedArchives(
         lambda: covering(config.covers(find_default())),
         apps,
+        # `partial(str, app_id)` returns `app_id` whenever it is called.
         lambda app_id: open_workers(partial(str, app_id)),
         lambda app_id, named, opened: build(config.for_archive(app_id, named), partial(str, app_id), opened),
     )

@@ -132,6 +132,7 @@ def _encode(raw: bytes) -> str:
 
 
 def _compute_tag(key: bytes, names: tuple[str, ...], body: bytes) -> bytes:
+    # With the lengths, so that different names never give the same message.
     encoded = [name.encode("utf-8", "surrogatepass") for name in names]
     message = b"".join(len(name).to_bytes(4, "big") + name for name in encoded) + body
     return hmac.digest(key, message, "sha256")[:_TAG_BYTES]

@@ -112,6 +112,7 @@ class VisitPages:
         address = "" if stored is None else web_address(str(orjson.loads(stored).get("url") or ""))
         if not address:
             return Response("not found", 404, _HEADERS, media_type="text/plain")
+        # HEAD and fetches ahead show nobody the article.
         if request.method == "GET" and "prefetch" not in request.headers.get("sec-purpose", ""):
             self._count(app_id, mark, request)
         return RedirectResponse(address, 302, _HEADERS)

@@ -125,6 +125,8 @@ class McpEndpoint:
 
     @staticmethod
     def _refuse(method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None) -> Reply | None:
+        # Before the token check: clients probe for a stream by GET and read 405 as "none", but 401 as a
+        # sign-in.
         if method != "POST":
             asks_first = method == "OPTIONS" and headers.one(b"access-control-request-method") is not None
             return (
@@ -186,6 +188,7 @@ class McpEndpoint:
         elif call.method != "initialize" and not _is_supported(headers.one(b"mcp-protocol-version")):
             words = f"Unsupported MCP-Protocol-Version; supported are {', '.join(VERSIONS)}"
             return transport.error_reply(RpcError(words, id=call.id))
+        # The other methods answer from memory, whatever else is in flight.
         if self._at_once > self._most_at_once and call.method == "tools/call":
             busy = BUSY.format(seconds=1)
             methods.record_refused(call, person, busy, begun_s)
@@ -256,6 +259,7 @@ class _Headers:
         """Return the bearer token; None if there is none, or if its value is invalid."""
         scheme, _, token = (self._all.get(b"authorization") or b"").strip().partition(b" ")
         token = token.strip()
+        # A comma stands between two different headers that `__init__` joined.
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:
             return None
         return token.decode("latin-1")

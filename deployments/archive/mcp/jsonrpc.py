@@ -66,6 +66,7 @@ def read_message(body: bytes) -> RpcCall | RpcError | None:
     if type(message) is not dict:
         return RpcError("Invalid request: the body must be one JSON object; batches are not supported")
     method = message.get("method")
+    # By presence and not by value: many clients begin with the id 0.
     if "id" not in message:
         if isinstance(method, str) and method.startswith(_NOTIFICATION):
             return None
@@ -134,6 +135,7 @@ def _whole(escape: re.Match[bytes]) -> bytes:
 
 def _id_of(value: Any, body: bytes) -> bytes | None:
     """Return an id as JSON; None if it is invalid."""
+    # `type`, because a bool is an `int` for `isinstance`.
     if isinstance(value, str) or type(value) is int:
         return orjson.dumps(value)
     if type(value) is float:

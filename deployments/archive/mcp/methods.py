@@ -158,6 +158,7 @@ class McpMethods:
         if name not in self._tools:
             raise Invalid(f"Unknown tool: {name[:200]}")
         arguments = call.params.get("arguments")
+        # Models send null for what they leave out.
         if arguments is None:
             arguments = {}
         if type(arguments) is not dict:

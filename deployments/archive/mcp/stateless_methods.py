@@ -92,6 +92,7 @@ class StatelessMethods(McpMethods):
         try:
             with Deadline(CALL_S):
                 result = await self._call_tool(call, person, begun_s)
+                # Two JSON objects are joined as bytes: `{a}` and `{b}` become `{a,b}`.
                 return render_result(call.id, self._complete[:-1] + b"," + result[1:])
         except DeadlineExceeded:
             self.record_refused(call, person, TOOK_TOO_LONG, begun_s)

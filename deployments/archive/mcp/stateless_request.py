@@ -60,12 +60,15 @@ def read_stateless(
 
 def _is_stateless(has_envelope: bool, named: Any, version: str, method: Any) -> bool:
     if has_envelope:
+        # The SDKs send this envelope with old versions as well; then the rules of the handshake hold.
         is_handshake = isinstance(named, str) and named in _HANDSHAKE_REVISIONS
         return not is_handshake or _is_new_date(version)
     return method != "initialize" and _is_new_date(version)
 
 
 def _is_new_date(version: str) -> bool:
+    # Such dates are ordered as texts. No list, so that clients of later revisions learn which ones are
+    # supported.
     return _DATE.fullmatch(version) is not None and version >= REVISION
 
 
@@ -102,6 +105,7 @@ def _check(call: RpcCall, meta: Any, version: str, header: Header) -> RpcCall | 
         return _refuse(
             call, INVALID_PARAMS, f"Invalid params: _meta must have {_CAPABILITIES_KEY} as an object"
         )
+    # Before the version itself: a client that contradicts itself is told so.
     if version != named:
         return _refuse(
             call, HEADER_MISMATCH, "The header MCP-Protocol-Version must equal the version in _meta"

@@ -36,6 +36,7 @@ _PREFLIGHT: tuple[Header, ...] = (
 def unauthorized_reply(origin: str, archive_id: str = "") -> Reply:
     """Return a 401 with the address at which clients start their sign-in for an archive."""
     address = resource_metadata_of(origin, archive_id)
+    # Without `error="invalid_token"`: the interface fixes the whole value.
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
 

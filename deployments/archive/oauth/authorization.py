@@ -76,6 +76,8 @@ class AuthorizationPage:
                 origin,
                 lambda archive_id: self._services.find_title(archive_id) is not None,
             )
+        # Never a redirect: with an address that nobody registered it would be an open one (RFC 6749,
+        # 4.1.2.1).
         except (InvalidClientRequest, InvalidDocument) as fault:
             return self._pages.show_error(CANT_ANSWER, fault.reason)
         except AuthorizationDeclined as declined:
@@ -133,6 +135,7 @@ class AuthorizationPage:
         if not is_same_origin_form(request, self._services.origin(request)):
             return self._strange()
         values, in_time = self._sign_in.read_form(request, form)
+        # The list of clients has forms under the same key; those have neither of these values.
         if values is None or not {"asked", "goal"} & values.keys():
             return self._strange()
         decision = form.once("decision")
@@ -163,6 +166,7 @@ class AuthorizationPage:
         session = await self._sign_in.session(request)
         if (
             session is None
+            # Somebody else may have signed in since the page was shown: they have to see it themselves.
             or session.account.user_id != values["user_id"]
             or not self._services.may_use(authorization.archive_id, session.account)
         ):
@@ -204,6 +208,7 @@ class AuthorizationPage:
         if decision == "deny":
             return self._pages.show_error("Nothing was connected", "You canceled the sign-in.", 200)
         if decision != "sign-in":
+            # The goal is signed, and `_sign_in_first` built it from the path of this page.
             return redirect(values["goal"])
         client = ConnectingClient.from_host(values["host"])
         return await self._sign_in.attempt(
@@ -235,6 +240,7 @@ class AuthorizationPage:
             created_at=now_ms,
             expires_at=now_ms + CODE_LIFE_S * 1000,
         )
+        # Hashed, so that a copy of the store redeems no code; a random text needs no slow hash.
         await self._services.grants.put_code(sha256(text), code)
         _log.info("client_allowed", user_id=account.user_id, client=short_id(client.client_id))
         return text

@@ -145,12 +145,14 @@ def _validate(
     challenge = values["code_challenge"]
     if challenge is None:
         raise OAuthError("invalid_request", "code_challenge is missing")
+    # Without a method the challenge is the verifier itself (`plain`, RFC 7636, 4.3).
     if values["code_challenge_method"] != "S256":
         raise OAuthError("invalid_request", "code_challenge_method is S256")
     if not is_challenge(challenge):
         raise OAuthError("invalid_request", "code_challenge is not 43 characters of base64url")
     archive_id = archive_of((values["resource"] or "").removesuffix("/"))
     resource = resource_of(origin, archive_id)
+    # Older clients name no resource; their token is for the default archive.
     if values["resource"] is not None and not (
         is_same_resource(values["resource"], resource) and is_archive(archive_id)
     ):
@@ -159,5 +161,6 @@ def _validate(
 
 
 def _redirect_url(redirect_uri: str, state: str | None, origin: str, answer: dict[str, str]) -> str:
+    # Errors carry `iss` too: a client notices by it that another server answered (RFC 9207, 2).
     more = {} if state is None else {"state": state}
     return add_answer(redirect_uri, {**answer, **more, "iss": issuer_of(origin)})

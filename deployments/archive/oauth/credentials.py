@@ -42,10 +42,12 @@ async def authenticate_client(
     secret = form.once("client_secret")
     basic = _basic(request)
     if basic is not None:
+        # A request may use one method of authentication (RFC 6749, 2.3).
         if client_id not in (None, basic[0]):
             raise _unknown("the body names another client than the header")
         client_id, secret = basic
     assertion = form.once("client_assertion") or ""
+    # `client_id` is optional beside an assertion, whose subject names the client (RFC 7521, 4.2).
     if client_id is None and assertion and services.documents.is_on:
         client_id = read_subject(assertion)
     if client_id and services.documents.is_document(client_id):
@@ -82,9 +84,11 @@ async def _check_assertion(
         raise _unknown(f"client_assertion_type is {ASSERTION_TYPE}")
     origin = services.origin(request)
     now_ms = services.clock.now_ms()
+    # RFC 7523, 3 suggests the token endpoint, and newer clients name the issuer.
     audiences = (issuer_of(origin), origin + TOKEN_PATH)
     text = form.once("client_assertion") or ""
     assertion = verify_assertion(text, bound.client_id, bound.client_keys, audiences, now_ms / 1000)
+    # With the client, because a `jti` need only be unique among the assertions of one client.
     digest = sha256(f"{bound.client_id} {assertion.jti}")
     if not await services.grants.take_assertion(digest, life_ms=assertion.life_s * 1000):
         raise _unknown("the assertion was used before; sign a new one with another jti")
@@ -103,6 +107,8 @@ def _basic(request: Request) -> tuple[str, str] | None:
     except (binascii.Error, ValueError) as error:
         raise _unknown("the Authorization header can't be read") from error
     name, _, secret = text.partition(":")
+    # Both parts are form-encoded before base64 (RFC 6749, 2.3.1). Ours need no escapes, as some clients leave
+    # them out.
     return unquote_plus(name), unquote_plus(secret)
 
 

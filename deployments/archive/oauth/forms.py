@@ -25,6 +25,7 @@ class Parameters:
 
     def __init__(self, text: str) -> None:
         try:
+            # `state` goes back byte for byte, also where it is not UTF-8 (RFC 6749, 4.1.2).
             pairs = parse_qsl(
                 text, keep_blank_values=True, errors="surrogateescape", max_num_fields=MOST_FIELDS
             )

@@ -24,6 +24,7 @@ from deployments.archive.oauth.replies import OAuthError, render_document
 from deployments.archive.oauth.services import OAuthServices
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
+# Without a configured address, the origin follows the name of loopback in `Host`.
 _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
 
 

@@ -10,7 +10,9 @@ import re
 
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
+# 32 bytes of SHA-256 in base64url without padding (RFC 7636, 4.2).
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+# 43 characters are the 32 random bytes that RFC 7636, 4.1 recommends.
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 

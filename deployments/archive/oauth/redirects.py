@@ -78,8 +78,10 @@ def fingerprint(uri: str) -> str:
     """
     loopback = _LOOPBACK.fullmatch(uri)
     if loopback is not None and _is_port(loopback[2]):
+        # A program chooses the port when it starts (RFC 8252, 7.3); the spelling of its host has to match.
         uri = f"http://{loopback[1]}:*{loopback[3]}"
     digest = hashlib.sha256(uri.encode("utf-8", "surrogatepass")).digest()
+    # 120 bits: nobody makes an address with a given fingerprint, and client ids stay short.
     return base64.urlsafe_b64encode(digest[:15]).decode()
 
 

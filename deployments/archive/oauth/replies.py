@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 ANY_ORIGIN = {"access-control-allow-origin": "*"}
 NOSNIFF = {"x-content-type-options": "nosniff"}
+# RFC 6749, 5.1 asks for both headers.
 NO_STORE = {"cache-control": "no-store", "pragma": "no-cache"}
 _ALLOWED_HEADERS = "Content-Type, Authorization, MCP-Protocol-Version"
 

@@ -61,8 +61,10 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
         (RESOURCE_METADATA_PATH + MCP_PATH + "/", resource, READ),
         (RESOURCE_METADATA_PATH + mcp_path("{archive}"), resource, READ),
+        # Some clients strip the path of the resource.
         (RESOURCE_METADATA_PATH, resource, READ),
         (SERVER_METADATA_PATH + ISSUER_PATH, server, READ),
+        # Clients of MCP 2025-03-26 look at the root only.
         (SERVER_METADATA_PATH, server, READ),
         (REGISTER_PATH, RegistrationEndpoint(services), WRITE),
         (REGISTER_PATH + "/{client_id}", RegistrationManagement(services), MANAGE),
@@ -102,6 +104,7 @@ class _JsonEndpoint:
             return await self._answering(request)
         except OAuthError as refused:
             _log.debug("oauth_refused", error=refused.error, status=refused.status)
+            # RFC 6749, 5.2 demands the challenge only where the client used the header.
             unproven = refused.status == 401 and is_basic(request)
             return render_error(refused, CHALLENGE if unproven else None)
         except ClientDisconnected:

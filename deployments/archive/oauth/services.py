@@ -58,7 +58,9 @@ class ChangeLimit:
         return await wait_for_shared(self._store, self._clock, "all", "registration-changes", self._rate)
 
 
+# Shorter than the two hours for which revocations are held: a revoked token ends before it is forgotten.
 ACCESS_LIFE_S = 3600
+# RFC 6749, 4.1.2 allows ten minutes; clients redeem a code at once.
 CODE_LIFE_S = 60
 GRACE_S = 60
 "Seconds for which the previous refresh token stays valid: for parallel refreshes of a client, and lost answers."

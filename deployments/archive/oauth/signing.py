@@ -20,6 +20,7 @@ from itsdangerous import BadData, Signer
 from cluster.secrecy import Vault
 from deployments.edge.access.signing import KINDS, PurposeSigner, is_whole
 
+# RFC 9068, 2.1: the type tells an access token from every other JWT.
 _TYPE = "at+jwt"
 _UNJUDGED: jwt.types.Options = {
     "verify_exp": False,
@@ -42,6 +43,7 @@ class OAuthSigner:
         self.clients = PurposeSigner(roots, "client")
         self.registrations = PurposeSigner(roots, "registration")
         self.forms = PurposeSigner(roots, "form")
+        # Reversed as in `PurposeSigner`: the library signs with the last key, and the first is the newest.
         self._refresh = Signer(roots[::-1], salt=b"refresh", **KINDS)
         self._access_keys = vault.derive_all("oauth access token")
         self._secret_keys = vault.derive_all("oauth client secret")

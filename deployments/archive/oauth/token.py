@@ -63,6 +63,7 @@ class TokenEndpoint:
         try:
             account = await self._check_code(form, client, code, now_ms)
         except OAuthError:
+            # A failed attempt spends the code too, so that a thief has one try at client and verifier.
             await grants.burn(digest, now_ms=now_ms)
             raise
         grant = Grant(
@@ -80,6 +81,7 @@ class TokenEndpoint:
         refresh = self._services.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)
         if became != "begun":
+            # The store has revoked what the first use gave (RFC 6749, 4.1.2).
             if became == "used":
                 _log.warning("code_replayed", grant=code.grant_id, client=short_id(code.client_id))
             raise _invalid_grant("code")
@@ -91,6 +93,7 @@ class TokenEndpoint:
         """Check that the request matches all values to which the code is bound, and return the account."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
             raise _invalid_grant("code")
+        # Byte for byte: also the port of a loopback address, which registrations ignore (RFC 6749, 4.1.3).
         if form.get("redirect_uri") != code.redirect_uri:
             raise OAuthError("invalid_grant", "redirect_uri is not the one the code was sent to")
         if not is_verifier_of(form.get("code_verifier") or "", code.challenge):
@@ -108,6 +111,7 @@ class TokenEndpoint:
         grant = await grants.grant(grant_id) if grant_id else None
         if grant is None or grant.client_id != client.client_id:
             raise _invalid_grant("refresh_token")
+        # All checks before the rotation: a refused request must not spend the token of an honest client.
         _check_resource(form, grant.resource)
         account = await self._check_account(grant)
         if self._services.sign_in.claimed is not None:
@@ -117,9 +121,11 @@ class TokenEndpoint:
         became = await grants.rotate(
             grant.grant_id, sha256(token), sha256(fresh), now_ms=now_ms, grace_ms=GRACE_S * 1000
         )
+        # Each use of the previous token within its grace makes one more valid token; their number is bounded.
         if became == "crowded":
             raise OAuthError("temporarily_unavailable", "too many refreshes at once", 429, GRACE_S)
         if became != "rotated":
+            # Nobody can tell the thief from the owner, so the store has ended the grant (OAuth 2.1, 4.3.1).
             if became == "stolen":
                 _log.warning("refresh_reused", grant=grant.grant_id, client=short_id(grant.client_id))
             raise _invalid_grant("refresh_token")
@@ -184,6 +190,7 @@ class RevocationEndpoint:
             raise OAuthError("invalid_request", "token is missing")
         grant_id = self._services.signing.refresh_grant(token) or self._services.bearer.grant_of(token)
         grant = await self._services.grants.grant(grant_id) if grant_id else None
+        # A token of another client gets the same answer, so that nobody can try out tokens here.
         if grant is not None and grant.client_id == client.client_id:
             await self._services.grants.revoke(grant.grant_id, now_ms=self._services.clock.now_ms())
         return render_document({}, headers=NO_STORE)

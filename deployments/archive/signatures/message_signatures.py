@@ -130,12 +130,14 @@ def build_signed_text(request: SignedRequest, covered: InnerList) -> bytes:
             raise UnusableSignature("a component is no name, or covered twice")
         lines[identifier] = _find_component(request, item)
     text = "".join(f"{identifier}: {value}\n" for identifier, value in lines.items())
+    # This line is the last one and has no line end (RFC 9421, 2.5).
     return f'{text}"@signature-params": {covered.serialize()}'.encode()
 
 
 def thumbprint(public_key: bytes) -> str:
     """Return the id of a key of Ed25519: its thumbprint. Source: RFC 8037, appendix A.3."""
     x = base64.urlsafe_b64encode(public_key).rstrip(b"=").decode()
+    # Required members only, in the order of the alphabet, without blanks (RFC 7638, 3.2).
     digest = hashlib.sha256(f'{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}'.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -169,6 +171,7 @@ def _read(
         raise UnusableSignature("created, expires or keyid is missing")
     if algorithm != ALGORITHM or not isinstance(signature.value, bytes) or not isinstance(nonce, str):
         raise UnusableSignature("the signature is not one of Ed25519")
+    # Without the host, a signature for another server could be replayed here.
     if not any(item.value in _PLACES and not item.parameters for item in covered.items):
         raise UnusableSignature("the host is not covered")
     agent = _read_agent(request, covered)
@@ -210,6 +213,7 @@ def _find_component(request: SignedRequest, item: Item) -> str:
         "@authority": authority.lower(),
         "@scheme": scheme,
         "@path": request.path or "/",
+        # An absent query counts as an empty one (RFC 9421, 2.2.7).
         "@query": query or "?",
         "@target-uri": request.origin + request.path + query,
         "@request-target": request.path + query,
@@ -221,6 +225,7 @@ def _find_component(request: SignedRequest, item: Item) -> str:
 
 def _find_field(request: SignedRequest, name: str, item: Item) -> str:
     value = request.field(name)
+    # Signatures name headers in lower case (RFC 9421, 2.1).
     if value is None or name != name.lower():
         raise UnusableSignature("a covered header is absent")
     if not item.parameters:

@@ -82,6 +82,8 @@ class SignedAgents:
         if not signature.is_signed_by(key):
             raise UnusableSignature("the key of the agent did not make the signature")
         if signature.nonce:
+            # After the verification, so that a forged signature uses up no nonce. The same store keeps
+            # assertions of clients, hence the prefix.
             text = f"nonce {address.directory} {signature.key_id} {signature.nonce}"
             digest = hashlib.sha256(text.encode()).hexdigest()
             try:

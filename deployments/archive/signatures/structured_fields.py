@@ -18,6 +18,7 @@ MOST_MEMBERS = 32
 
 _KEY = re.compile(r"[a-z*][a-z0-9_.*-]*")
 _STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# At most 15 digits (RFC 8941, 3.3.1), and no decimal.
 _INTEGER = re.compile(r"-?[0-9]{1,15}(?![0-9.])")
 _TOKEN = re.compile(r"[A-Za-z*][A-Za-z0-9:/!#$%&'*+.^_`|~-]*")
 _BYTES = re.compile(r":([A-Za-z0-9+/=]*):")

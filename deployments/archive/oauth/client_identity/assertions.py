@@ -75,6 +75,7 @@ def read_keys(key_set: object, algorithm: str = "") -> str:
 
 
 def _is_usable(key: object) -> bool:
+    # Whoever reads a published private key ("d") can sign with it.
     if not isinstance(key, dict) or "d" in key or key.get("use", "sig") != "sig":
         return False
     if key.get("alg", ALGORITHMS[0]) not in ALGORITHMS:
@@ -115,6 +116,7 @@ def verify_assertion(
     if not any(audience in named for audience in audiences):
         raise _refused("aud of the assertion is the issuer or the token endpoint")
     expires = _time(claims, "exp", math.inf)
+    # The upper bound limits how long the store must remember a used assertion.
     if not now_s - SKEW_S < expires <= now_s + MOST_LIFE_S:
         raise _refused(f"the assertion is expired, or expires later than in {MOST_LIFE_S} seconds")
     if max(_time(claims, "nbf", 0.0), _time(claims, "iat", 0.0)) > now_s + SKEW_S:

@@ -52,6 +52,7 @@ def read_client_document(address: str, body: bytes) -> ClientDocument:
         OAuthError: the document describes no client that may connect; the description says why
     """
     given = read_object(body)
+    # Byte for byte, so that no document speaks for another address.
     if given.get("client_id") != address:
         raise OAuthError("invalid_client_metadata", "client_id is not the address of the document")
     if {"client_secret", "client_secret_expires_at"} & given.keys():

@@ -76,6 +76,7 @@ def build_registration_document(
         "token_endpoint_auth_method": registration.method,
         "client_name": registration.name or None,
         "client_secret": services.signing.client_secret(client_id) if is_confidential else None,
+        # Required beside a secret; 0 means never (RFC 7591, 3.2.1).
         "client_secret_expires_at": 0 if is_confidential else None,
         "registration_client_uri": f"{origin}{REGISTER_PATH}/{client_id}" if token else None,
         "registration_access_token": token or None,

@@ -124,6 +124,7 @@ class RegistrationManagement:
         )
 
     async def _remove(self, registration: Registration) -> Response:
+        # First the mark, after which the client gets no new grant, then the existing grants.
         await self._write(registration.model_copy(update={"removed": True}))
         client_id = registration.client_id
         now_ms = self._services.clock.now_ms()
@@ -136,6 +137,7 @@ class RegistrationManagement:
         if wait_s:
             words = "too many registrations are being changed; try again later"
             raise OAuthError("temporarily_unavailable", words, 429, wait_s)
+        # Another request removed the client meanwhile; a removal is final.
         if not await self._services.registrations.put(registration, now_ms=self._services.clock.now_ms()):
             raise OAuthError("invalid_token", WRONG_TOKEN, 401)
 
