@@ -71,6 +71,7 @@ class ClaimedTiers:
 
         def take(stored: Account) -> Account:
             nonlocal is_turn
+            # With another stored token, a concurrent request has asked already.
             is_turn = stored.claimed_at + EVERY_MS <= now_ms and stored.oidc_refresh == account.oidc_refresh
             return stored.model_copy(update={"claimed_at": now_ms}) if is_turn else stored
 

@@ -147,6 +147,7 @@ class IdentityProvider:
         except ValueError:
             raise Unavailable("the provider of identities does not answer as one") from None
         claims = await self._verify(str(token.get("id_token") or ""))
+        # Another nonce belongs to another sign-in, whose code was injected (OpenID Connect Core, 3.1.3.7).
         if claims is None or claims.get("nonce") != flow.nonce:
             return None
         return self._identify(claims, token)
@@ -165,6 +166,8 @@ class IdentityProvider:
                 token = await client.refresh_token(_address(metadata, "token_endpoint"), refresh_token)
         except OAuthError as error:
             _log.warning("claims_refused", reason=str(error.error)[:100])
+            # Any other refusal concerns this installation: the person keeps the tiers until they end by
+            # themselves.
             if error.error == "invalid_grant":
                 return None
             raise Unavailable("the provider of identities refuses this installation") from None
@@ -172,6 +175,7 @@ class IdentityProvider:
             raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
         except ValueError:
             raise Unavailable("the provider of identities does not answer as one") from None
+        # A provider that sends no new refresh token goes on with this one (RFC 6749, 6).
         fresh = str(token.get("refresh_token") or refresh_token)
         if not token.get("id_token"):
             return Identity(subject, "", refresh_token=fresh)
@@ -184,6 +188,7 @@ class IdentityProvider:
         email = claims.get("email")
         if not isinstance(subject, str) or not 0 < len(subject) <= 255:
             return None
+        # At many providers anybody may type any address; only a verified one may name an account.
         verified = claims.get("email_verified") is True and isinstance(email, str)
         name = self.config.tiers_claim
         refresh = token.get("refresh_token")
@@ -210,6 +215,7 @@ class IdentityProvider:
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
         is_ours = self.config.client_id in audiences and claims.get("iss") == self.config.issuer
+        # With several audiences `azp` must be there, and be this client (OpenID Connect Core, 3.1.3.7).
         authorized = claims.get("azp", self.config.client_id if len(audiences) == 1 else None)
         expires = claims.get("exp")
         issued = claims.get("iat")
@@ -236,6 +242,7 @@ class IdentityProvider:
 
     async def _fetch_all(self) -> tuple[dict[str, Any], KeySet]:
         metadata = await _fetch(self.config.issuer.rstrip("/") + DISCOVERY)
+        # Exactly equal, or the document of one issuer could stand in for another (Discovery, 4.3).
         if metadata.get("issuer") != self.config.issuer:
             raise Unavailable("the provider of identities names another issuer than KIOSK_OIDC_ISSUER")
         try:
@@ -250,6 +257,8 @@ class IdentityProvider:
             scope=TIERS_SCOPE if self.config.tiers_claim else SCOPE,
             redirect_uri=callback or None,
             timeout=TIMEOUT_S,
+            # Code and client secret go to this address only: not along a redirect, nor through a proxy of the
+            # environment.
             follow_redirects=False,
             trust_env=False,
         )

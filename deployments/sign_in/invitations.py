@@ -47,6 +47,7 @@ class Invitations:
         if is_token(token, INVITATION_PREFIX):
             invitation = await self._stores.invitations.find(key_sha256(token))
         if invitation is None or not await self._is_open(invitation):
+            # Only wrong tokens count here, so that guesses are limited and reloading a right link is not.
             await self._count(_LIMITED, address)
             raise NotFound(CLOSED)
         return invitation
@@ -72,6 +73,7 @@ class Invitations:
             await self._end(invitation, account, address, begun_id, "the invitation was used meanwhile")
             raise NotFound(CLOSED)
         if not await self._stores.accounts.add(account):
+            # The invitation is open again, so that the person can choose another name.
             await self._stores.invitations.add(invitation, now_ms=self._clock.now_ms())
             await self._end(invitation, account, address, begun_id, "the user name was taken meanwhile")
             raise Conflict(TAKEN.format(name=username))

@@ -39,6 +39,7 @@ class PasswordChecks:
             TooMany: too many checks wait, in all or from this address
         """
         account = await self._accounts.get(username)
+        # Without a stored password the check still takes its time, or it would tell which names exist.
         kept = account.password if account is not None and not account.disabled else None
         async with (self._with_device if has_device else self._strangers).turn(address):
             right = await asyncio.to_thread(check_password, password, kept)
@@ -74,5 +75,6 @@ def is_same_origin_form(request: Request, server_origin: str) -> bool:
     signature decide.
     """
     origin = request.headers.get("origin", "null")
+    # Older browsers send no such header; for them `Origin`, the cookie and the signature decide.
     site = request.headers.get("sec-fetch-site", "same-origin")
     return origin in ("null", server_origin) and site in ("same-origin", "none")

@@ -49,6 +49,7 @@ class SessionLog:
             want=1,
             now_ms=self._clock.now_ms(),
         )
+        # Refusals cost an attacker nothing; without this bound they would fill the audit log.
         if token.granted:
             await self._append("session.refused", account, surface, address, "", reason)
 

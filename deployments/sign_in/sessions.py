@@ -82,6 +82,7 @@ class BrowserSessions:
         )
         if account is None or account.disabled or value["mark"] != mark:
             return None
+        # The name of a deleted account may be somebody else's now; a new password or a lock raises the epoch.
         if (account.user_id, account.epoch) != (value["user_id"], value["epoch"]):
             return None
         if account.has_second_factor and value["way"] == "password":
@@ -132,6 +133,7 @@ class BrowserSessions:
     def browser_name(self, request: Request, *, secure: bool) -> str:
         """Return the name of this browser; empty if it has none."""
         name = _read(request, BROWSER, secure=secure)
+        # 43 characters are the 32 random bytes of a name that the server gave.
         return name if len(name) == 43 and name.isascii() else ""
 
     def name_browser(self, response: Response, name: str, *, secure: bool) -> None:
@@ -201,8 +203,11 @@ def _set(response: Response, name: str, value: str, life_s: int | None, *, secur
         cookie_name(name, secure=secure),
         value,
         max_age=life_s,
+        # `__Host-` demands this path, `Secure`, and no domain.
         path="/",
         secure=secure,
         httponly=True,
+        # Not "strict": the way back from a provider of identities begins on another site and needs the
+        # cookie.
         samesite="lax",
     )

@@ -133,6 +133,7 @@ class SignIn:
         account = await self._passwords.account(username, password, browser.address, has_device=bool(device))
         if account is None:
             await self._refuse(browser, username, "wrong password")
+            # The same words for an unknown name, so that nobody can try out names.
             return SignInResult(fault=WRONG, status=403)
         if account.has_second_factor:
             return SignInResult(step=self._seal_step(browser, account))
@@ -205,6 +206,7 @@ class SignIn:
         if not isinstance(step, dict) or step.get("browser") != self._browser_hash(browser):
             return None
         account = await self._accounts.get(step["username"])
+        # The account is read again: it may have been locked since the password was right.
         if account is None or account.disabled or step["till"] <= self._clock.now_ms() // 1000:
             return None
         return account if (account.user_id, account.epoch) == (step["id"], step["epoch"]) else None
@@ -221,6 +223,7 @@ def username_from_form(text: str) -> str:
 
 def safe_goal(text: str) -> str:
     """Return the page to which a sign-in may lead, of the console or of the archive; never an address elsewhere."""
+    # `//host` and `/../` lead elsewhere in browsers, and pages of the sign-in would lead back to themselves.
     is_page = len(text) <= LONGEST_GOAL and _GOAL.fullmatch(text) and "//" not in text and "/../" not in text
     return text if is_page and not text.startswith(PATH + "/sign-") else PATH + "/"
 
