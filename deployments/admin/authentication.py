@@ -96,11 +96,13 @@ class Authenticator:
         self._kept.pop(sha256, None)
         token = await self._stores.admin_tokens.find(sha256)
         now_ms = self._clock.now_ms()
+        # A record that was copied to another key of the store must not open anything.
         if token is None or not hmac.compare_digest(token.sha256, sha256) or token.expires_at <= now_ms:
             return None
         account = await self._stores.accounts.get(token.username)
         if account is None or account.disabled:
             return None
+        # A new password or a lock raises the epoch, and the name may belong to somebody else by now.
         if (account.user_id, account.epoch) != (token.user_id, token.epoch):
             return None
         principal = principal_of(account, "token", token=token)

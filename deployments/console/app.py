@@ -69,6 +69,7 @@ def build_console_routes(
         pages,
         navigation,
     )
+    # Starlette takes the first route that fits, so fixed paths stand before those with values.
     paths = sorted(
         dict.fromkeys(page.path for page in pages), key=lambda path: ("{" in path, path.count("{"))
     )
@@ -117,8 +118,10 @@ class _Console:
             _log.error("console_failed", page=path, request_id=request_id, exc_info=error)
             message = self.texts("error.unexpected", request_id=request_id)
             response = self._show_error(console_request, 500, message, request_id)
+        # An error page may be of an app that does not exist, or that the person may not see.
         if session is not None and response.status_code == 200:
             self.sessions.remember_app(request, response, console_request.app_id, secure=secure)
+        # A handler that began or ended a session has decided; renewing would undo it.
         if console_request.session is not None and not _sets_session(response):
             self.sessions.renew(response, console_request.session, secure=secure)
         return response
@@ -143,6 +146,7 @@ class _Console:
             response = self._show_error(console_request, 405, self.texts("error.method"))
             response.headers["allow"] = ", ".join(allowed)
             return response
+        # Unknown paths too: without a session, nobody learns which pages exist.
         if page is None or not page.is_public:
             refused = self._check_person(console_request, page)
             if refused is not None:
@@ -157,6 +161,7 @@ class _Console:
                 return console_request.redirect(SIGN_IN)
             return await self._submit(console_request, page)
         finally:
+            # Starlette keeps large files on disk until they are closed.
             for file in console_request.files.values():
                 await file.close()
 
@@ -168,6 +173,7 @@ class _Console:
             )
             goal = (
                 goal
+                # A posted form and a part of a page are no places to come back to.
                 if console_request.method in ("GET", "HEAD") and not console_request.is_htmx
                 else PATH + "/"
             )
@@ -187,6 +193,7 @@ class _Console:
             console_request.raw, secure=console_request.secure
         )
         response = await page.handler(console_request)
+        # Redirects and parts of pages show no notices, so it waits for the next whole page.
         if console_request.notice is not None and not console_request.is_htmx and response.status_code < 300:
             self.sessions.forget_notice(response, secure=console_request.secure)
         return response

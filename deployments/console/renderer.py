@@ -23,6 +23,7 @@ def file_response(body: bytes, name: str, media_type: str) -> Response:
 
 FOLDER = Path(__file__).parent / "templates"
 POLICY = (
+    # Pictures of products lie on servers of the shops; everything else comes from here.
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
@@ -42,6 +43,7 @@ HTMX = json.dumps(
         "allowScriptTags": False,
         "includeIndicatorStyles": False,
         "selfRequestsOnly": True,
+        # Htmx would keep copies of pages in the browser, where they outlive a sign-out.
         "historyEnabled": False,
         "timeout": 30_000,
         "responseHandling": [

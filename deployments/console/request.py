@@ -131,6 +131,7 @@ class ConsoleRequest:
         location = external or PATH + path
         headers = dict(PAGE_HEADERS)
         if self.is_htmx:
+            # A browser follows a 303 inside of htmx's request, and the whole page would appear in the part.
             response = Response(status_code=200, headers={**headers, "hx-redirect": location})
         else:
             response = Response(status_code=303, headers={**headers, "location": location})

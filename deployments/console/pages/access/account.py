@@ -54,6 +54,7 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
         "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
     )
     way = "password and code" if session.way == "password" else session.way
+    # The page is rendered only after the session is renewed, so the cookies wait in this response.
     cookies = Response()
     renewed = await request.sessions.continue_after_change(
         cookies, session, epochs=0, secure=request.secure, way=way

@@ -50,6 +50,7 @@ async def finish(request: ConsoleRequest) -> Response:
     browser = services.browser(request.raw)
     value = services.signing.steps.open(request.sessions.flow(request.raw, secure=request.secure))
     flow = _flow(value, services.clock.now_ms() // 1000)
+    # Many providers send no `iss`; one that is sent must be right (RFC 9207, 2.4).
     issuer = request.query.get("iss", provider.config.issuer)
     state = request.query.get("state", "")
     code = request.query.get("code", "")
@@ -91,6 +92,7 @@ async def find_account(request: ConsoleRequest, identity: Identity) -> Account |
 
     def bind(account: Account) -> Account:
         return (
+            # Looked at again inside of the update, because two identities may claim the account at once.
             account if account.oidc_subject else account.model_copy(update={"oidc_subject": identity.subject})
         )
 
