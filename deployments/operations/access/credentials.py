@@ -187,6 +187,7 @@ async def _count_attempt(services: AdminServices, account: Account) -> None:
     Errors:
         TooMany: too many attempts at this account
     """
+    # Ten attempts at once, then one in half a minute: 2,880 guesses a day.
     grant = await services.stores.limits.take(
         LIMITED, account.user_id, "credentials", rate=1 / 30, burst=10, want=1, now_ms=services.now_ms()
     )

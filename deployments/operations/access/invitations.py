@@ -287,6 +287,7 @@ async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> R
     store = services.stores.invitations
     for invitation in await store.all():
         is_visible = not app_id or is_for_app(invitation, app_id)
+        # Somebody may accept it at this moment: of a removal and an acceptance, one succeeds.
         if invitation.invitation_id == invitation_id and is_visible and await store.remove(invitation.sha256):
             return RevokedInvitation(invitation_id)
     raise NotFound(f"there is no open invitation {invitation_id}")

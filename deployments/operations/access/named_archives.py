@@ -161,6 +161,7 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
     change = given.model_dump(exclude={"app_id"}, exclude_none=True)
     archive = NamedArchive.model_validate({**before.model_dump(), **change})
     await key_admin(services).set_archive(given.app_id, archive)
+    # After the change, so that nobody without a role connects again in between.
     if archive.members_only and not before.members_only:
         await end_grants(services, given.app_id, members_stay=True)
     return ArchiveDetails(given.app_id, archive)

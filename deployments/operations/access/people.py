@@ -300,7 +300,9 @@ async def delete_person(services: AdminServices, given: OfPerson) -> PersonChang
     account = await people.find(given.username)
     excluded = await exclude_archives(services, account.username)
     ended = await people.delete(given.username, services.now_ms())
+    # After the account, without which its tokens open nothing: a failure in between leaves no way in.
     await services.stores.admin_tokens.remove_user(account.user_id)
+    # The append-only file of Redis has the account until it is rewritten.
     await services.stores.erasures.request_log_rewrite(services.now_ms())
     facts = {"deleted": True, "disconnected": ended, **({"excluded": excluded} if excluded else {})}
     return _changed(given, "{name} is deleted; {agents} cut off.", **facts)
@@ -415,6 +417,7 @@ async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChan
     """
     change = await _set_role(services, given, None)
     app = (await services.stores.access.read_all()).apps.get(given.app_id)
+    # After the role, without which nobody can connect again in between.
     if app is not None and app.archive is not None and app.archive.members_only:
         await end_grants(services, given.app_id, usernames=(change.username,))
     return change

@@ -187,6 +187,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
         raise Conflict(f"{account.username} has {MOST_TOKENS} tokens, the most; revoke one first")
     expires_at = now_ms + given.days * _DAY_MS
     if services.principal.expires_at:
+        # A stolen token must not make another one that outlives it.
         expires_at = min(expires_at, services.principal.expires_at)
     text = mint_token(TOKEN_PREFIX)
     record = AdminToken(

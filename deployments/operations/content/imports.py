@@ -236,6 +236,7 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     if not given.restart:
         _refuse_duplicates(services, stored)
     attempt = str(new_task_id())
+    # The lease decides between two starts at once; it ends by itself if no process takes it over.
     if not await services.stores.leases.hold(record.lease, attempt, STARTS_WITHIN_MS):
         raise Conflict("the import is running")
     slot = await _take_slot(services, attempt)
@@ -255,6 +256,7 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
             "started_at": services.now_ms(),
         }
     )
+    # A stop of an earlier attempt must not end this one.
     await services.stores.imports.clear_stop(given.app_id, given.import_id)
     await services.stores.imports.put(started)
     try:

@@ -182,6 +182,7 @@ async def replay_entries(services: AdminServices, given: ReplayEntries) -> Repla
     done = []
     for entry in chosen:
         result = await replayer.replay(entry, overwrite=given.overwrite, damaged=given.damaged)
+        # One by one: when a replay is interrupted, the entries that were applied have left already.
         if result.is_removable:
             await remove_entries(services, given.app_id, [entry], "replayed")
         done.append((entry, result))

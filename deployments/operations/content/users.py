@@ -110,6 +110,7 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
         _list_stored_users(services, given, part), services.stores.records.count(given.app_id, "user")
     )
     begin = (
+        # A later page begins behind its cursor, the first one at the prefix.
         bisect_right(active, given.after)
         if given.after >= given.prefix
         else bisect_left(active, given.prefix)

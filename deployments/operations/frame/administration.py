@@ -85,6 +85,7 @@ class Administration(Generic[S]):
         if not operation.changes:
             return await work
         task = asyncio.ensure_future(work)
+        # The event loop refers to tasks only weakly, so one that nobody keeps can vanish.
         self._running.add(task)
         task.add_done_callback(self._end)
         return await asyncio.shield(task)
@@ -119,6 +120,7 @@ class Administration(Generic[S]):
         begun_id = ""
         try:
             if operation.changes:
+                # What the change replaces can't be read afterwards.
                 before = await _read_before(operation, services, arguments)
                 begun = self._build_row(principal, operation, arguments, "begun", UNKNOWN_END, before)
                 begun_id = await self._audit.begin(begun)
@@ -221,6 +223,7 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
     try:
         return operation.arguments.model_validate(dict(given))
     except ValidationError as error:
+        # Without the input, which may be a password.
         errors = error.errors(include_url=False, include_input=False, include_context=False)
         faults = [
             {"loc": ["body", *fault["loc"]], "msg": fault["msg"], "type": fault["type"]} for fault in errors
@@ -246,7 +249,9 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
     if isinstance(value, str):
         text = redact_keys(value[:LARGEST_PART]).encode("utf-8", "replace").decode()
         return text + "…" if len(value) > LARGEST_PART else text
+    # Readers of JSON refuse or round larger integers.
     if isinstance(value, int) and not -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        # Writing a number as text takes time that grows with the square of its digits.
         return str(value)[:100] if abs(value) < 10**100 else "a number of more than 100 digits"
     return value
 

@@ -124,6 +124,8 @@ def operation(
             role=role,
             method=method,
             path=path,
+            # Annotations are texts, as nothing evaluates them; the second one names the model of the
+            # arguments.
             arguments=call.__globals__[list(call.__annotations__.values())[1]],
             call=call,
             secret_fields=frozenset(secret_fields),

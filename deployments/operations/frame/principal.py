@@ -44,6 +44,7 @@ class Principal:
     def may(self, role: AppRole, app_id: str) -> bool:
         """Return whether the principal may do what a role may do in an app; without an app, in the installation."""
         if not app_id:
+            # A token that is limited to apps has no right in the installation, whoever owns it.
             return self.is_administrator and not self.apps and _allows(self.ceiling, role)
         app_role = self.role_in(app_id)
         return app_role is not None and _allows(app_role, role)

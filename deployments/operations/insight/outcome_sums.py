@@ -232,6 +232,7 @@ def _unite(arrays: Sequence[Any]) -> Any:
     """Return each person once, in order."""
     people = np.concatenate([_NOBODY, *arrays])
     people.sort()  # `np.unique` of numpy 2.4 takes fifty times as long
+    # The complement of the first element differs from it, so the first one counts as new.
     return people[np.diff(people, prepend=~people[:1]) != 0]
 
 
@@ -360,6 +361,7 @@ def _with_hashes(table: Any) -> pl.DataFrame:
     """Return answers without users and products, and with `person`, `bucket` and `_places`."""
     users = _single_chunk(pc.dictionary_encode(table["user"]))
     names = pl.Series("person", users.dictionary.cast(pa.string()), dtype=pl.String)
+    # The seed is that of the outcomes, so that answers and outcomes of a person fall into one bucket.
     hashes = pl.select(pl.when(names != "").then(names.hash(7))).to_series()
     plain = table.select([name for name in table.column_names if name not in ("user", "products")])
     places: pl.Series | pl.Expr = pl.lit(0, pl.UInt32)

@@ -293,6 +293,7 @@ async def _current_report(
         return kept
     if services.compare_versions is not None:
         fresh = await services.compare_versions(app_id, engine_id, version, serving)
+        # The report stays that of the run which trained the snapshot; a comparison is no run.
         run_id = "" if kept is None else kept.run_id
         return kept if fresh is None else fresh.model_copy(update={"run_id": run_id})
     if not given.force:

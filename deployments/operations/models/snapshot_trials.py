@@ -142,6 +142,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
     )
 
     def begin(engine: Engine) -> Engine:
+        # Inside of the change, because two trials may be started at once.
         if engine.trial is not None:
             raise Conflict(f"engine {engine.engine_id} has a trial of {engine.trial.version}; stop it first")
         if engine.snapshot in ("", version):
