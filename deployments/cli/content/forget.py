@@ -94,6 +94,7 @@ def export_user(
     if out is None:
         sys.stdout.buffer.write(text)
         return
+    # The mode from the first byte on: nobody else may read personal data, not even while it is written.
     handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(text)
@@ -139,6 +140,7 @@ async def _intake(
 
     settings = installation.settings
     if not settings.redis_is_external:
+        # Stopped replicas read no further, and would keep the change log from being cut.
         await stores.erasures.delete_followers(app_id)
     loop = IntakeLoop(
         stores,

@@ -151,6 +151,7 @@ def _temporary_account(installation: Installation, app_id: str) -> Iterator[str]
         try:
             password = (await people.create(VISITOR, "reader", "", read_clock_ms()))[1]
         except Conflict:
+            # An earlier check locked the account at its end, and nobody kept its password.
             await people.unlock(VISITOR)
             password = await people.set_password(VISITOR, "", read_clock_ms())
         if app_id:

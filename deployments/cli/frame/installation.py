@@ -142,6 +142,7 @@ class Installation:
         Errors:
             Fault: it can't be ended
         """
+        # Any other process shows that a supervisor was killed, which `kiosk up` and `kiosk down` clear up.
         if all(process.name() in _REDIS_NAMES for process in self.leftovers):
             self.end_leftovers()
 
@@ -343,6 +344,7 @@ class Installation:
                 redis.stop()
                 self.places.redis_url.unlink(missing_ok=True)
         finally:
+            # Before the lock is released, after which another command may make this folder anew.
             shutil.rmtree(self.places.run_dir, ignore_errors=True)
             lock.release()
 

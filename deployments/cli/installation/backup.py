@@ -96,6 +96,7 @@ def backup(
     from deployments.cli.installation.backup_verification import print_backup
 
     with contextlib.suppress(OSError):
+        # Those who are served come first.
         os.nice(10)
     installation = Installation()
     installation.refuse_absent()
@@ -169,6 +170,7 @@ def remove(
     marks = _fingerprints(settings)
     if yes:
         with mark_running(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
+            # Planned under the mark: a backup that began before it could need chunks that are removed.
             plan = plan_removal(target, marks, keep)
             remove_backups(target, plan)
     else:
@@ -274,6 +276,7 @@ def restore(
             into = open_artifact_store(settings)
             await prepare_restore(stores, into, plan.backup.facts.backup_id, replace=replace)
             result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
+            # A backup of an earlier release is migrated before anything else reads it.
             await ensure_schema(stores, read_clock_ms())
             protect_audit(stores.audit, settings)
             await record_restore(stores.audit, plan.backup.facts, read_clock_ms())

@@ -117,6 +117,7 @@ def _prepare() -> tuple[Settings, dict[str, str]]:
     prepare_external_key(settings)
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     paths.make_run_dir()
+    # The variables of a process can be read for as long as it lives.
     environment = {name: text for name, text in os.environ.items() if name not in SECRET_VARIABLES}
     more = node_environment(paths, os.environ, package_root(), head=False)
     if "RAY_AUTH_MODE" not in environment:

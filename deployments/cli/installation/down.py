@@ -48,6 +48,7 @@ def _stop_supervisor(installation: Installation) -> None:
     until = time.monotonic() + PATIENCE_S
     signalled = 0
     while (holder := find_lock_holder(installation.places)) and time.monotonic() < until:
+        # Once for each process: another one may take the lock while this one waits.
         if holder > 0 and holder != signalled:
             signalled = holder
             try:

@@ -73,6 +73,7 @@ def add() -> None:
     """Put a new master key before the one in this installation's data directory."""
     installation = Installation()
     _require_local_key(installation)
+    # A running process has the old key only, and could not open what the new one seals.
     if installation.is_running or installation.leftovers:
         raise Conflict("the installation runs; end it first: `kiosk down`")
     path = installation.places.master_key
@@ -135,9 +136,12 @@ def reseal(as_json: AsJson = False) -> None:
                 "the file of KIOSK_MANIFEST_KEY_FILE anew with `kiosk artifacts key`"
             )
         recorded = await IdentityStore(stores.server).read()
+        # The identity first: from now on a process without the new key is refused, and seals nothing with the
+        # old one.
         recorded = await switch_master_key(stores, recorded, master_key_fingerprints(settings))
         with screen.show_progress("sealing") as progress:
             result = await _open_reseal(installation, stores, progress).run()
+        # After an incomplete walk something still opens under the previous key only.
         if result.is_complete:
             recorded = await forget_previous_keys(stores)
         protect_audit(stores.audit, settings)

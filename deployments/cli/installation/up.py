@@ -91,6 +91,7 @@ def up(
         )
     installation.places.make()
     handed_over = hand_over(os.environ, installation.places.secrets_dir)
+    # Read anew, because secrets now come from files and no longer from variables.
     installation = Installation(Settings(**given))
     _rotate_log(installation)
     if foreground and handed_over:
@@ -137,6 +138,7 @@ def _start_in_background(installation: Installation) -> InstallationState:
     settings = installation.settings
     places = installation.places
     environment = shared_environment(places, os.environ, package_root()) | _variables(settings)
+    # The state of an earlier run would pass for that of this one.
     places.state.unlink(missing_ok=True)
     with places.supervisor_log.open("ab") as log:
         started = subprocess.Popen(
@@ -146,6 +148,7 @@ def _start_in_background(installation: Installation) -> InstallationState:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            # The supervisor outlives the terminal, whose end signals its own session only.
             start_new_session=True,
         )
     # Somebody must take its exit code if it ends while we wait.
@@ -168,6 +171,7 @@ def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) ->
     while not patience.is_over:
         if installation.is_running or installation.places.state.exists():
             return
+        # Code 2: the supervisor of another start took the lock first, and this command waits for that one.
         if started.returncode not in (None, 2):
             break
         patience.record(count_work_steps(started.pid))

@@ -214,6 +214,7 @@ async def follow_run(stores: Stores, run: Run, display: Any) -> Run:
             if away > 60 / WAIT_EVERY_S:
                 raise
         display.show(run)
+        # From zero again, when a worker gave the run back.
         waited_s = waited_s + WAIT_EVERY_S if run.status == "queued" else 0.0
         if waited_s > PICKED_UP_S and not await _has_other_runs(stores, run):
             raise Unavailable(
