@@ -142,6 +142,7 @@ class Gateway:
             self._keyring,
             self._log,
             on_call=self._served_log.record_call,
+            # A function, because `_open_services` creates the experiments later.
             assign=lambda *question: self._experiments.treatments.assign_question(*question),
             meter=meter,
         )
@@ -174,8 +175,10 @@ class Gateway:
         for part in parts:
             await part.start()
         await self._keyring.wait_until_read(KEYS_S)
+        # Everything that stays is open now, and later garbage collections leave it out.
         freeze_objects()
         await load_busy_engines(self._stores, self._engine_router, clock)
+        # Only now: until it serves, a replica yields to those that do.
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())

@@ -45,6 +45,7 @@ class ImportProcesses:
             [*self._command, app_id, import_id],
             env=dict(self._environment()),
             stdin=subprocess.DEVNULL,
+            # Signals to the group of the replica do not reach the import.
             start_new_session=True,
         )
 

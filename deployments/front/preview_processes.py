@@ -106,6 +106,7 @@ def main() -> int:
     """Look at the file of the task on standard input; return 0, or 1 if that takes too much."""
     os.nice(BEHIND_REQUESTS)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    # A dump of memory would leave the uploaded file on the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         text = json.dumps(_answer(PreviewTask.model_validate_json(sys.stdin.buffer.read())), default=str)

@@ -84,6 +84,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
             max_replicas=scaling.replicas_max,
             target_ongoing_requests=scaling.target_requests,
             look_back_period_s=scaling.look_back_s,
+            # At least two reports must fall into the window over which Serve averages.
             metrics_interval_s=min(10.0, scaling.look_back_s / 2),
             upscale_delay_s=scaling.upscale_delay_s,
             downscale_delay_s=scaling.downscale_delay_s,
@@ -180,6 +181,7 @@ class RecommenderReplica:
             await self._open_local_channel(
                 InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2]
             )
+        # Only now: until it serves, a replica yields to those that do.
         restore_priority()
 
     async def answer(self, payload: bytes) -> bytes:

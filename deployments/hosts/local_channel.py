@@ -69,6 +69,7 @@ class _FrameProtocol(asyncio.Protocol):
         buffer += data
         while len(buffer) - at >= _HEAD.size:
             length, number = _HEAD.unpack_from(buffer, at)
+            # Before it is buffered: such a length is no frame of a peer.
             if length > _MOST_BYTES:
                 self.drop()
                 return
@@ -78,6 +79,7 @@ class _FrameProtocol(asyncio.Protocol):
                 break
             self.frame(number, bytes(buffer[first:last]))
             at = last
+        # Once for all frames, because each removal moves the rest of the bytes.
         del buffer[:at]
 
     def frame(self, number: int, payload: bytes) -> None:
@@ -193,12 +195,14 @@ class LocalChannel(_FrameProtocol):
         """
         if self.lost:
             raise ConnectionResetError("the line is lost")
+        # Four bytes of the frame.
         number = self._number = (self._number + 1) & 0xFFFFFFFF
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
         try:
             self.send(number, query)
             reply = await run_within(answer, within_s)
+        # The replica may be stuck; without the channel, the next queries go over the Serve handle.
         except asyncio.TimeoutError:
             self.drop()
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
@@ -210,6 +214,7 @@ class LocalChannel(_FrameProtocol):
 
     def frame(self, number: int, payload: bytes) -> None:
         answer = self._pending.pop(number, None)
+        # The caller may have given up meanwhile.
         if answer is not None and not answer.done():
             answer.set_result(payload)
 
