@@ -106,7 +106,6 @@ class InstallationPart:
     detail: str
 
     def to_dict(self) -> dict[str, object]:
-        """Say it as JSON."""
         return asdict(self)
 
 

@@ -27,7 +27,6 @@ class AppKeys:
     publishable_key: str = ""
 
     def to_dict(self, *, secrets: bool) -> dict[str, str]:
-        """Say it as JSON."""
         named = {"app_id": self.app_id, "environment": self.environment}
         keys = {"secret_key": self.secret_key, "publishable_key": self.publishable_key}
         return {**named, **keys} if secrets else named

@@ -45,7 +45,6 @@ class AppList:
     apps: list[App]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the apps for JSON."""
         return {"apps": [app_to_dict(app) for app in self.apps]}
 
     def to_lines(self) -> ResultLines:
@@ -82,7 +81,6 @@ class AppDetails:
         return AppSwitches(self.app.app_id, self.app.settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the app for JSON."""
         return {**app_to_dict(self.app), "switches": switches_to_dict(self.app.settings)}
 
     def to_lines(self) -> ResultLines:
@@ -105,7 +103,6 @@ class NewKeys:
         return {f"{key.record.kind}_key": key.text for key in self.issued}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys for JSON."""
         environment = {"environment": self.environment} if self.environment else {}
         return {"app_id": self.app_id, **environment, **self.keys}
 
@@ -125,7 +122,6 @@ class AppLimits:
     limits: Limits
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the limits for JSON."""
         return {"app_id": self.app_id, **self.limits.model_dump()}
 
     def to_lines(self) -> ResultLines:
@@ -145,7 +141,6 @@ class AppSwitches:
     settings: AppSettings
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the switches for JSON."""
         return {"app_id": self.app_id, **switches_to_dict(self.settings)}
 
     def to_lines(self) -> ResultLines:
@@ -171,7 +166,6 @@ class AppProgress:
     "Whether web pages send views or clicks."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the progress for JSON."""
         return asdict(self)
 
 

@@ -74,11 +74,9 @@ class ArchiveChoice:
     "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the choice for JSON."""
         return asdict(self)
 
     def to_lines(self) -> ResultLines:
-        """Return the app."""
         return (f"Agents read {self.app_id}.",)
 
 
@@ -123,7 +121,6 @@ class ChangedClient:
     rule: ClientRule
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule as JSON."""
         return {"app_id": self.app_id, **self.rule.model_dump()}
 
     def to_lines(self) -> ResultLines:
@@ -144,11 +141,9 @@ class ForgottenClient:
     client: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the client as JSON."""
         return {"app_id": self.app_id, "client": self.client, "forgotten": True}
 
     def to_lines(self) -> ResultLines:
-        """Return the client."""
         return (f"{self.client} has no rule any more.",)
 
 
@@ -191,7 +186,6 @@ class ConnectedApplications:
     applications: tuple[ConnectedApplication, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the applications as JSON."""
         return {"applications": [application.to_dict() for application in self.applications]}
 
 
@@ -203,7 +197,6 @@ class DisconnectedApplication:
     ended: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the number as JSON."""
         return {"client_id": self.client_id, "ended": self.ended}
 
 

@@ -33,7 +33,6 @@ class AccountChange:
     facts: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change for JSON."""
         return {"username": self.username, **self.facts}
 
 

@@ -42,7 +42,6 @@ class InvitationList:
     now_ms: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the invitations for JSON."""
         return {
             "invitations": [invitation_to_dict(invitation, self.now_ms) for invitation in self.invitations]
         }
@@ -86,7 +85,6 @@ class NewInvitation:
         return f"{ADDRESS}?token={self.token}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the invitation for JSON."""
         facts = invitation_to_dict(self.record, self.record.created_at)
         return {**facts, "link": self.public_url.rstrip("/") + self.path}
 
@@ -110,11 +108,9 @@ class RevokedInvitation:
     invitation_id: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return {"invitation_id": self.invitation_id, "revoked": True}
 
     def to_lines(self) -> ResultLines:
-        """Return its id."""
         return (f"Invitation {self.invitation_id} is revoked.",)
 
 

@@ -24,7 +24,6 @@ class KeyList:
     entries: list[KeyEntry]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys for JSON."""
         return {"keys": [entry.to_dict() for entry in self.entries]}
 
     def to_lines(self) -> ResultLines:
@@ -50,7 +49,6 @@ class RevokedKey:
     entry: KeyEntry
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the key for JSON."""
         return {"revoked": True, **self.entry.to_dict()}
 
     def to_lines(self) -> ResultLines:

@@ -83,7 +83,6 @@ class ArchiveDetails:
     archive: NamedArchive
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the archive as JSON."""
         return {"app_id": self.app_id, "path": mcp_path(self.app_id), **self.archive.model_dump(mode="json")}
 
     def to_lines(self) -> ResultLines:
@@ -105,11 +104,9 @@ class ClosedArchive:
     "Connections of agents that ended."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
         return {"app_id": self.app_id, "closed": True, "ended": self.ended}
 
     def to_lines(self) -> ResultLines:
-        """Return a sentence."""
         return (
             f"Agents do not read {self.app_id} at {mcp_path(self.app_id)} any more; {self.ended} connections ended.",
         )
@@ -202,11 +199,9 @@ class RotatedKey:
     key_id: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
         return {"app_id": self.app_id, "key_id": self.key_id}
 
     def to_lines(self) -> ResultLines:
-        """Return a sentence."""
         return (
             f"Statements about {self.app_id} carry the key {self.key_id} from now on; earlier keys stay published.",
         )
@@ -242,7 +237,6 @@ class RemovedKey:
     "The key by which the archive signs from now on."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
         return {"app_id": self.app_id, "removed": self.removed, "key_id": self.key_id}
 
     def to_lines(self) -> ResultLines:

@@ -28,7 +28,6 @@ class AccountList:
     accounts: list[Account]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the accounts for JSON."""
         return {"users": [account_to_dict(account) for account in self.accounts]}
 
     def to_lines(self) -> ResultLines:
@@ -54,7 +53,6 @@ class AccountDetails:
     password: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account for JSON."""
         return {**account_to_dict(self.account), **({"password": self.password} if self.password else {})}
 
     def to_lines(self) -> ResultLines:
@@ -73,7 +71,6 @@ class AccountRoles:
     account: Account
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the roles for JSON."""
         account = self.account
         is_administrator = account.role == "administrator"
         return {"username": account.username, "administrator": is_administrator, "roles": account.roles}
@@ -97,7 +94,6 @@ class PersonChange:
     "The change in words; `{agents}`: how many connected agents were cut off."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change for JSON."""
         return {"username": self.username, **self.facts}
 
     def to_lines(self) -> ResultLines:

@@ -35,7 +35,6 @@ class TokenList:
     tokens: list[AdminToken]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tokens for JSON."""
         return {"tokens": [token_to_dict(token) for token in self.tokens]}
 
     def to_lines(self) -> ResultLines:
@@ -72,7 +71,6 @@ class NewToken:
         return f"NewToken({self.record.token_id})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the token for JSON."""
         return {**token_to_dict(self.record), "token": self.text}
 
     def to_lines(self) -> ResultLines:
@@ -91,7 +89,6 @@ class RevokedToken:
     record: AdminToken
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the token for JSON."""
         return {"revoked": True, **token_to_dict(self.record)}
 
     def to_lines(self) -> ResultLines:

@@ -168,7 +168,6 @@ class ProductView:
     languages: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the view for JSON."""
         return asdict(self)
 
     def to_lines(self) -> ResultLines:

@@ -90,7 +90,6 @@ class UserExport:
     rows: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the export for JSON."""
         return {"about": self.about, "rows": list(self.rows)}
 
     def to_lines(self) -> bytes:

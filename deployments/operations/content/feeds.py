@@ -120,7 +120,6 @@ class FeedList:
     feeds: tuple[FeedView, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"feeds": [view.to_dict() for view in self.feeds]}
 
     def to_lines(self) -> ResultLines:
@@ -156,11 +155,9 @@ class RemovedFeed:
     feed: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"app_id": self.app_id, "feed": self.feed, "removed": True}
 
     def to_lines(self) -> ResultLines:
-        """Return a sentence."""
         return (f"Feed {self.feed} of {self.app_id} is removed; its articles stay.",)
 
 

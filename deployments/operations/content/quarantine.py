@@ -96,7 +96,6 @@ class EntryDetails:
     entry: QuarantineEntry
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry for JSON."""
         return {**describe_entry(self.entry), "payload": self.entry.payload.decode("utf-8", "replace")}
 
     def to_lines(self) -> ResultLines:
@@ -143,7 +142,6 @@ class DropReport:
     dropped: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report for JSON."""
         return {"app": self.app_id, "dropped": self.dropped}
 
 

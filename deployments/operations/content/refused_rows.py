@@ -21,7 +21,6 @@ class RefusedRowsPage:
     has_more: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rows for JSON."""
         return asdict(self)
 
     def to_lines(self) -> bytes:

@@ -39,7 +39,6 @@ class RuleHistory:
     versions: tuple[RuleVersion, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the changes as JSON."""
         return {"versions": [version_to_dict(version) for version in self.versions]}
 
 

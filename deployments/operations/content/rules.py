@@ -58,7 +58,6 @@ class StoredRuleList:
     rules: tuple[BoostRule, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as JSON."""
         return {"app_id": self.app_id, "rules": [rule_to_dict(rule) for rule in self.rules]}
 
     def to_lines(self) -> ResultLines:
@@ -85,7 +84,6 @@ class StoredRulesChange:
     rules: tuple[BoostRule, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as JSON."""
         return {"app_id": self.app_id, "stored": [rule_to_dict(rule) for rule in self.rules]}
 
     def to_lines(self) -> ResultLines:
@@ -104,11 +102,9 @@ class DeletedRules:
     count: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the number as JSON."""
         return {"app_id": self.app_id, "engine_id": self.engine_id, "deleted": self.count}
 
     def to_lines(self) -> ResultLines:
-        """Return the number."""
         return (f"{self.count} rule{'s' * (self.count != 1)} of {self.app_id} deleted.",)
 
 

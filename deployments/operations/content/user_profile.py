@@ -57,7 +57,6 @@ class UserProfileView:
     "Lowest and highest price of bought or viewed products."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the view for JSON."""
         return asdict(self)
 
 

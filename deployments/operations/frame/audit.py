@@ -26,7 +26,6 @@ class AuditRows:
     page: StoredPage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rows for JSON."""
         return {"rows": [row_to_dict(row) for row in self.page.rows], "next": self.page.next}
 
     def to_lines(self) -> ResultLines:
@@ -58,7 +57,6 @@ class Me:
     facts: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the person for JSON."""
         return self.facts
 
 

@@ -75,7 +75,6 @@ class ExperimentDetails:
         return self.experiment.status_at(self.now_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the experiment as JSON."""
         return experiment_to_dict(self.experiment, self.now_ms)
 
     def to_lines(self) -> ResultLines:
@@ -101,7 +100,6 @@ class ExperimentStep(ExperimentDetails):
     """An experiment after a step of its life."""
 
     def to_lines(self) -> ResultLines:
-        """Return its status."""
         return (f"{self.experiment.slug} of {self.experiment.app_id} is {self.status}",)
 
 
@@ -113,7 +111,6 @@ class ExperimentList:
     now_ms: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the experiments as JSON."""
         return {
             "experiments": [experiment_to_dict(experiment, self.now_ms) for experiment in self.experiments]
         }

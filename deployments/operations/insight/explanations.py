@@ -67,7 +67,6 @@ class ProductReason:
     "Score components by size; those that connect it with the products of the query come first."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return asdict(self)
 
 

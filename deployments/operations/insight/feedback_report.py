@@ -83,7 +83,6 @@ class FeedbackReport:
     "Sorted by the number of users who found it not helpful."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return asdict(self)
 
 

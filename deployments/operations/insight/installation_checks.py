@@ -38,7 +38,6 @@ class Finding:
     advice: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """Return the finding for JSON."""
         return asdict(self)
 
 

@@ -71,7 +71,6 @@ class MeasurementReport:
     report: MeasurementRecord
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report.to_dict()}
 
     def to_lines(self) -> ResultLines:

@@ -90,7 +90,6 @@ class Overview:
         return max((finding.level for finding in self.findings), key=LEVELS.index, default="ok")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the overview for JSON."""
         return {"level": self.level, **asdict(self)}
 
 

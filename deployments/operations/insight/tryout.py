@@ -137,7 +137,6 @@ class TriedCall:
     "Language -> the same call as a program; the key is a placeholder."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return asdict(self)
 
 

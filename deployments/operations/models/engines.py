@@ -53,7 +53,6 @@ class EngineList:
     engines: tuple[EngineView, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"engines": [view.to_dict() for view in self.engines]}
 
     def to_lines(self) -> ResultLines:
@@ -75,7 +74,6 @@ class EngineScaling:
     view: EngineView
 
     def to_dict(self) -> dict[str, object]:
-        """Return the engine as JSON."""
         return self.view.to_dict()
 
     def to_lines(self) -> ResultLines:
@@ -100,12 +98,10 @@ class DeletedEngine:
     view: EngineView
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its name as JSON."""
         engine = self.view.engine
         return {"deleted": True, "app_id": engine.app_id, "engine_id": engine.engine_id}
 
     def to_lines(self) -> ResultLines:
-        """Return its name."""
         engine = self.view.engine
         return (f"Engine {engine.engine_id} of {engine.app_id} is deleted.",)
 

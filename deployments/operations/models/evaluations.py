@@ -66,7 +66,6 @@ class EvaluationList:
     total: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"evaluations": [row.to_dict() for row in self.rows], "total": self.total}
 
 
@@ -83,7 +82,6 @@ class EvaluationView:
         return build_plots(self.report)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"version": self.version, "report": self.report.to_dict(), "plots": self.plots}
 
 

@@ -107,7 +107,6 @@ class PromotionView:
     entry: Promotion
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return self.entry.model_dump(mode="json")
 
 

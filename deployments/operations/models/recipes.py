@@ -27,7 +27,6 @@ class RecipeList:
     learners: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"recipes": list(self.recipes), "learners": list(self.learners)}
 
 

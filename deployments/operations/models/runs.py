@@ -75,7 +75,6 @@ class RunView:
     run: Run
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return run_to_dict(self.run)
 
     def to_lines(self) -> ResultLines:
@@ -107,7 +106,6 @@ class CancelledRun(RunView):
     """A run that was cancelled."""
 
     def to_lines(self) -> ResultLines:
-        """Return its id."""
         return (f"Run {self.run.run_id} is cancelled; nothing of it is published.",)
 
 
@@ -118,7 +116,6 @@ class RunList:
     runs: tuple[Run, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"runs": [run_to_dict(run) for run in self.runs]}
 
     def to_lines(self) -> ResultLines:
@@ -155,7 +152,6 @@ class RunLog:
     lines: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"run_id": self.run.run_id, "status": self.run.status, "lines": list(self.lines)}
 
 

@@ -87,7 +87,6 @@ class ScheduleList:
     schedules: tuple[ScheduleView, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON."""
         return {"schedules": [view.to_dict() for view in self.schedules]}
 
     def to_lines(self) -> ResultLines:
@@ -121,11 +120,9 @@ class RemovedSchedule:
     name: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"app_id": self.app_id, "name": self.name, "removed": True}
 
     def to_lines(self) -> ResultLines:
-        """Return its name."""
         return (f"Schedule {self.name} of {self.app_id} is removed.",)
 
 

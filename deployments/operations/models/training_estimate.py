@@ -28,7 +28,6 @@ class TrainingEstimate:
     facts: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"app_id": self.app_id, "engine_id": self.engine_id, "recipe": self.recipe, **self.facts}
 
 

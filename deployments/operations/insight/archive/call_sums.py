@@ -55,7 +55,6 @@ class UsageRow:
         return self.visits / self.links if self.links else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON."""
         share = self.visit_share
         return {**asdict(self), "yield": None if share is None else round(share, 6)}
 

@@ -26,7 +26,6 @@ class QuestionExperimentView:
     now_ms: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON."""
         return {**self.report.to_dict(), "status": self.report.experiment.status_at(self.now_ms)}
 
     def to_lines(self) -> ResultLines:

@@ -58,7 +58,6 @@ class QuestionGroup:
     "The most frequent other texts."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group as JSON."""
         return {**asdict(self), "examples": list(self.examples)}
 
 
