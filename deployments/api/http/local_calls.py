@@ -69,6 +69,7 @@ class _Exchange:
 
     async def receive(self) -> dict[str, Any]:
         if self._is_sent:
+            # After the body, ASGI has only the end of the client to report.
             return {"type": "http.disconnect"}
         self._is_sent = True
         return {"type": "http.request", "body": self._body, "more_body": False}
@@ -78,6 +79,7 @@ class _Exchange:
             self.status = int(message["status"])
             return
         part = bytes(message.get("body", b""))
+        # Counted on beyond the bound, so that a longer answer is refused and not cut.
         self._size += len(part)
         if self._size <= MOST_RECEIVED:
             self._parts.append(part)

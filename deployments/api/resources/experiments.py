@@ -67,6 +67,7 @@ class ExperimentEventsResource:
             body.variant_name or None,
             body.timestamp,
             classify_device(request.user_agent),
+            # Without `prove_writers`, nobody has verified the user id.
             limit_new_users(request, user_id if credential.app.settings.prove_writers else ""),
         )
 

@@ -39,6 +39,7 @@ MOST_METADATA = 64 << 10
 "Maximum bytes of `metadata` as JSON."
 MOST_QUESTION_IDS = 100
 
+# Not two slashes at the beginning: `//host` leads to another host.
 _LINK = re.compile(r"(?:https?://[^\s/?#]|/(?!/)|\?)[^\s<>\"'`\\]*\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -51,6 +52,7 @@ def parse_question_id(value: Any) -> str:
     """
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise build_error("value is not a valid uuid", "type_error.uuid")
+    # In lower case, as ids are stored.
     return str(uuid.UUID(value))
 
 

@@ -323,6 +323,7 @@ def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]
         refuse(f"all facet filters together have at most {MOST_TERMS} terms", "facet_filters")
     if len(queries) > 1:
         try:
+            # The parser holds the budget of one filter, so all queries are parsed as one.
             parse(" ".join(f"({query.query})" for query in queries))
         except FilterSyntax as error:
             refuse_filter(error, "facets")
@@ -340,6 +341,7 @@ def _keys(
     name: str, ranges: Sequence[ChosenRange], queries: Sequence[ChosenQuery], *path: str | int
 ) -> Iterator[tuple[str | None, tree.Node]]:
     for range_ in ranges:
+        # Without its end: neighbouring ranges count no product twice.
         yield range_.key, tree.Range(name, range_.from_, range_.to, True, False)
     for at, query in enumerate(queries):
         node = parse_filter(query.query, *path, "queries", at, "query")

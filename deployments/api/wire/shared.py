@@ -56,6 +56,7 @@ class RequestModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absence(cls, value: Any) -> Any:
+        # Most bodies have no null and are not copied.
         if type(value) is dict and None in value.values():
             return {name: item for name, item in value.items() if item is not None}
         return value
@@ -63,6 +64,7 @@ class RequestModel(BaseModel):
 
 def number_not_bool(value: Any) -> Any:
     """Refuse a boolean in place of a number."""
+    # Pydantic would read true as the number 1.
     if value is True or value is False:
         raise build_error("value is not a valid number", "type_error.number")
     return value
@@ -112,6 +114,7 @@ Real = Annotated[float, BeforeValidator(number_not_bool)]
 Dithering = Annotated[
     float,
     BeforeValidator(number_not_bool),
+    # In Python False equals 0, and it is no number here.
     BeforeValidator(lambda value: 1.0 if value in (0, "0") and value is not False else value),
     Field(ge=1, le=1000),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": 1000}, {"const": 0}]}),
