@@ -187,6 +187,7 @@ class ArchiveTools:
             snippet_words=snippet_words,
         )
         passages = await self.archive.ask(query)
+        # Later passages don't fit into the bits of an offset.
         snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
         return snippets, passages.coverage
 

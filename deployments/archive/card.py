@@ -107,6 +107,7 @@ def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRo
         if config is None:
             return None
         card = _card_of(origin, config)
+        # Only here: the bytes at the first address of the card stay as they were.
         card["remotes"][0]["supportedProtocolVersions"].append(REVISION)
         return json.dumps(card), CARD_TYPE
 
@@ -231,6 +232,7 @@ def _guide_of(origin: str, archive_id: str) -> str:
 def _reverse_host(origin: str) -> str:
     """Return a host name reversed, as packages use it: com.example.news."""
     host = urlsplit(origin).hostname or "localhost"
+    # An IP address has no reversed name.
     if ":" in host or host.replace(".", "").isdigit():
         return "localhost"
     return ".".join(reversed(host.split(".")))

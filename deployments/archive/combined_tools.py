@@ -156,6 +156,7 @@ class CombinedTools:
         answered: list[tuple[SourceArchive, list[Snippet], float]] = []
         absent: list[str] = []
         for source, reply in zip(sources, replies, strict=True):
+            # Only expected errors: a fault must not look like an archive that is away.
             if isinstance(reply, HouseError) and source is not self._main:
                 absent.append(source.title)
             elif isinstance(reply, BaseException):

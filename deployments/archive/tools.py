@@ -147,6 +147,7 @@ class Tool:
 
     def _value(self, argument: ToolArgument, value: Any) -> Any:
         if argument.type == "integer":
+            # JSON does not tell 61 from 61.0.
             if type(value) is float and value.is_integer():
                 return int(value)
             if type(value) is not int:

@@ -176,9 +176,8 @@ class UsageLog(BatchWriter[_PendingRow]):
 
     async def write_batch(self, batch: Sequence[_PendingRow]) -> None:
         if not await self._store.append(batch[0].app_id, [pending.call for pending in batch]):
-            self._put_back(
-                batch
-            )  # the intake does not compact those of this app now; other apps do not wait for it
+            # The intake does not compact those of this app now; other apps do not wait for it.
+            self._put_back(batch)
 
     def count_dropped(self, count: int) -> None:
         self._meter.count("kiosk_archive_calls_lost", count)

@@ -93,6 +93,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
             self._offset = "0"
             self._read.clear()
         before = ""
+        # Page by page, until one brings nothing new.
         while before != self._offset:
             before = self._offset
             self._offset, reads = await self._store.read_after(app_id, before, self._clock.now_ms())
@@ -116,6 +117,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
             self._read.popitem(last=False)
 
     def _agent_of(self, person: ArchiveCaller) -> str:
+        # Hashed with a key, so that the store does not tell who reads what.
         name = f"{person.user_id}\0{person.client_id}".encode("utf-8", "surrogatepass")
         return hashlib.blake2b(name, digest_size=12, key=self._key).hexdigest()
 
