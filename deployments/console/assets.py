@@ -61,6 +61,7 @@ class Assets:
         body = asset.body
         if accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
             if not asset.compressed:
+                # Without its time, so that all replicas send the same bytes.
                 asset.compressed = await asyncio.to_thread(gzip.compress, asset.body, 9, mtime=0)
             body = asset.compressed
             headers["content-encoding"] = "gzip"

@@ -77,6 +77,7 @@ def arguments_from_form(
         if field.name in exclude:
             continue
         if field.kind == "flag":
+            # Browsers send nothing for an unchecked box.
             if field.name + SHOWN in form:
                 given[field.name] = field.name in form
         elif field.kind == "weights":

@@ -362,6 +362,7 @@ def _read_more(text: str) -> dict[str, Any]:
 
 def _number(text: str, name: str) -> int:
     try:
+        # Cut first: the conversion of a long text takes time that grows with its square.
         return int(text.strip()[:20])
     except ValueError:
         raise Invalid(f"{name}: {text.strip()[:40]!r} is no whole number") from None
