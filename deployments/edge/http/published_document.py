@@ -38,6 +38,7 @@ class PublishedDocument:
         """Create the document on a thread: it takes up to half a second, and other requests continue."""
         if self._building is None:
             self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
+        # A client that disconnects must not end the work that others wait for.
         await asyncio.shield(self._building)
 
     def _write_once(self) -> None:

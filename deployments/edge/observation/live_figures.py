@@ -75,12 +75,14 @@ class LiveMeter:
         for place, count in requests.items():
             counts["requests"] += count
             status = place[1]
+            # All statuses have three digits, so texts compare as numbers.
             if status >= "500":
                 counts["errors"] += count
             elif status >= "400":
                 counts["refused"] += count
             taken = samples.get(place, ())
             for at, ms in enumerate(taken):
+                # Whole shares whose sum is exactly the count.
                 share = count * (at + 1) // len(taken) - count * at // len(taken)
                 if share:
                     counts[f"ms:{duration_class(ms)}"] += share
