@@ -205,6 +205,7 @@ async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankConten
         contents: QuestionBankContents = await services.cache.get(
             key, lambda: bank.load(app_id), keep_s=_KEPT_S
         )
+        # The kept bank may be older than a change; it is then read once more.
         if contents.version == await bank.version(app_id):
             break
         services.cache.drop(key)

@@ -97,6 +97,7 @@ def detect_content(head: bytes, encoding: str = "") -> ImportFormat:
         if head.startswith(mark):
             more = "; save a workbook as CSV" if name == "zip" else ""
             raise Invalid(f"the file is compressed ({name}); unpack it first{more}")
+    # Text in UTF-8 has no null bytes; that in UTF-16 has many.
     if b"\0" in head and not encoding.lower().replace("-", "").startswith(("utf16", "utf32")):
         raise Invalid("the file is no text in UTF-8; save it as CSV in UTF-8, or name its encoding")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()

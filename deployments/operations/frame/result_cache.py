@@ -66,6 +66,7 @@ class ResultCache:
 
     def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
         entry = self._results.get(key)
+        # Another computation may have taken the key meanwhile.
         if entry is not None and entry[1] is done and (done.cancelled() or done.exception() is not None):
             del self._results[key]
 
@@ -73,6 +74,7 @@ class ResultCache:
         for key, (ends_s, _) in list(self._results.items()):
             if now_s > ends_s:
                 del self._results[key]
+        # Whoever waits for a dropped result still gets it.
         while len(self._results) >= MOST_RESULTS:
             del self._results[next(iter(self._results))]
 

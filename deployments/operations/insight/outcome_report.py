@@ -235,6 +235,7 @@ def build_groups(
     builder = _GroupBuilder(sums, before, fresh, catalog)
     names = [name for name in builder.names if name != TOTAL]
     if by in ("place", "day"):
+        # Places are numbers as texts, and 2 comes before 10.
         names.sort(key=lambda name: (len(name), name))
     chosen = names[-MOST_GROUPS:] if by == "day" else names[:MOST_GROUPS]
     total = builder.build(TOTAL)

@@ -278,6 +278,7 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
 
 
 def _sum_day(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) -> list[pl.DataFrame]:
+    # In order of time, because below only the first event of each type and product counts.
     frame = _with_people(frame.sort("at", maintain_order=True), "answered_at")
     frame = frame.with_columns(
         pl.col("answered_at").alias("at"), (pl.col("answered_at") // DAY_MS).cast(pl.Int32).alias("day")

@@ -32,6 +32,7 @@ class ReplayBounds:
         """
         if self._is_busy:
             raise TooMany("another answer is ranked again just now; try again", retry_after_s=5)
+        # Before the free memory is read, so that what the other app took counts as free.
         if self._kept not in (None, key):
             drop(self._kept)
         free = self._read_free()

@@ -157,6 +157,7 @@ def _read_log(
     after = log.last_offset(app_id)
     rows = 0
     for entry in sorted(log.commit(app_id).files, key=lambda log_file: -log_file.facts["last"]):
+        # From the newest file back: what is beyond the bound is the older part.
         rows += entry.rows
         if most is not None and rows > most:
             since_ms = max(since_ms, min(entry.facts["last"] + 1, until_ms))

@@ -320,6 +320,7 @@ async def place_engine(services: AdminServices, given: PlaceEngine) -> EngineVie
     to = parse_placement(given.placement)
 
     def moved(engine: Engine) -> Engine:
+        # Where the engine is already, the move that has begun is called off.
         return engine.model_copy(update={"moving_to": None if engine.placement == to else to})
 
     changed = await _change_engine(services.stores, given, moved)

@@ -138,6 +138,7 @@ def sum_usage(period: PeriodCalls, by: Dimension) -> list[UsageRow]:
 def sum_coverage(period: PeriodCalls) -> dict[str, Any]:
     """Return the mean coverage of the answered questions, and their number in tenths of coverage."""
     shares = period.calls.filter(pl.col("is_ask") & pl.col("coverage").is_not_null())["share"]
+    # A share of 1 belongs to the last tenth.
     tenths = (shares * 10).floor().clip(0, 9).cast(pl.Int64).to_list()
     bins = [{"from": at / 10, "questions": tenths.count(at)} for at in range(10)]
     mean = shares.mean()

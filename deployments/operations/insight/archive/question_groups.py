@@ -79,6 +79,7 @@ def group_questions(
     leaders = np.zeros_like(vectors)
     members: list[list[CountedQuestion]] = []
     for line, vector in zip(ordered, vectors, strict=True):
+        # The vectors have the length 1, so the product is the cosine.
         similar = leaders[: len(members)] @ vector
         nearest = int(similar.argmax()) if len(similar) else 0
         if len(similar) and similar[nearest] >= similar_from:
