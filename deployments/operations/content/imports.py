@@ -153,6 +153,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     waiting = [
         stored for stored in await services.stores.imports.all(given.app_id) if not stored.record.is_removed
     ]
+    # Before the file is received: a refusal must not cost the transfer.
     if len(waiting) >= MOST_WAITING:
         raise TooMany(
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",

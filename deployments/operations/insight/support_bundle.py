@@ -73,6 +73,7 @@ def read_last_lines(path: Path) -> str:
         size = file.seek(0, io.SEEK_END)
         file.seek(max(0, size - LAST_BYTES))
         text = file.read().decode("utf-8", "replace")
+    # The first line was cut, and half a JSON line hides which fields are to be struck out.
     return text if size <= LAST_BYTES else text.partition("\n")[2]
 
 
@@ -90,6 +91,7 @@ def find_logs(folders: Iterable[Path]) -> list[Path]:
             "gcs_server.out",
         )
         for path in folder.glob(pattern)
+        # No links: they could lead to any file of the machine.
         if path.is_file() and not path.is_symlink()
     }
     return sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True)[:MOST_LOGS]
@@ -105,6 +107,7 @@ def write_bundle(out: Path, parts: Mapping[str, Any], logs: Iterable[Path], now_
     """
     names = []
     scratch = out.with_name(f".{out.name}.part")
+    # Before the first byte: nobody else may read it while it is written.
     scratch.touch(mode=0o600)
     try:
         with tarfile.open(scratch, "w:gz") as archive:

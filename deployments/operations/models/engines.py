@@ -369,6 +369,7 @@ async def explore_engine(services: AdminServices, given: ExploreEngine) -> Engin
     secret = secrets.token_hex(16)
 
     def exploring(engine: Engine) -> Engine:
+        # The first secret stays, so that earlier draws can be recomputed.
         kept = engine.exploration.secret or secret
         exploration = Exploration(share=given.share, pool=given.pool, secret=kept)
         return engine.model_copy(update={"exploration": exploration})

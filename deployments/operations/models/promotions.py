@@ -223,6 +223,7 @@ async def roll_back(services: AdminServices, given: RollBack) -> RolledBack:
     app_id = given.app_id
     engine_id = given.engine_id
     artifacts = services.artifacts
+    # None: what served before. An empty text: no trained model.
     to = None if not given.to else ""
     if given.to not in ("", "none"):
         to = await asyncio.to_thread(SnapshotStore(artifacts).find_version, app_id, engine_id, given.to)

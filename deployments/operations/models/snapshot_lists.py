@@ -126,6 +126,7 @@ async def compare_lists(services: AdminServices, given: CompareLists) -> ListCom
     await reserve_snapshots(
         services, {(app_id, engine_id, version) for version in (first, second) if version != serving}
     )
+    # After the reservation, so that nothing is read for a comparison that is refused.
     user_ids = tuple(dict.fromkeys(given.user_ids)) or await _choose_users(services, app_id, given.users)
     lists = [
         await _ask_for_user(recommender, given, user_id, (first, second), serving) for user_id in user_ids
@@ -199,6 +200,7 @@ async def _ask(
             explain=True,
         )
     )
+    # An engine that can't use a version answers from what serves.
     if version and (result.explanation or {}).get("snapshot") != version:
         raise Fault(
             f"snapshot {version} can't be used now: it is damaged, or experiments use too many others"

@@ -129,6 +129,7 @@ def write_usage(report: ArchiveReport, by: Breakdown, form: str) -> bytes:
         frame.write_parquet(sink)
         return sink.getvalue()
     texts = [name for name, kind in schema.items() if kind == pl.String]
+    # A spreadsheet would run a text that begins as a formula.
     frame.with_columns(
         pl.Series(name, map(escape_formula, frame[name]), pl.String) for name in texts
     ).write_csv(sink)
