@@ -86,6 +86,7 @@ class QueryTreatment:
         outcome = TreatmentOutcome(self._treatments.record, treatments, request.clock)
         treated = await self._rules.apply(apply_treatments(query, treatments, request.clock.now_ms()))
         if treated.interleaving is not None:
+            # Both sides get the stored rules, so that they differ in what is compared only.
             rival = await self._rules.apply(treated.interleaving.rival)
             treated = replace(treated, interleaving=replace(treated.interleaving, rival=rival))
         return treated, outcome

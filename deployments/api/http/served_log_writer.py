@@ -221,6 +221,7 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         row["took_ms"] = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
         user_keys = request.user_keys
         user_key = user_keys[0] if user_keys else ""
+        # Completions of one typist follow each other; without an id, address and program tell typists apart.
         typist = (user_key or f"{request.ip} {agent}") if is_typed else ""
         settings = request.credential.app.settings
         is_on = settings.served_log == "on"
@@ -282,6 +283,7 @@ def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_Pe
     count = 0
     for at, pending in enumerate(batch):
         count += len(pending.row["products"])
+        # A single answer goes alone, however many products it has.
         if count > MOST_PRODUCTS_A_BATCH and at > start:
             yield batch[start:at]
             start = at
@@ -303,6 +305,7 @@ def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Pla
         return products, answered.placements or _NO_PLACEMENTS
     products = tuple([product["product_id"] for group in groups for product in group.products])
     parts = [group.placements for group in groups if group.placements is not None]
+    # Placements belong to products by their position, so all groups need theirs.
     if len(parts) < len(groups):
         return products, _NO_PLACEMENTS
     return products, Placements(

@@ -79,6 +79,7 @@ async def load_written_apps(
         try:
             for app_id in [candidate for candidate in app_ids() if candidate not in loaded][:MOST_WATCHED]:
                 offset = await stores.changes.last(app_id, "product")
+                # Later than at the first look means that products were written since.
                 if offset == begun.setdefault(app_id, offset):
                     continue
                 query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=1)

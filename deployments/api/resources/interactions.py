@@ -82,6 +82,7 @@ class InteractionsResource:
             most = credential.app.settings.checkouts_per_address
             request.gate.limits.spend_daily(credential, "checkout", request.ip, checkouts, most)
         warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
+        # A browser without an id is one visitor, but all users of a server would be one, too.
         if accepted.unnamed and credential.is_secret:
             warnings.append(_warning(None, "user_id", UNNAMED % accepted.unnamed))
         if is_dry_run(request):
