@@ -72,6 +72,7 @@ class NamedArchives:
         settings = self._apps.find_archive(archive_id)
         if opened is None and settings is None:
             return None
+        # By identity, which costs each request nothing; equal copies are noticed under the lock.
         if opened is None or settings is not opened.settings:
             async with self._lock:
                 return await self._reopen(archive_id)

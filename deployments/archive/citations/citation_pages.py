@@ -158,6 +158,7 @@ class _CorrectionFeed:
         app_id = citations.find_app()
         revisions = await citations.archive.revisions(app_id)
         newest_first = list(revisions.items())[::-1]
+        # Each revision is the newest one when it comes, so these change with it.
         state = (app_id, len(newest_first), newest_first[:1])
         before, feed = self._feeds.get(name, (None, {}))
         if before != state:

@@ -142,6 +142,7 @@ class KeyDirectories:
         except DocumentError as error:
             _log.info("agent_keys_not_fetched", host=find_host(directory)[:253], reason=error.reason)
             now_s = self._clock.monotonic_s()
+            # The known keys stay; without any, the failure itself is kept until the next try.
             keys, stale_s = ({}, now_s + RETRY_S) if before is None else (before.keys, before.stale_s)
             self._put(directory, _CachedKeys(keys, now_s, now_s + RETRY_S, stale_s))
             return
