@@ -97,6 +97,7 @@ def export(
             f"{summary.waiting:,} accepted uploads are not applied yet, so they are not in the file; "
             "`kiosk status` shows whether the intake works"
         )
+        # The file lacks accepted uploads, so a pipeline must not take it for complete.
         raise typer.Exit(PARTLY)
 
 

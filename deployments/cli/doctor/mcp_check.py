@@ -288,6 +288,7 @@ class McpCheck:
         return "a public client with a loopback address is taken"
 
     def _sign_in(self) -> str:
+        # 64 characters, within the 43 to 128 of RFC 7636, 4.1.
         self.verifier = secrets.token_urlsafe(48)
         digest = hashlib.sha256(self.verifier.encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
@@ -295,6 +296,7 @@ class McpCheck:
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": REDIRECT,
+            # Characters that one encoding too many or too few would change.
             "state": "a/b+c=",
             "code_challenge": challenge,
             "code_challenge_method": "S256",
