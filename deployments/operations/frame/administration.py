@@ -249,7 +249,7 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
     if isinstance(value, str):
         text = redact_keys(value[:LARGEST_PART]).encode("utf-8", "replace").decode()
         return text + "…" if len(value) > LARGEST_PART else text
-    # Readers of JSON refuse or round larger integers.
+    # JSON parsers refuse or round larger integers.
     if isinstance(value, int) and not -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
         # Writing a number as text takes time that grows with the square of its digits.
         return str(value)[:100] if abs(value) < 10**100 else "a number of more than 100 digits"
