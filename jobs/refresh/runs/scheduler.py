@@ -137,9 +137,9 @@ class RunScheduler:
 
     def _start_worker(self, run: Run) -> None:
         assignment = RunAssignment(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)
-        # Before the start: the next round must not send a second worker for it.
-        self._sent[run.app_id, run.run_id] = assignment
+        # After the start: a run whose worker could not be started stays free for the next round.
         self._pool.start(assignment)
+        self._sent[run.app_id, run.run_id] = assignment
         self._log.info("worker_sent", app=run.app_id, run=run.run_id, attempt=run.attempt + 1)
 
     async def _collect_finished(self) -> None:

@@ -23,8 +23,11 @@ class FakeWorkerPool:
     capacity: int = 1
     sent: list[RunAssignment] = field(default_factory=list)
     ended: list[RunAssignment] = field(default_factory=list)
+    failure: Exception | None = None
 
     def start(self, assignment: RunAssignment) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.sent.append(assignment)
 
     def collect_finished(self) -> list[RunAssignment]:
@@ -88,6 +91,16 @@ async def test_an_ordered_run_gets_one_worker(office: Office) -> None:
     assert [await office.scheduler.run_once() for _ in range(3)] == [1, 0, 0]
     (assignment,) = office.pool.sent
     assert (assignment.app_id, assignment.run_id) == (generated_market.APP, run.run_id)
+
+
+async def test_a_run_whose_worker_failed_to_start_is_sent_again(office: Office) -> None:
+    run = await office.order()
+    office.pool.failure = Unavailable("the cluster starts no worker")
+    with pytest.raises(Unavailable):
+        await office.scheduler.run_once()
+    office.pool.failure = None
+    assert await office.scheduler.run_once() == 1
+    assert [assignment.run_id for assignment in office.pool.sent] == [run.run_id]
 
 
 async def test_no_more_workers_are_sent_than_there_are_places(office: Office) -> None:
