@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import Any, TypeVar
 
 import structlog
@@ -32,6 +34,9 @@ from cluster.store.stores import Stores
 from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message
 
 T = TypeVar("T")
+
+RowKey = tuple[str, str, tuple[str, ...], float, int]
+"User key, type, product ids, value, and time in milliseconds of an interaction."
 
 _POLL_S = 0.02
 # Each attempt learns at least one type that another writer fixed; eight in a row means that something is
@@ -236,19 +241,28 @@ class InteractionWriter:
             self._log.warning("chunk_may_repeat", app=self._app_id, reason="its place in the log was trimmed")
             return False
         state = await asyncio.to_thread(self._segments.load, self._app_id)
-        keys = _row_keys(
-            build_compaction_batch(
-                "interaction", [ChangeLogEntry("interaction", first, "put", accepted.payload)]
-            ).table
-        )
-        behind = [
-            position_from_offset(offset) > position_from_offset(after)
-            for offset in state.interactions["offset"].to_pylist()
-        ]
+        change = ChangeLogEntry("interaction", first, "put", accepted.payload)
+        chunk = _row_keys(build_compaction_batch("interaction", [change]).table)
+        entries: defaultdict[str, set[RowKey]] = defaultdict(set)
+        offsets = state.interactions["offset"].to_pylist()
+        behind = [position_from_offset(offset) > position_from_offset(after) for offset in offsets]
+        for offset, key in zip(
+            compress(offsets, behind), _row_keys(state.interactions.filter(behind)), strict=True
+        ):
+            entries[offset].add(key)
         # A log entry is compacted whole, so its rows are in the segments together or not at all.
-        return keys <= _row_keys(state.interactions.filter(behind))
+        return any(_limit_times(chunk, offset) <= rows for offset, rows in entries.items())
 
 
-def _row_keys(table: Any) -> set[tuple[Any, ...]]:
-    columns = (table[name].to_pylist() for name in ("reader", "type", "product_ids", "value"))
-    return {(user_key, kind, tuple(ids), value) for user_key, kind, ids, value in zip(*columns, strict=True)}
+def _row_keys(table: Any) -> list[RowKey]:
+    columns = (table[name].to_pylist() for name in ("reader", "type", "product_ids", "value", "at_ms"))
+    return [
+        (user_key, kind, tuple(ids), value, at_ms)
+        for user_key, kind, ids, value, at_ms in zip(*columns, strict=True)
+    ]
+
+
+def _limit_times(keys: Iterable[RowKey], offset: str) -> set[RowKey]:
+    """Return the keys with no time after the write of the log entry at an offset, as compaction stores rows."""
+    written_ms = position_from_offset(offset)[0]
+    return {(*key[:-1], min(key[-1], written_ms)) for key in keys}

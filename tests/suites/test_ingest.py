@@ -369,6 +369,27 @@ async def test_a_chunk_that_is_trimmed_while_it_is_looked_for_is_not_repeated(
     assert await writer.is_appended(accepted, after)
 
 
+@pytest.mark.parametrize("timestamp", ["2026-03-02T09:15:30.250Z", "2999-01-01T00:00:00Z"])
+async def test_compacted_events_of_another_time_are_not_the_chunk(
+    stores: Stores, tmp_path: Path, timestamp: str
+) -> None:
+    segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
+    writer = InteractionWriter(stores, APP, segments, StoreRetry(1.0, SystemClock(), random.Random()))
+    now_ms = SystemClock().now_ms()
+    accepted = parse_interactions([row | {"timestamp": timestamp} for row in clicks(2)], now_ms=now_ms)
+    others = parse_interactions(
+        [row | {"timestamp": "2026-03-02T09:15:31Z"} for row in clicks(2)], now_ms=now_ms
+    )
+    after = await writer.read_log_end()
+    await writer.append(others, after)
+    await _settle(stores, segments)
+    assert not await writer.is_appended(accepted, after)
+    # A time ahead of the write is stored as the time of the write.
+    await writer.append(accepted, after)
+    await _settle(stores, segments)
+    assert await writer.is_appended(accepted, after)
+
+
 async def _settle(stores: Stores, segments: SegmentStore) -> None:
     rules = IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=0.0))
     loop = IntakeLoop(
