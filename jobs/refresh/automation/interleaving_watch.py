@@ -24,6 +24,7 @@ from cluster.records.administration import AuditRow
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.stores import Stores
+from jobs.refresh.automation.trial_watch import has_erased_people
 from jobs.refresh.runs.promotion import promote_version
 
 BY: Final = "automatic_models"
@@ -80,6 +81,11 @@ class InterleavingWatch:
         # Promoted by an operator or by another trial: the lists no longer compare what was planned.
         if engine.snapshot != experiment.variants[0].snapshot:
             await self._end(experiment, engine, f"the engine serves {engine.snapshot or 'no snapshot'} now")
+            return
+        other = experiment.variants[1].snapshot
+        if await asyncio.to_thread(has_erased_people, self._artifacts, engine, other):
+            # it could not be promoted any more, and without the interleaving nobody gets it
+            await self._end(experiment, engine, f"{other} learned from people who were erased since")
             return
         commit = await asyncio.to_thread(OutcomeStore(self._artifacts).commit, experiment.app_id)
         if commit.sequence == counted[experiment.experiment_id]:

@@ -58,7 +58,7 @@ class TrialWatch:
                 await self._end(engine, trial, "the switch automatic_models is off")
             elif trial.version == engine.snapshot:
                 await self._end(engine, trial, "both snapshots are the same")
-            elif await asyncio.to_thread(_has_erased_people, self._artifacts, engine, trial):
+            elif await asyncio.to_thread(has_erased_people, self._artifacts, engine, trial.version):
                 # what a training leaves is not repaired: without the trial nobody gets the snapshot any more
                 await self._end(engine, trial, f"{trial.version} learned from people who were erased since")
             else:
@@ -198,13 +198,17 @@ def read_verdict(samples: TrialSamples, trial: SnapshotTrial, failures: dict[str
     return decide_trial(serving, other, 1 - trial.share)
 
 
-def _has_erased_people(artifacts: ArtifactStore, engine: Engine, trial: SnapshotTrial) -> bool:
-    """Return whether the other snapshot of a trial learned from people who were erased since. Blocks."""
+def has_erased_people(artifacts: ArtifactStore, engine: Engine, version: str) -> bool:
+    """Return whether a snapshot of an engine learned from people who were erased since. Blocks.
+
+    Errors:
+        Unavailable: the artifact store is unreachable
+    """
     try:
         log = SegmentStore(artifacts).erasures(engine.app_id)
         if not log.count:
             return False
-        manifest = SnapshotStore(artifacts).manifest(engine.app_id, engine.engine_id, trial.version)
+        manifest = SnapshotStore(artifacts).manifest(engine.app_id, engine.engine_id, version)
     except (Fault, NotFound):
         return False  # a damaged manifest must not end the watch, and nothing of a deleted snapshot is served
     return count_erasures_since(manifest, log) > 0

@@ -24,8 +24,10 @@ from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
 from cluster.store.stores import Stores
 from jobs.refresh.automation import interleaving_watch
 from jobs.refresh.automation.supervisor import ModelSupervisor
+from jobs.refresh.build.build import SnapshotOrigin
 from jobs.refresh.runs.promotion import HOLDBACK, promote_version
 from tests.fakes import generated_market
+from tests.fakes.erased_person import erase_person
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.manual_clock import ManualClock
@@ -57,10 +59,13 @@ class InterleavedShop:
         assert engine is not None
         return engine
 
-    async def status(self) -> str:
+    async def statuses(self) -> list[str]:
         book = await self.stores.experiments.read_all(APP)
-        (experiment,) = book.experiments
-        return experiment.status_at(self.clock.now_ms())
+        return [experiment.status_at(self.clock.now_ms()) for experiment in book.experiments]
+
+    async def status(self) -> str:
+        (status,) = await self.statuses()
+        return status
 
     def click(self, first: int, second: int) -> None:
         """Log a click of so many people on a product of each side."""
@@ -179,6 +184,23 @@ async def test_an_interleaving_ends_where_another_snapshot_serves(shop: Interlea
     assert await shop.status() == "Completed"
     ((_, row),) = await shop.stores.audit.begun()
     assert (row.operation, row.reason) == ("experiments.complete", f"the engine serves {shop.rival} now")
+
+
+async def test_an_erasure_ends_the_interleaving_of_a_snapshot_that_learned_from_the_person(
+    shop: InterleavedShop, tmp_path: Path
+) -> None:
+    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
+    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
+    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
+    await interleave(shop.stores, shop.clock, shop.now, learned, name="Learned")
+    await shop.look()
+    assert sorted(await shop.statuses()) == ["Active", "Completed"]
+    erase_person(shop.artifacts, shop.clock, APP, 7)
+    await shop.look()
+    assert ((await shop.engine()).snapshot, await shop.statuses()) == (shop.now, ["Completed"] * 2)
+    ((_, row),) = await shop.stores.audit.begun()
+    assert (row.operation, row.outcome) == ("experiments.complete", "done")
+    assert row.reason == f"{learned} learned from people who were erased since"
 
 
 async def test_a_snapshot_that_is_gone_is_not_promoted(shop: InterleavedShop) -> None:

@@ -7,23 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pytest
 
-from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
-from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import ServedAnswer
-from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import ModelSupervisor
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
@@ -31,6 +27,7 @@ from jobs.refresh.automation.trial_watch import TrialWatch, end_trial
 from jobs.refresh.build.build import SnapshotOrigin
 from jobs.refresh.runs.promotion import HOLDBACK, WATCH_MS, promote_version, roll_back_version
 from tests.fakes import generated_market
+from tests.fakes.erased_person import erase_person
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.manual_clock import ManualClock
@@ -321,23 +318,6 @@ async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Sh
     assert meter.gauges == {}
 
 
-def erase_person(shop: Shop, number: int) -> None:
-    """Erase a person whose only interaction has the offset 5-0."""
-    item = {
-        "type": "click",
-        "user_id": f"p{number}",
-        "product_ids": ["a"],
-        "timestamp": "2024-10-04T12:00:00Z",
-    }
-    entry = ChangeLogEntry("interaction", "5-0", "put", orjson.dumps([item]))
-    segments = SegmentStore(shop.artifacts, shop.clock)
-    table = build_compaction_batch("interaction", [entry]).table
-    segments.append(APP, "interaction", table, first="5-0", last="5-0")
-    assert segments.erase(APP, "interaction", [f"u:p{number}"]) == 1
-    ServedLogStore(shop.artifacts, shop.clock).delete(APP, [f"p{number}"])
-    OutcomeStore(shop.artifacts, shop.clock).delete(APP, [f"p{number}"])
-
-
 @pytest.mark.parametrize("is_candidate", [True, False])
 async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_person(
     shop: Shop, tmp_path: Path, is_candidate: bool
@@ -351,7 +331,7 @@ async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_per
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old, trial=trial))
     await shop.supervisor.run_once()
     assert (await shop.engine()).trial == trial
-    erase_person(shop, 7)
+    erase_person(shop.artifacts, shop.clock, APP, 7)
     shop.clock.advance(1_000)
     await shop.supervisor.run_once()
     engine = await shop.engine()
@@ -368,7 +348,7 @@ async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop:
     shop.serve({shop.old: 0.2, shop.new: 0.2}, people=400, share=0.5)
     samples = TrialSamples(shop.artifacts, await shop.engine(), trial)
     before = sum(group.people for group in samples.read({}))
-    erase_person(shop, 7)
+    erase_person(shop.artifacts, shop.clock, APP, 7)
     assert samples.has_news({})
     assert (before, sum(group.people for group in samples.read({}))) == (400, 399)
     assert not any("p7" in sums["user"] for sums in samples._sums.values())
