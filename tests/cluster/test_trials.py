@@ -97,6 +97,7 @@ def log_people(artifacts: ArtifactStore, trial: Any, new: str, since_ms: int, *,
             row = {
                 "at": at_ms + 1,
                 "type": "click",
+                "endpoint": "user_to_products",
                 "service_id": f"s{number}",
                 "answered_at": at_ms,
                 "value": 0.0,

@@ -12,6 +12,8 @@ most ten end with a decision: the error rates below add up to 1 %.
     coverage    mean over people of (shown products outside the 100 most shown before the trial / shown products)
     errors      answers that failed; the other snapshot answered instead
 
+Each page of a list counts as a list for clicks and errors; latency, empty and coverage count first pages alone.
+
 Source:
     `actors.experiments.statistics`
 """
@@ -55,6 +57,7 @@ class GroupSample:
     version: str
     people: int = 0
     lists: int = 0
+    "Lists and their later pages."
     failures: int = 0
     "Failed answers."
     buyers: int = 0

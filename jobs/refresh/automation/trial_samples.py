@@ -28,7 +28,7 @@ HEAD: Final = 100
 LONGEST_MS: Final = 10_000.0
 "Longer answers count as these, so that one does not outweigh all others."
 _ANSWERS: Final = ("engine_id", "endpoint", "snapshot", "user", "start", "took_ms", "products")
-_OUTCOMES: Final = ("engine_id", "snapshot", "user", "answered_at", "service_id", "type", "value")
+_OUTCOMES: Final = ("engine_id", "snapshot", "user", "answered_at", "endpoint", "service_id", "type", "value")
 
 
 class TrialSamples:
@@ -96,18 +96,20 @@ class TrialSamples:
             & (pl.col("engine_id") == self._engine.engine_id)
             & pl.col("snapshot").is_in(self._versions)
             & pl.col("endpoint").is_in(LIST_ENDPOINTS)
-            & (pl.col("start") == 0)
             & (pl.col("user") != "")
         )
         head = pl.Series([], dtype=pl.String) if self._head is None else self._head["product"]
         outside = pl.col("products").list.eval(~pl.element().is_in(head.to_list())).list.sum()
+        is_first = pl.col("start") == 0
+        places = pl.col("products").list.len().filter(is_first)
         return shown.group_by("user", "snapshot").agg(
             first=pl.col("at").min(),
             lists=pl.len().cast(pl.Int64),
-            took=pl.col("took_ms").cast(pl.Float64).clip(upper_bound=LONGEST_MS).sum(),
-            empty=(pl.col("products").list.len() == 0).sum().cast(pl.Int64),
-            places=pl.col("products").list.len().sum().cast(pl.Int64),
-            outside=outside.sum().cast(pl.Int64),
+            first_pages=is_first.sum().cast(pl.Int64),
+            took=pl.col("took_ms").filter(is_first).cast(pl.Float64).clip(upper_bound=LONGEST_MS).sum(),
+            empty=(places == 0).sum().cast(pl.Int64),
+            places=places.sum().cast(pl.Int64),
+            outside=outside.filter(is_first).sum().cast(pl.Int64),
         )
 
     def _sum_outcomes(self, outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +119,9 @@ class TrialSamples:
             & pl.col("snapshot").is_in(self._versions)
             & (pl.col("user") != "")
         )
-        clicks = pl.col("service_id").filter(pl.col("type").is_in(VIEWS))
+        clicks = pl.col("service_id").filter(
+            pl.col("type").is_in(VIEWS) & pl.col("endpoint").is_in(LIST_ENDPOINTS)
+        )
         # Distinct answers: two clicks in one list are one success.
         return credited.group_by("user").agg(
             clicked=clicks.n_unique().cast(pl.Int64), revenue=pl.col("value").sum()
@@ -149,10 +153,11 @@ def sum_people(answers: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each person: the snapshot of the first answer, and sums over all answers.
 
     A person who met both snapshots stays with the first: an API replica may not have had the other one at hand.
+    People with later pages alone are left out: they have neither a latency nor a coverage.
     """
-    sums = pl.col("lists", "took", "empty", "places", "outside").sum()
+    sums = pl.col("lists", "first_pages", "took", "empty", "places", "outside").sum()
     first = pl.col("snapshot").sort_by("first").first()
-    people = answers.group_by("user").agg(first, sums)
+    people = answers.group_by("user").agg(first, sums).filter(pl.col("first_pages") > 0)
     credited = outcomes.group_by("user").agg(pl.col("clicked", "revenue").sum())
     return people.join(credited, on="user", how="left").with_columns(
         pl.col("clicked", "revenue").fill_null(0)
@@ -163,12 +168,13 @@ def sample_group(people: pl.DataFrame, version: str, failures: Mapping[str, int]
     """Return the sample of the people whose first answer came from a snapshot."""
     group = people.filter(pl.col("snapshot") == version)
     lists = group["lists"]
+    first_pages = group["first_pages"]
     values: dict[Measure, pl.Series] = {
-        # At most 1: clicks on later pages count too, and lists are first pages only.
+        # Over all pages, because a click on a later page counts too. At most 1 even if files of answers are lost.
         "clicks": (group["clicked"] / lists).clip(upper_bound=1.0),
         "revenue": group["revenue"],
-        "latency": group["took"] / lists,
-        "empty": group["empty"] / lists,
+        "latency": group["took"] / first_pages,
+        "empty": group["empty"] / first_pages,
         # A person with empty lists only: 0 / 0.
         "coverage": (group["outside"] / group["places"]).fill_nan(0.0),
     }
@@ -194,6 +200,6 @@ _SCHEMAS: Final[Mapping[Sequence[str], Any]] = {
     },
     _OUTCOMES: {
         "at": pl.Int64, "engine_id": pl.String, "snapshot": pl.String, "user": pl.String, "answered_at": pl.Int64,
-        "service_id": pl.String, "type": pl.String, "value": pl.Float64,
+        "endpoint": pl.String, "service_id": pl.String, "type": pl.String, "value": pl.Float64,
     },
 }  # fmt: skip

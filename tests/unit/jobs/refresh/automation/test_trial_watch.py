@@ -85,7 +85,8 @@ class Shop:
                     clicks.append(
                         {
                             "at": at_ms + 9, "type": "click", "service_id": service_id, "answered_at": at_ms,
-                            "value": 0.0, "engine_id": "default", "snapshot": version, "user": f"p{person}",
+                            "value": 0.0, "endpoint": "user_to_products", "engine_id": "default",
+                            "snapshot": version, "user": f"p{person}",
                         }
                     )  # fmt: skip
         ServedLogStore(self.artifacts, self.clock).append(APP, answers, f"{begins_ms}-0")
@@ -249,6 +250,34 @@ async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_c
     assert (serving.people, serving.lists, other.people, other.failures) == (1, 2, 0, 2)
     assert not samples.has_news({shop.old: 2})
     assert samples.has_news({shop.old: 3})
+
+
+async def test_a_click_on_a_later_page_counts_over_all_pages_and_one_on_an_answer_not(shop: Shop) -> None:
+    trial = await shop.promote(shop.new)
+    assert trial is not None
+    begins_ms = NOON_MS + SETTLING_MS
+    answers = [
+        ServedAnswer(
+            f"s{start}", begins_ms + start, "search", "default", snapshot=shop.new, user="ada", start=start,
+            products=("a",) if start < 30 else (), took_ms=4.0,
+        )
+        for start in (0, 10, 20, 30)
+    ]  # fmt: skip
+    later = ServedAnswer("t", begins_ms, "search", "default", snapshot=shop.new, user="bob", start=10)
+    ServedLogStore(shop.artifacts, shop.clock).append(APP, [*answers, later], f"{begins_ms}-0")
+    clicks = [
+        {
+            "at": begins_ms + 99, "type": "click", "endpoint": endpoint, "service_id": service_id, "value": 0.0,
+            "answered_at": begins_ms, "engine_id": "default", "snapshot": shop.new, "user": "ada",
+        }
+        for service_id, endpoint in (("s0", "search"), ("s10", "search"), ("q", "ask/questions"))
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(clicks, schema=OUTCOMES)
+    OutcomeStore(shop.artifacts, shop.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+    serving, _ = TrialSamples(shop.artifacts, await shop.engine(), trial).read({})
+    assert (serving.people, serving.lists) == (1, 4)
+    sums = {measure: serving.sample(measure).mean for measure in ("clicks", "latency", "empty", "coverage")}
+    assert sums == {"clicks": 0.5, "latency": 4.0, "empty": 0.0, "coverage": 1.0}
 
 
 @pytest.mark.parametrize("deed", ["stop", "promote"])
