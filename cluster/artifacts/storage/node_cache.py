@@ -234,6 +234,8 @@ class NodeCache:
             with _locked(self._path(part.stem, ".lock")) as alone:
                 if alone is not None:
                     shutil.rmtree(part, ignore_errors=True)
+                    # Of an interrupted removal, this look made the lock; nobody would remove it later.
+                    self._path(part.stem, ".lock").unlink(missing_ok=True)
                     removed += 1
         return removed
 

@@ -139,10 +139,12 @@ def test_a_sweep_removes_copies_whose_original_is_gone(tmp_path: Path) -> None:
     bucket = Bucket()
     store = opened(tmp_path, bucket)
     gone, stays = (copied(store, name, put(store, name, x=name.encode())) for name in "ab")
-    (tmp_path / "cache" / "crashed.part").mkdir()
+    for interrupted in ("crashed.part", "crashed.7-9.part"):
+        (tmp_path / "cache" / interrupted).mkdir()
     store.remove("a/x")
-    assert store.sweep_copies() == 2
+    assert store.sweep_copies() == 3
     assert (gone.exists(), stays.exists()) == (False, True)
+    assert [path.stem for path in (tmp_path / "cache").glob("*.lock")] == [stays.name]
     assert store.sweep_copies() == 0, "the node swept a moment ago"
 
 
