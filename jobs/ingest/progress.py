@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 
+from cluster.artifacts.storage.local_files import sync_folder
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.records.intake import ABOUT
 from jobs.ingest.files.sources import SourceFile
@@ -156,13 +157,19 @@ class IngestRun:
         return fresh
 
     def save(self, progress: IngestProgress) -> None:
-        """Replace the progress on disk atomically."""
+        """Replace the progress on disk atomically; it survives a power loss."""
         part = self._progress.with_suffix(".part")
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(orjson.dumps(asdict(progress)))
+            with part.open("wb") as stream:
+                stream.write(orjson.dumps(asdict(progress)))
+                stream.flush()
+                # Before the rename: after a power loss the name must not point at bytes that were never written.
+                os.fsync(stream.fileno())
             # A process that dies while writing leaves the old progress, not half of the new one.
             part.replace(self._progress)
+            # A chunk is written only after its announcement: the rename itself is durable only once the folder is.
+            sync_folder(self.folder)
 
     def quarantine_rows(
         self,
@@ -188,6 +195,9 @@ class IngestRun:
             # cuts off.
             with self.quarantine.open("ab") as stream:
                 stream.write(data)
+                stream.flush()
+                # The progress that counts these bytes survives a power loss, so they must too.
+                os.fsync(stream.fileno())
         return replace(
             progress,
             refused=progress.refused + len(refused),

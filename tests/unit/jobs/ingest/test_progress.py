@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,33 @@ def test_damaged_progress_is_a_fault_and_not_a_new_beginning(tmp_path: Path) -> 
     (run.folder / "progress.json").write_bytes(b'{"half')
     with pytest.raises(Fault):
         run.begin([], 5, restart=False)
+
+
+def test_progress_and_refused_rows_survive_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def note_sync(handle: int) -> None:
+        steps.append("sync " + Path(f"/proc/self/fd/{handle}").readlink().name)
+        sync(handle)
+
+    def note_rename(path: Path, target: Path) -> Path:
+        steps.append("rename " + path.name)
+        return rename(path, target)
+
+    run = IngestRun.of(tmp_path, "x")
+    progress = run.begin([], 5, restart=False)
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_rename)
+    run.save(run.quarantine_rows(progress, "a.csv", [RejectedRow(1, "bad", "row")]))
+    assert steps == [
+        "sync quarantine.jsonl",
+        "sync progress.part",
+        "rename progress.part",
+        f"sync {run.folder.name}",
+    ]
 
 
 def test_refused_rows_of_a_repeated_chunk_stand_once(tmp_path: Path) -> None:
