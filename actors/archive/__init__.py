@@ -7,7 +7,8 @@ follower          keeps one app's archive current: snapshot, compacted records, 
 retrieve          THE HOT PATH: scores by words and by meaning, blended, dated, selected; candidates finds both lists
 passages          a product as text, sections and passages
 segment           an immutable part of the corpus: documents, words, vectors
-library           segments that merge as they grow: a snapshot and later records
+library           segments that merge as they grow: a snapshot and later records; combined_segments joins the postings
+                  of accesses that are often read together
 snapshot          a segment on disk, mapped and verified; snapshot_writer makes it, snapshot_store finds
                   the newest and shares new vectors among the replicas of a node
 """

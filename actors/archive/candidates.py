@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from actors.archive.combined_segments import SegmentRun
 from actors.archive.library import LibraryView, PassageLibrary
 from actors.archive.messages import ArchiveQuery
 from actors.archive.segment import PassageSegment
 from actors.retrieval.lexical.bm25 import compute_idf
+from actors.retrieval.lexical.passage_postings import find_step
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
@@ -60,11 +62,16 @@ def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuer
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
         telling = sorted(_idf_weights(view, dict.fromkeys(fresh, 1)).items(), key=lambda entry: -entry[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    segment_candidates = [
-        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query))
-        for segment in view.segments
+    # Joined postings must give the candidates and scores of the segments, also for equal scores.
+    step = 0.0
+    if len(view.accesses) > 1:
+        step = find_step(weights)
+        library.count_search(view)
+    run_candidates = [
+        run.postings.find_best(weights, CANDIDATES, _allowed_in_run(run, query), step=step)
+        for run in view.runs
     ]
-    gathered = _merge_candidates(segment_candidates, view)
+    gathered = _merge_candidates(run_candidates, view.run_offsets, keep_order=bool(step))
     best = float(gathered.scores.max(initial=0.0))
     if query.context and len(gathered.rows):
         of_question = {code: weights[code] for code in term_counts if code in weights}
@@ -106,7 +113,7 @@ def find_nearest(view: LibraryView, query: ArchiveQuery, vector: Vector) -> Cand
         else empty
         for segment in view.segments
     ]
-    return _merge_candidates(results, view)
+    return _merge_candidates(results, view.offsets)
 
 
 def score_similarity(view: LibraryView, rows: Rows, vector: Vector) -> Scores:
@@ -128,8 +135,8 @@ def _idf_weights(view: LibraryView, term_counts: dict[int, int]) -> dict[int, fl
     """Multiply weights by the rarity of terms over all segments; drop unknown terms."""
     codes = list(term_counts)
     counts = [0] * len(codes)
-    for segment in view.segments:
-        for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
+    for run in view.runs:
+        for at, (_, start, end) in enumerate(run.postings.find_spans(codes)):
             counts[at] += end - start
     return {
         code: term_counts[code] * compute_idf(count, len(view))
@@ -166,16 +173,30 @@ def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
     return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 
 
-def _merge_candidates(
-    segment_candidates: Sequence[tuple[Rows, Scores]], view: LibraryView
-) -> CandidatePassages:
-    if not segment_candidates:
-        return no_candidates()
-    if len(segment_candidates) == 1:
-        return CandidatePassages(*segment_candidates[0])
-    rows = np.concatenate(
-        [rows + offset for (rows, _), offset in zip(segment_candidates, view.offsets, strict=False)]
+def _allowed_in_run(run: SegmentRun, query: ArchiveQuery) -> Mask | None:
+    """Return the mask of the passages of a run that a query allows; None when it allows all."""
+    masks = [_allowed_mask(segment, query) for segment in run.segments]
+    if len(masks) == 1:
+        return masks[0]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones(len(segment), np.bool_) if mask is None else mask
+            for segment, mask in zip(run.segments, masks, strict=True)
+        ]
     )
-    scores = np.concatenate([scores for _, scores in segment_candidates])
-    top = best_rows(scores, CANDIDATES)
+
+
+def _merge_candidates(
+    candidates: Sequence[tuple[Rows, Scores]], offsets: Sequence[int], *, keep_order: bool = False
+) -> CandidatePassages:
+    """Number the candidates of parts by `offsets` and return the best; with `keep_order` the first of equal ones."""
+    if not candidates:
+        return no_candidates()
+    if len(candidates) == 1:
+        return CandidatePassages(*candidates[0])
+    rows = np.concatenate([rows + offset for (rows, _), offset in zip(candidates, offsets, strict=False)])
+    scores = np.concatenate([scores for _, scores in candidates])
+    top = np.argsort(-scores, kind="stable")[:CANDIDATES] if keep_order else best_rows(scores, CANDIDATES)
     return CandidatePassages(rows[top], scores[top])

@@ -5,6 +5,7 @@
     gap       the log was trimmed past this follower: load beside the old library and swap; queries never wait
     newer     another snapshot was written: map, verify and catch up beside the old library in a separate thread, then
               swap; queries that began with the old library end with it
+    join      join in that thread the postings of accesses that are often read together
 
 Short queries run on the event loop, long ones in the thread of queries.
 """
@@ -169,11 +170,12 @@ class ArchiveFollower:
         self._meter.time("kiosk_archive_load_ms", took_ms)
 
     async def _watch_snapshots(self) -> None:
-        """Load newer snapshots, forever."""
+        """Load newer snapshots and join postings, forever."""
         while True:
             await asyncio.sleep(SNAPSHOT_POLL_S)
             try:
                 await self._load_newer_snapshot()
+                await self._join_segments()
             except Unavailable as error:
                 self._sequence = 0  # repeated in the next round: the log could not be read to its end
                 self._count_miss(error)
@@ -192,6 +194,12 @@ class ArchiveFollower:
         # Also if it turns out damaged: it is not tried again.
         self._sequence = newest
         await self._open_and_swap(self._opener, self._clock.monotonic_s())
+
+    async def _join_segments(self) -> None:
+        """Join what is often read together, beside the writer: changes must not wait for it."""
+        library = self._library
+        if library is not None and library.needs_join:
+            await asyncio.get_running_loop().run_in_executor(self._opener, library.join_segments)
 
     def _open_library_state(self) -> LibraryAtOffset:
         """Open the snapshot and apply the compacted records behind it."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from actors.archive.combined_segments import JoinedSegments, SegmentRun, select_lasting
 from actors.archive.passages import Document
 from actors.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
@@ -37,15 +38,36 @@ class LibraryView:
     "The first row of each segment, and the number of all rows."
     languages: tuple[str, ...]
     "The most frequent languages first."
+    runs: tuple[SegmentRun, ...]
+    "The postings of all segments, in their order: of one segment each, or joined."
+    run_offsets: tuple[int, ...]
+    "The first row of each run, and the number of all rows."
+    accesses: frozenset[str]
+    "Accesses of the segments."
 
     @classmethod
-    def of(cls, segments: tuple[PassageSegment, ...]) -> LibraryView:
-        """Number the passages of segments."""
+    def of(cls, segments: tuple[PassageSegment, ...], joined: SegmentRun | None = None) -> LibraryView:
+        """Number the passages of segments, the first of which may be joined."""
         counts: Counter[str] = Counter()
         for segment in segments:
             counts.update(segment.languages)
         languages = tuple(language for language, _ in counts.most_common(_LANGUAGES))
-        return cls(segments, (0, *accumulate(map(len, segments))), languages)
+        first = () if joined is None else (joined,)
+        apart = segments if joined is None else segments[len(joined.segments) :]
+        runs = (*first, *map(SegmentRun.of, apart))
+        return cls(
+            segments,
+            (0, *accumulate(map(len, segments))),
+            languages,
+            runs,
+            (0, *accumulate(len(run.postings) for run in runs)),
+            frozenset(segment.access for segment in segments),
+        )
+
+    @property
+    def is_joined(self) -> bool:
+        """Return whether the postings of several segments are joined."""
+        return len(self.runs) < len(self.segments)
 
     def __len__(self) -> int:
         """Count passages, removed ones included."""
@@ -83,6 +105,7 @@ class PassageLibrary:
         self._analyzers = Analyzers()
         self._views: tuple[Sequence[PassageSegment], dict[frozenset[str] | None, LibraryView]] = (), {}
         "By tiers; of the segments at that time."
+        self._joined = JoinedSegments()
         self._fixed = len(self.segments)
         "Segments from the front that are never merged: they are mapped from disk."
 
@@ -94,7 +117,7 @@ class PassageLibrary:
     @property
     def nbytes(self) -> int:
         """Bytes of everything, mapped or held."""
-        return sum(segment.nbytes for segment in self.segments)
+        return sum(segment.nbytes for segment in self.segments) + self._joined.nbytes
 
     @property
     def is_slow(self) -> bool:
@@ -120,9 +143,57 @@ class PassageLibrary:
             self._views = segments, views
         view = views.get(tiers)
         if view is None:
-            readable = (segment for segment in segments if tiers is None or may_read(segment.access, tiers))
-            view = views[tiers] = LibraryView.of(tuple(readable))
+            accesses = frozenset(segment.access for segment in segments)
+            if tiers is not None:
+                accesses = frozenset(access for access in accesses if may_read(access, tiers))
+            view = views[tiers] = self._build_view(segments, accesses)
         return view
+
+    def _build_view(self, segments: Sequence[PassageSegment], accesses: frozenset[str]) -> LibraryView:
+        fixed, later = self._select(segments, accesses)
+        readable = (*fixed, *later)
+        return LibraryView.of(readable, self._joined.find(accesses, readable))
+
+    def _select(
+        self, segments: Sequence[PassageSegment], accesses: frozenset[str]
+    ) -> tuple[list[PassageSegment], list[PassageSegment]]:
+        """Return the segments of some accesses: those that are never merged, and the others."""
+        fixed = [segment for segment in segments[: self._fixed] if segment.access in accesses]
+        later = [segment for segment in segments[self._fixed :] if segment.access in accesses]
+        if len(accesses) > 1:
+            # Large segments come first, so the joined ones stay the first when others are added.
+            later.sort(key=len, reverse=True)
+        return fixed, later
+
+    def count_search(self, view: LibraryView) -> None:
+        """Count a question that read several accesses; those often read together are worth joining."""
+        if not view.is_joined:
+            self._joined.count(view.accesses)
+
+    @property
+    def needs_join(self) -> bool:
+        """Return whether postings should be joined, or those of merged segments be dropped."""
+        return self._joined.has_stale(self.segments) or bool(self._list_joinable())
+
+    def join_segments(self) -> None:
+        """Join the postings of accesses that are often read together.
+
+        Any one thread may join beside the writer and the questions: segments do not change, and a copy of those that
+        the writer merges meanwhile is not used.
+        """
+        self._joined.drop_stale(self.segments)
+        for accesses, segments in self._list_joinable()[:1]:
+            self._joined.join(accesses, segments)
+        self._views = (), {}
+
+    def _list_joinable(self) -> list[tuple[frozenset[str], list[PassageSegment]]]:
+        """Return the accesses that are worth joining, and their segments that last."""
+        segments = self.segments
+        lasting = [
+            (accesses, select_lasting(*self._select(segments, accesses)))
+            for accesses in self._joined.list_frequent()
+        ]
+        return [(accesses, chosen) for accesses, chosen in lasting if self._joined.has_room(accesses, chosen)]
 
     def put(self, documents: Iterable[Document]) -> None:
         """Add documents or replace those of the same id."""

@@ -120,6 +120,10 @@ def open_archive(case: str, records: list[Record]) -> Ask:
     """Return a search of the archive of passages."""
     library = PassageLibrary(HashingEmbedder(), share=0.1)
     library.put(document for record in records if (document := read_product(dict(record))) is not None)
+    for text in questions(FREQUENT):
+        search_passages(library, ArchiveQuery(APP, text, tiers=TIERS[case]), 0)
+    if library.needs_join:
+        library.join_segments()
     return lambda text: search_passages(library, ArchiveQuery(APP, text, tiers=TIERS[case]), 0)
 
 

@@ -6,9 +6,9 @@ Another thread joins the postings. Searches use the parts meanwhile, and both gi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_access import IndexPart
@@ -16,6 +16,8 @@ from actors.retrieval.lexical.product_postings import TermVector
 
 PartCodes = tuple[int, ...]
 "Codes of the accesses whose products a query searches."
+
+Combination = TypeVar("Combination", bound=Hashable)
 
 FREQUENT: Final = 32
 "Searches of the same parts after which they are joined."
@@ -26,6 +28,31 @@ In a larger index the parts cost little beside their postings.
 """
 _MOST_COUNTED: Final = 256
 "Sets of parts whose searches are counted."
+
+
+class SearchCounts(Generic[Combination]):
+    """How often combinations of parts were searched that are not joined."""
+
+    def __init__(self) -> None:
+        self._searches: Counter[Combination] = Counter()
+
+    def count(self, combination: Combination) -> None:
+        """Count a search."""
+        if len(self._searches) >= _MOST_COUNTED:
+            self._searches.clear()
+        self._searches[combination] += 1
+
+    def list_frequent(self) -> list[Combination]:
+        """Return the combinations that are worth a copy."""
+        # A copy, since another thread may count meanwhile.
+        return [combination for combination, count in list(self._searches.items()) if count >= FREQUENT]
+
+    def forget(self, combination: Combination) -> None:
+        """Count a combination from 0 again."""
+        self._searches.pop(combination, None)
+
+    def clear(self) -> None:
+        self._searches.clear()
 
 
 @dataclass(slots=True)
@@ -46,7 +73,7 @@ class JoinedParts:
     def __init__(self, seal: int, parts: Mapping[int, IndexPart]) -> None:
         self._seal = seal
         self._parts = parts
-        self._searches: Counter[PartCodes] = Counter()
+        self._searches = SearchCounts[PartCodes]()
         self._joined: dict[PartCodes, JoinedPart] = {}
 
     @property
@@ -63,9 +90,7 @@ class JoinedParts:
         joined = self._joined.get(codes)
         if joined is not None:
             return joined.segments if joined.is_ready else None
-        if len(self._searches) >= _MOST_COUNTED:
-            self._searches.clear()
-        self._searches[codes] += 1
+        self._searches.count(codes)
         return None
 
     def put(self, code: int, text: TermVector) -> None:
@@ -103,7 +128,7 @@ class JoinedParts:
         ]
         for codes in self._list_frequent()[:1]:
             segments, merge = IndexSegments.join(self._segments_of(codes), self._seal)
-            del self._searches[codes]
+            self._searches.forget(codes)
             joined = self._joined[codes] = JoinedPart(segments)
             merges.append((joined, merge))
         return merges
@@ -119,8 +144,8 @@ class JoinedParts:
         left = MOST_PRODUCTS - sum(joined.segments.products for joined in self._joined.values())
         return [
             codes
-            for codes, count in self._searches.items()
-            if count >= FREQUENT and sum(part.products for part in self._segments_of(codes)) <= left
+            for codes in self._searches.list_frequent()
+            if sum(part.products for part in self._segments_of(codes)) <= left
         ]
 
     def _segments_of(self, codes: PartCodes) -> Sequence[IndexSegments]:

@@ -38,6 +38,7 @@ _REMEMBERED = 30_000
 "Terms whose postings are remembered."
 _NOWHERE = (-1, 0, 0)
 _ZERO = np.zeros(1, np.int64)
+_LAST_ROW = (1 << 32) - 1
 _LEVEL_SCORES = np.arange(_LEVELS + 1, dtype=np.float32) * np.float32(_UNIT)
 
 _List: TypeAlias = tuple[float, Scores, int, int]
@@ -76,7 +77,12 @@ class PassagePostings(Postings):
         return [spans.get(code, _NOWHERE) for code in codes]
 
     def find_best(
-        self, weights: Mapping[int, float], k: int, allowed: Mask | None = None
+        self,
+        weights: Mapping[int, float],
+        k: int,
+        allowed: Mask | None = None,
+        *,
+        step: float = 0.0,
     ) -> tuple[Rows, Scores]:
         """Find the exact best passages of weighted terms.
 
@@ -87,11 +93,13 @@ class PassagePostings(Postings):
         Shapes:
             weights: term -> idf times the weight of the term in the query
             allowed: bool [n]; None for all
+            step: `find_step` of the weights, so that other postings of the same passages give the same result; 0
+                for the plain scores, of which any of equal ones are returned
             returns: int64 [m] and float32 [m], best first, m <= k
         Cost:
             300,000 passages: see tests/benchmarks/retrieval.py
         """
-        lists = self._bound_terms(weights)
+        lists = self._bound_terms(weights, step)
         long = [postings for postings in lists if postings[3] - postings[2] > _LONG_LIST]
         short = [postings for postings in lists if postings[3] - postings[2] <= _LONG_LIST]
         if not short and long:
@@ -110,14 +118,14 @@ class PassagePostings(Postings):
             # No passage outside the candidates can reach the k-th best, so long lists are only looked up.
             if floor > left:
                 # A candidate below this can't reach the floor even with the bounds of all long lists.
-                near = sums > floor - left
-                return self._select_top(rows[near], sums[near], long, k)
-            best = self._add_leaders(rows, sums, long, k) if allowed is None else None
+                near = sums >= floor - left
+                rows = rows[near]
+                return _select_best(rows, self._add_list_scores(rows, sums[near], long), k, step)
+            best = self._add_leaders(rows, sums, long, k, step) if allowed is None else None
             if best is not None:
                 return best
             rows, sums = self._add_all_lists(rows, sums, long, allowed)
-        top = best_rows(sums, k)
-        return rows[top].astype(np.int64), sums[top]
+        return _select_best(rows, sums, k, step)
 
     def score(self, weights: Mapping[int, float], rows: Rows) -> Scores:
         """Score given passages.
@@ -133,20 +141,27 @@ class PassagePostings(Postings):
         )
         return scores
 
-    def _bound_terms(self, weights: Mapping[int, float]) -> list[_List]:
-        """Return bound, score by level, first and last posting of every term that occurs; the weightiest first."""
+    def _bound_terms(self, weights: Mapping[int, float], step: float = 0.0) -> list[_List]:
+        """Return bound, score by level, first and last posting of every term that occurs; the weightiest first.
+
+        Scores are whole numbers of steps, if there is one.
+        """
         lists = []
         codes = list(weights)
         for code, (term, start, end) in zip(codes, self.find_spans(codes), strict=True):
             if end > start:
                 # A table of 256 scores for each term replaces a product for each posting.
-                lut = _LEVEL_SCORES * np.float32(weights[code])
+                if step:
+                    # Rounded up: a score of 0 would look like a passage without the term.
+                    lut = np.ceil(_LEVEL_SCORES * np.float32(weights[code] / step))
+                else:
+                    lut = _LEVEL_SCORES * np.float32(weights[code])
                 lists.append((float(lut[self.peaks[term]]), lut, start, end))
         # High bounds early, long lists late: the floor rises before the long lists are read.
         return sorted(lists, key=lambda postings: -postings[0] / math.log2(2 + postings[3] - postings[2]))
 
     def _add_leaders(
-        self, rows: Any, sums: Scores, long: Sequence[_List], k: int
+        self, rows: Any, sums: Scores, long: Sequence[_List], k: int, step: float
     ) -> tuple[Rows, Scores] | None:
         """Find the best among the candidates and the leaders of long lists; None if another one may be better."""
         leaders = [self._find_leaders(postings) for postings in long]
@@ -157,11 +172,10 @@ class PassagePostings(Postings):
         near = sums + np.float32(sum(bound for bound, *_ in long)) >= floor
         rows = rows[near]
         scores = self._add_list_scores(rows, sums[near], long)
-        # A passage behind all leaders has at most `behind`: it could still be better.
-        if _kth_best(scores, k) < behind:
+        # A passage behind all leaders has at most `behind`: it could still be better, or as good and come first.
+        if _kth_best(scores, k) <= behind:
             return None
-        top = best_rows(scores, k)
-        return rows[top].astype(np.int64), scores[top]
+        return _select_best(rows, scores, k, step)
 
     def _find_leaders(self, postings: _List) -> tuple[npt.NDArray[np.uint32], int]:
         """Return the rows with the highest levels of a long list, ascending, and the highest level behind them."""
@@ -187,11 +201,6 @@ class PassagePostings(Postings):
             totals[~allowed] = 0
         rows = np.flatnonzero(totals != 0)  # of floats it takes ten times as long
         return rows, totals[rows]
-
-    def _select_top(self, rows: Any, scores: Scores, lists: Sequence[_List], k: int) -> tuple[Rows, Scores]:
-        scores = self._add_list_scores(rows, scores, lists)
-        top = best_rows(scores, k)
-        return rows[top].astype(np.int64), scores[top]
 
     def _add_list_scores(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
         """Look up ascending rows in lists and add the scores of the rows found."""
@@ -272,6 +281,28 @@ def _sum_by_row(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
     firsts += 1
     firsts = np.concatenate([_ZERO, firsts])
     return rows[firsts], np.add.reduceat(scores, firsts)
+
+
+def find_step(weights: Mapping[int, float]) -> float:
+    """Return a power of 2 for scores: float32 adds up whole numbers of it in any order without an error."""
+    # No sum has more than 2^23 steps, and 1 for the rounding of each term; float32 is exact up to 2^24.
+    _, exponent = math.frexp(sum(weights.values()) * (K1 + 1))
+    return math.ldexp(1.0, exponent - 23)
+
+
+def _select_best(rows: Any, scores: Scores, k: int, step: float) -> tuple[Rows, Scores]:
+    """Return the best passages; with a step, the first ones of equal scores, which are whole numbers of steps."""
+    if not step:
+        top = best_rows(scores, k)
+        return rows[top].astype(np.int64), scores[top]
+    # Score and row in one number, the first row the highest: numbers are sorted faster than positions.
+    keys = scores.astype(np.int64) << 32
+    keys |= _LAST_ROW - rows.astype(np.int64)
+    if len(keys) > k:
+        keys = np.partition(keys, len(keys) - k)[len(keys) - k :]
+    keys.sort()
+    keys = keys[::-1]
+    return _LAST_ROW - (keys & _LAST_ROW), (keys >> 32).astype(np.float32) * np.float32(step)
 
 
 def _kth_best(scores: Scores, k: int) -> float:

@@ -12,6 +12,7 @@ from actors.retrieval.lexical.passage_postings import (
     PassagePostings,
     build_postings,
     drop_passages,
+    find_step,
     merge_postings,
 )
 from actors.retrieval.lexical.postings import concatenate_counts, count_terms
@@ -145,9 +146,12 @@ def test_leaders_of_long_lists_are_enough_to_find_the_best_exactly() -> None:
             assert np.allclose(scores, np.sort(exact)[::-1][:k], atol=1e-5)
             assert np.allclose(exact[rows], scores, atol=1e-5)
             assert len(set(rows.tolist())) == k
+            rows, in_steps = postings.find_best(weights, k, step=find_step(weights))
+            assert np.allclose(in_steps, scores, atol=1e-5)
+            assert rows.tolist() == rows[np.lexsort((rows, -in_steps))].tolist()
         long = [bounds for bounds in postings._bound_terms(weights) if bounds[3] - bounds[2] > 8_192]
         nothing = np.zeros(0, np.uint32), np.zeros(0, np.float32)
-        everything_added += postings._add_leaders(*nothing, long, 100) is None
+        everything_added += postings._add_leaders(*nothing, long, 100, 0.0) is None
     assert everything_added < 5
 
 
