@@ -73,7 +73,7 @@ def _trained(folder: Path, url: str, recipe: str) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
-        "cluster",
+        "deployments.cli",
         "train",
         generated_market.APP,
         "--recipe",
@@ -107,7 +107,7 @@ def _cpu_s() -> float:
 
 def _show(reports: list[dict[str, Any]], given: argparse.Namespace) -> None:
     table = Table(
-        title=f"{given.events:,} interactions, {given.readers:,} readers, {given.items:,} products", box=None
+        title=f"{given.events:,} interactions, {given.readers:,} users, {given.items:,} products", box=None
     )
     for column in (
         "recipe",
