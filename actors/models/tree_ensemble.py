@@ -23,8 +23,10 @@ MOST_TREES = 100
 
 Bits = npt.NDArray[np.uint16]
 _ALL = np.uint16(0xFFFF)
-_EXPONENT_AT, _EXPONENT_OF_1 = 52, 1023
-"Where a float64 has its exponent, and the exponent of 1.0 there (IEEE 754)."
+_EXPONENT_AT = 52
+"The lowest bit of the exponent of a float64 (IEEE 754)."
+_EXPONENT_OF_1 = 1023
+"The exponent of 1.0 as its bits hold it."
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,6 +327,7 @@ def _add_quality(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure ranking on public sets beside other libraries."""
-        names, parts = tuple(sets or ()), tuple(part or ())
-        options = RankingOptions(names, only, parts, as_json, out, peers, minutes, cache)
+        options = RankingOptions(
+            tuple(sets or ()), only, tuple(part or ()), as_json, out, peers, minutes, cache
+        )
         raise typer.Exit(execute(options, context.meta[WORDS]))

@@ -169,7 +169,8 @@ def estimate_memory(artifacts: ArtifactStore, app_id: str) -> int:
     Cost:
         reads and decodes each file of products and interactions once, one at a time
     """
-    files, replaced = SegmentFiles(artifacts, SystemClock()), ReplacedProducts(artifacts)
+    files = SegmentFiles(artifacts, SystemClock())
+    replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
         needed = LOADED_BYTES
         try:

@@ -208,7 +208,8 @@ class QuestionStore:
 
     async def discard(self, question: Question) -> None:
         """Delete a question that nobody needs."""
-        app_id, question_id = question.app_id, question.question_id
+        app_id = question.app_id
+        question_id = question.question_id
         owned = keys.question_by(app_id, user_key_from_question(question))
         names = [owned, keys.question_open(app_id), keys.question(app_id, question_id)]
         await self._server.run(_ERASE, names, [question_id])

@@ -175,7 +175,8 @@ class ProductMeasures:
         fresh = float(totals @ self.is_fresh)
         rows = [_measure(frequencies, shown, bits, fresh, catalog)]
         # one pass over all counts: gathers for each bucket would take three times as long as all the rest
-        bits_of, fresh_of = counts @ self.bits, counts @ self.is_fresh.astype(float)
+        bits_of = counts @ self.bits
+        fresh_of = counts @ self.is_fresh.astype(float)
         shown_of = counts.sum(axis=1)
         for bucket in range(BUCKETS):
             span = slice(counts.indptr[bucket], counts.indptr[bucket + 1])
