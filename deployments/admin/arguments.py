@@ -32,6 +32,7 @@ def collect_arguments(
         Unprocessable: the body is no object, a field stands at two places, or there are too many
     """
     if takes_body(operation):
+        # Parsers disagree on which of two equal keys counts, so a proxy or a log could show another value.
         given = load_json(body, refuse_duplicates=True) if body.strip() else {}
         if not isinstance(given, dict):
             raise _fault("the body must be a JSON object", ["body"])

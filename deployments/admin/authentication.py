@@ -93,6 +93,7 @@ class Authenticator:
         kept = self._kept.get(sha256)
         if kept is not None and kept.until_s > now_s:
             return kept.principal
+        # Removed first, so that the new entry goes to the end: the first entry is the oldest.
         self._kept.pop(sha256, None)
         token = await self._stores.admin_tokens.find(sha256)
         now_ms = self._clock.now_ms()
@@ -106,6 +107,7 @@ class Authenticator:
         if (account.user_id, account.epoch) != (token.user_id, token.epoch):
             return None
         principal = principal_of(account, "token", token=token)
+        # A token must not live longer in this memory than it does in the store.
         self._kept[sha256] = _Kept(principal, now_s + min(KEPT_S, (token.expires_at - now_ms) / 1000))
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)

@@ -126,6 +126,7 @@ class AdminEndpoint:
             return await self._perform(request, path, operation, principal)
         finally:
             self._of_person[who] -= 1
+            # Otherwise the table would keep an entry for every account that ever called.
             if not self._of_person[who]:
                 del self._of_person[who]
 

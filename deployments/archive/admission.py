@@ -120,6 +120,7 @@ class ClientAdmission:
             TooMany: with `retry_after_s`
         """
         per_minute, who = self._rate_of(rule, person)
+        # A rate of 0 means no limit. A client that must not call has a rule that denies it.
         if not per_minute:
             return
         bucket = self._bucket(who, per_minute / 60)
@@ -130,8 +131,10 @@ class ClientAdmission:
         bucket.spend()
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
+        # Such a rule covers many agents and people: with a common rate, any of them could use it up for all.
         if fold_client_name(rule.client) in _OF_EACH and rule.calls_per_minute is not None:
             return rule.calls_per_minute, f"{rule.client} {person.user_id}"
+        # A rule that names a client bounds all its users together.
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
             return rule.calls_per_minute, f"client {fold_client_name(rule.client)}"
         everybody = self._rules.get(EVERYBODY)
@@ -139,6 +142,7 @@ class ClientAdmission:
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
 
     def _bucket(self, who: str, rate: float) -> LeasedBucket:
+        # Taken out and put back, so that the order of the dictionary is the order of the last use.
         bucket = self._leased.pop(who, None)
         # A changed rule begins a new bucket, so that it holds at once.
         if bucket is None or bucket.rate != rate:

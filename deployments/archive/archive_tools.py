@@ -65,18 +65,22 @@ class OffsetSigner:
         names = _names(app_id, user_id, product_id)
         key = self.keys[0]
         tag = _digest(key, b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
+        # The other keys are older ones. Agents still have offsets that they signed.
         sealed = position ^ _mask(key, names, tag)
         return int.from_bytes(tag, "big") << _POSITION_BITS | sealed
 
     def verify(self, app_id: str, user_id: str, product_id: str, offset: int) -> int | None:
         """Return the passage of an offset; None if it was not signed for this user and product."""
+        # The number comes from a client, and `to_bytes` raises for a negative or a larger one.
         if not 0 <= offset < _LIMIT:
             return None
         names = _names(app_id, user_id, product_id)
         tag = (offset >> _POSITION_BITS).to_bytes(_TAG_BYTES, "big")
         for key in self.keys:
             position = (offset & MOST_POSITIONS - 1) ^ _mask(key, names, tag)
+            # With a wrong key this is any position; only the tag decides.
             right = _digest(key, b"tag", names + position.to_bytes(4, "big"))[:_TAG_BYTES]
+            # In constant time: with `==` the time would reveal a guessed tag byte by byte.
             if hmac.compare_digest(tag, right):
                 return position
         return None
@@ -97,6 +101,7 @@ def _names(app_id: str, user_id: str, product_id: str) -> bytes:
 
 @lru_cache(maxsize=1_024)
 def _user_prefix(app_id: str, user_id: str) -> bytes:
+    # Cached, because all passages of an answer name the same app and user.
     return _length_prefixed(app_id) + _length_prefixed(user_id)
 
 
@@ -216,6 +221,7 @@ class ArchiveTools:
             NotFound: the offset does not belong to this user, or the article is deleted or locked, in the same words
         """
         article = await self.find_article(person, arguments["product_id"], arguments["offset"])
+        # The same words for deleted and locked articles: other words would reveal which of them exist.
         if article is None:
             raise NotFound(NOT_ISSUED)
         return ToolResult(self.describe_article(article, context), (article.product_id,))
@@ -323,6 +329,7 @@ class ArchiveTools:
 
 def split_id(joined: str) -> tuple[str, int]:
     """Return product and offset of an id that `search` returned; another id has the offset -1, which names nothing."""
+    # The offset comes first, because product ids may contain dots.
     offset, _, product_id = joined.partition(".")
     return product_id, int(offset) if _OFFSET.fullmatch(offset) else -1
 

@@ -128,6 +128,8 @@ class CallContexts:
         for product_id in articles:
             key = person.user_id, person.client_id, product_id
             self._results[key] = now_s, context
+            # A dictionary keeps the place of a replaced key, and the loop below would drop this result too
+            # early.
             self._results.move_to_end(key)
         while len(self._results) > MOST_RESULTS:
             self._results.popitem(last=False)

@@ -65,6 +65,7 @@ class CitationRules:
 
 def citation_format(title: str, url: str) -> str:
     """Return the markdown link to a source; without a web address only the title."""
+    # A blank line would end the paragraph, and the link with it.
     label = _SPECIAL.sub(r"\\\1", " ".join(title.split())) or "Untitled"
     address = web_address(url)
     if not address:
@@ -100,6 +101,7 @@ def article_licence(licence: str) -> str:
 
 @lru_cache(maxsize=256)
 def _standard_licence(licence: str) -> str:
+    # The text comes from an article and may have any length; such a long one is no code of a licence.
     if len(licence) > _LONGEST_CODE:
         return ""
     text = " ".join(licence.split()).casefold().rstrip(".")
@@ -135,7 +137,9 @@ def web_address(url: str) -> str:
     if _PLAIN_ADDRESS.fullmatch(url):
         return url
     try:
+        # This raises on an unclosed bracket, which starts an IPv6 address.
         parts = urlsplit(url.strip())
     except ValueError:
         return ""
+    # Another scheme, as `javascript:`, would run where a client shows the citation.
     return url.strip() if parts.scheme in ("http", "https") and parts.netloc else ""

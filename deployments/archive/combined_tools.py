@@ -151,6 +151,7 @@ class CombinedTools:
                 source.tools.retrieve(source.app_id, person, question, more, context.snippet_words)
                 for source in sources
             ),
+            # Otherwise the first archive that fails would hide the results of all others.
             return_exceptions=True,
         )
         answered: list[tuple[SourceArchive, list[Snippet], float]] = []
@@ -175,6 +176,7 @@ class CombinedTools:
     async def _find(
         self, person: ArchiveCaller, product_id: str, offset: int, refusal: str
     ) -> tuple[SourceArchive, ArchiveArticle]:
+        # An offset is signed for one app. The other archives notice this themselves, without a request.
         for source in (self._main, *self._list_included()):
             article = await source.tools.find_article(person, product_id, offset)
             if article is not None:

@@ -19,6 +19,7 @@ _NOSNIFF = {"x-content-type-options": "nosniff"}
 _HEADERS = {
     "access-control-allow-origin": "*",
     "cache-control": "public, max-age=3600",
+    # The text contains the host of the request, so a shared cache needs a copy for each host.
     "vary": "Host",
     **_NOSNIFF,
 }
@@ -80,6 +81,7 @@ class ConfigPage:
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, **self._more_headers, "etag": tag, "content-type": kind}
         headers |= {name.decode(): value.decode() for name, value in self._list_links(request.path_params)}
+        # Proxies that compress a reply make its tag weak.
         tags = [
             given_tag.strip().removeprefix("W/")
             for given_tag in request.headers.get("if-none-match", "").split(",")
@@ -87,5 +89,6 @@ class ConfigPage:
         if tag in tags or tags == ["*"]:
             return Response(None, 304, headers)
         if request.method == "HEAD":
+            # The length of the body that GET returns (RFC 9110, 9.3.2).
             return Response(None, 200, {**headers, "content-length": str(len(body))})
         return Response(body, 200, headers)

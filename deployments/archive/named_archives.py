@@ -75,6 +75,7 @@ class NamedArchives:
         # By identity, which costs each request nothing; equal copies are noticed under the lock.
         if opened is None or settings is not opened.settings:
             async with self._lock:
+                # Another request may have opened it in the meantime, so both are looked up again.
                 return await self._reopen(archive_id)
         return opened.archive
 
@@ -91,6 +92,8 @@ class NamedArchives:
         opened = self._opened.get(archive_id)
         if settings is None:
             if opened is not None:
+                # Removed before the wait: a request that comes meanwhile must not get an archive whose log is
+                # closed.
                 del self._opened[archive_id]
                 await opened.workers.close()
             return None

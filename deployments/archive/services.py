@@ -277,6 +277,8 @@ class ToolBuilder:
         """Return the tools of an archive together with archives that it includes."""
 
         def list_included() -> list[SourceArchive]:
+            # Looked up at each call: an included archive may be opened, changed or closed while this one
+            # runs.
             including = self.apps.find_archive(config.archive_id)
             sources = [self._open_included(app_id, including) for app_id in config.includes]
             return [source for source in sources if source is not None]

@@ -48,6 +48,7 @@ def remove_invisible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # Each distinct character is judged once; a text has few of them.
     chars = set(text)
     hidden = {ord(char): None for char in chars if _is_hidden(char)}
     if hidden:
@@ -78,6 +79,7 @@ def _fence_mark(clean: str, key: bytes) -> str:
 def _is_hidden(char: str) -> bool:
     if char in _SHOWN or char in _IN_PLACE:
         return False
+    # In the supplementary variation selectors a text can carry hidden bytes.
     if char in _BLANK or 0xE0100 <= ord(char) <= 0xE01EF:
         return True
     kind = unicodedata.category(char)

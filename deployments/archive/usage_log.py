@@ -59,6 +59,7 @@ class PendingToolCall:
         """Return the finished call with the product ids of an answer."""
         return FinishedToolCall(
             self,
+            # Several passages of one article count once, at the place of the first.
             tuple(dict.fromkeys(articles)),
             coverage=coverage,
             reply_bytes=reply_bytes,

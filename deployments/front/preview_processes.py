@@ -94,6 +94,7 @@ class PreviewProcesses:
             raise Invalid(_TOO_MUCH) from None
         except OSError as error:
             raise Unavailable(f"the file can't be looked at: {error.strerror or error}", told=True) from error
+        # Native code that gets no memory aborts, so the exit code need not be the 1 of `main`.
         if done.returncode != 0:
             raise Invalid(_TOO_MUCH)
         answer = json.loads(done.stdout)
@@ -105,6 +106,7 @@ class PreviewProcesses:
 def main() -> int:
     """Look at the file of the task on standard input; return 0, or 1 if that takes too much."""
     os.nice(BEHIND_REQUESTS)
+    # Set here and not by `preexec_fn` of the parent, which is not safe beside threads.
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     # A dump of memory would leave the uploaded file on the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

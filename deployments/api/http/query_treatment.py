@@ -144,6 +144,7 @@ class QueryTreatment:
 
 def classify_device(user_agent: str) -> str:
     """Classify a user agent into a few kinds, enough to notice that one kind breaks a split."""
+    # Older iPads also send `Mobile`, so tablets are looked for first.
     if "iPad" in user_agent or "Tablet" in user_agent:
         return "tablet"
     if "Mobi" in user_agent:

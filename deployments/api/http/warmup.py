@@ -49,6 +49,8 @@ async def load_busy_engines(
                 if await _is_answering(client, query, min(left_s, within_s)):
                     warm += 1
                     break
+                # No other replica answers for this engine, so its requests need this replica now, loaded or
+                # not.
                 if not await _is_answered_elsewhere(stores, clock, app_id, engine_id, begun_ms):
                     break
                 limit_s = while_others_s

@@ -59,6 +59,7 @@ class AggregationResource:
     async def _count(self, app_id: str, body: AggregateBody, tree: Node | None) -> Counted:
         ids = await self._records.ids(app_id, self._noun)
         loop = asyncio.get_running_loop()
+        # A thread can't be cancelled: after the client went away, it ends at its next slice.
         stopped = threading.Event()
 
         def slices() -> Iterator[Mapping[str, Any]]:
@@ -66,6 +67,7 @@ class AggregationResource:
                 if stopped.is_set():
                     raise Unavailable("nobody waits for the count any more")
                 reading = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
+                # The connection to the store belongs to the event loop, so the loop reads for the thread.
                 page = asyncio.run_coroutine_threadsafe(reading, loop).result(_PATIENCE_S)
                 yield from (orjson.loads(record) for record in page if record is not None)
 

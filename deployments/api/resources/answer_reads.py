@@ -31,6 +31,7 @@ async def read_shown(
     entitled_ids = [entitled_id(question_id, token.user_id) for question_id in question_ids]
     shown = await store.shown_many(app_id, [*question_ids, *entitled_ids])
     tiers = tiers_from_token(token)
+    # `shown` has the entitled answers at its end, so the two lengths differ.
     pairs = zip(shown, shown[len(question_ids) :], strict=False)
     return [
         open_shown if open_shown is None or entitled is None else open_entitled(entitled, tiers) or open_shown

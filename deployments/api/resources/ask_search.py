@@ -98,6 +98,7 @@ class AskSearchResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Search products and passages, and create the question if an answer is requested."""
         body, identity, query = request.parsed
+        # Before the search, so that the answer is written while products are searched.
         question_id = await self._create_question(request, body, identity) if body.answer else None
         treated, outcome = await self._treatment.apply_variants(request, query)
         with outcome:

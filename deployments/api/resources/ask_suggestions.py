@@ -141,6 +141,7 @@ class AskSuggestionsResource:
         )
         questions: list[str] = []
         try:
+            # Everybody gets these questions, so they come from open articles alone.
             for product in (await self._recommender.answer(keep_readable(query, NOBODY))).products:
                 if len(questions) >= rows:
                     break

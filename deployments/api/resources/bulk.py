@@ -84,6 +84,7 @@ class BulkResource:
         try:
             replies = await asyncio.gather(*tasks)
         finally:
+            # When one task raises, `gather` leaves the others running.
             for task in tasks:
                 task.cancel()
             # A call holds one place, whichever of its requests waited first.

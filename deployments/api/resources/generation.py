@@ -161,6 +161,7 @@ class GenerationResource:
             stored = await self._questions.read(request.app_id, parse_question_id(task_id))
         except ValueError:
             stored = None
+        # Questions and tasks share one store and one form of ids.
         if stored is None or stored.question.generation is None:
             raise NotFound(messages.NOT_FOUND)
         return success(_render(stored))

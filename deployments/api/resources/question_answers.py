@@ -102,6 +102,7 @@ class QuestionAnswersResource:
         }
         return result(
             "answers",
+            # Members without their braces: `result` writes the object around them.
             dumps(answers.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
             took_ms=request.took_ms(),
             service_id=service_id,

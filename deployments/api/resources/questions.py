@@ -311,6 +311,8 @@ class QuestionsResource:
 
     def _run_in_background(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(_ignore_store_errors(work))
+        # The loop keeps only a weak reference to a task, so without this set a task may vanish before its
+        # end.
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task

@@ -99,6 +99,7 @@ class SearchResource:
             served_by=answered.served_by,
             engine_id=query.engine_id,
         )
+        # Members without their braces: `result` writes the object around them.
         details = b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
         return self._reply(request, answered, details, service_id)
 

@@ -64,6 +64,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
     def record(self, person: ArchiveCaller, product_id: str, revision: str) -> None:
         """Record that an agent has an article in some revision. Cost: 3 microseconds."""
         read = ArticleRead(self._agent_of(person), product_id, revision)
+        # This replica must not wait until its note comes back from the store: the next call may come sooner.
         self._remember(read)
         self.put(read)
 
@@ -88,6 +89,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
     async def follow(self) -> None:
         """Read the notes of all replicas since the last call."""
         app_id = self._find_app()
+        # The publisher chose another app as the archive. Reads of the old one say nothing about its articles.
         if app_id != self._app_id:
             self._app_id = app_id
             self._offset = "0"
@@ -123,6 +125,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
 
     async def _follow_forever(self) -> None:
         while True:
+            # The store is away: the offset is unchanged, so the next round reads on from there.
             with contextlib.suppress(HouseError):
                 await self.follow()
             await asyncio.sleep(FOLLOW_EVERY_S)

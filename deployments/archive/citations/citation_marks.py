@@ -59,6 +59,8 @@ class MarkSigner:
 
     def sign(self, app_id: str, archive_id: str, call_id: str, product_id: str, now_ms: int) -> str:
         """Return the mark of one link of a call. Cost: 5 microseconds."""
+        # Three bytes hold the hours until the year 3885. Links should be short, and seconds would need more
+        # bytes.
         body = bytes.fromhex(call_id) + (now_ms // _HOUR_MS + LIFE_H).to_bytes(3, "big")
         tag = _compute_tag(self.keys[0], (app_id, archive_id, product_id), body)
         return f"{_encode(body + tag)}.{archive_id}.{product_id}"
@@ -69,6 +71,7 @@ class MarkSigner:
         archive_id, _, product_id = rest.partition(".")
         if not product_id or len(product_id) > MOST_PRODUCT_ID or not _TOKEN.fullmatch(token):
             return None
+        # 27 characters stand for 20 bytes; `_encode` cut off one sign of padding.
         raw = base64.urlsafe_b64decode(token + "=")
         if _encode(raw) != token:  # the last character has two spare bits
             return None
@@ -100,6 +103,7 @@ class MarkedLinks:
         quoted = quote(mark, safe="", errors="surrogatepass")
         if self.redirect:
             return f"{self.redirect}{VISITS}/{quoted}"
+        # The query stands before the fragment: browsers don't send what follows `#`.
         head, hash_sign, fragment = url.partition("#")
         return f"{head}{'&' if '?' in head else '?'}{PARAMETER}={quoted}{hash_sign}{fragment}"
 
@@ -109,6 +113,7 @@ def unmark(url: str) -> tuple[str, str]:
     if PARAMETER in url:
         head, hash_sign, fragment = url.partition("#")
         address, _, query = head.partition("?")
+        # Cut as text: parsing and encoding again would rewrite the other parameters.
         kept = "&".join(part for part in query.split("&") if not part.startswith(f"{PARAMETER}="))
         return f"{address}{'?' if kept else ''}{kept}{hash_sign}{fragment}", ""
     if f"{VISITS}/" in url:
@@ -116,6 +121,7 @@ def unmark(url: str) -> tuple[str, str]:
             mark = unquote(urlsplit(url).path.rpartition(f"{VISITS}/")[2])
         except ValueError:
             return url, ""
+        # The tag is not checked here: the product id only says which article a text means.
         token, _, rest = mark.partition(".")
         if _TOKEN.fullmatch(token):
             return url, rest.partition(".")[2]

@@ -99,6 +99,7 @@ class _PublicPage:
         if request.method != self._method and not (self._method == "GET" and request.method == "HEAD"):
             return _reply({"message": "method not allowed"}, 405, {"allow": self._method})
         try:
+            # These pages need no token, so the address is all by which a caller can be limited.
             wait_s = self._limits.wait_s("citations", self._addresses.find(request.scope), RATE)
             if wait_s:
                 raise TooMany("too many requests; try again later", retry_after_s=wait_s)
@@ -107,11 +108,13 @@ class _PublicPage:
                 raise NotFound("not found")
             document, kind = await self._page(archive, request)
         except ClientDisconnected:
+            # Nobody is left to read a reply.
             raise
         except DeadlineExceeded:
             return _reply({"message": "the body did not arrive in time"}, 408, {})
         except HouseError as error:
             if type(error) not in _STATUSES:
+                # The message may contain internals, and anybody may read this reply.
                 return _fault(error)
             wait = (
                 {"retry-after": str(error.facts["retry_after_s"])} if "retry_after_s" in error.facts else {}
@@ -167,6 +170,8 @@ class _CorrectionFeed:
                 for product_id, revision in newest_first
                 if may_read(revision.access, NOBODY)
             ][:MOST_ITEMS]
+            # Signed once for each revision: anybody may request the feed, and a signature for each request
+            # costs time.
             statement = await citations.sign(app_id, {"corrections": items})
             feed = {
                 "version": "https://jsonfeed.org/version/1.1",
@@ -198,6 +203,7 @@ def _render(document: Any, kind: str, request: Request) -> Response:
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers["etag"] = tag
         given = request.headers.get("if-none-match", "")
+        # Proxies that compress a reply make its tag weak.
         if tag in [part.strip().removeprefix("W/") for part in given.split(",")]:
             return Response(None, 304, {**ANY_ORIGIN, **NOSNIFF, **headers})
     return Response(body, 200, {**ANY_ORIGIN, **NOSNIFF, **headers}, media_type=kind)

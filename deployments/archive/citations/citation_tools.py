@@ -62,6 +62,7 @@ def _read_citation(name: str, given: Any) -> Citation:
         if len(value) > longest:
             raise Invalid(f"{name}.{field} is longer than {longest} characters")
         values[field] = value
+    # Agents copy passages with the marks of quoted texts, which are no part of the article.
     passage = _MARK.sub(" ", values["passage"])
     url = values["url"]
     if values["text"]:

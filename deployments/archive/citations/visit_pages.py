@@ -106,6 +106,7 @@ class VisitPages:
         if mark is None:
             return Response("not found", 404, _HEADERS, media_type="text/plain")
         try:
+            # Never an address out of the link, or this would be an open redirect.
             (stored,) = await self._records.get_many(app_id, "product", [mark.product_id])
         except HouseError:
             return Response("try again in a moment", 503, {**_HEADERS, "retry-after": "1"})

@@ -152,8 +152,10 @@ class McpEndpoint:
             return await self._unauthorized(headers, receive, error)
         if person is None:
             return transport.unauthorized_reply(server_origin, archive_id)
+        # After the token check, so that nobody without a token makes the server verify signatures.
         if self._agents is not None and headers.one(b"signature-input") is not None:
             person = await self._agents.identify(person, headers.describe_request(server_origin))
+        # After the token check, so that a caller without a token can't fill the memory with bodies.
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()

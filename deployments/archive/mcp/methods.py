@@ -139,6 +139,7 @@ class McpMethods:
                 context = await self._contexts.open(usage, _read_article(tool.name, given))
             result = await run(person, given, context)
             news = await self._citations.list_news(person)
+            # `record_read` looks up revisions in this archive; an included one has its own.
             if tool.name in (GET, FETCH) and not result.is_included:
                 await self._citations.record_read(person, result.articles[0])
         except HouseError as error:

@@ -56,6 +56,7 @@ class StatelessMethods(McpMethods):
             research, citations, usage, title=title, version=version, tools=tools, contexts=contexts
         )
         meta = {f"{PREFIX}serverInfo": {"name": NAME, "title": title, "version": version}}
+        # Public, because the list of tools is the same for every user.
         cached = {"resultType": "complete", "ttlMs": CACHE_MS, "cacheScope": "public", "_meta": meta}
         self._complete = dumps({"resultType": "complete", "_meta": meta})
         self._discovered = dumps(

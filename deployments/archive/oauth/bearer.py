@@ -126,6 +126,7 @@ class AccessTokens:
         await self._cache.refresh(_ALL)
 
     async def _load(self, _key: str, last: Revocations | None) -> Revocations:
+        # Each poll reads one number; the list itself is read only after a revocation.
         version = await self._store.version()
         if last is not None and version == last.version:
             return last

@@ -69,6 +69,7 @@ class ConnectedClientsPage:
     async def _change(self, request: Request) -> Response:
         form = await read_form(request, self._services.limits.body_s)
         values, in_time = self._sign_in.read_form(request, form)
+        # The consent page has forms under the same key; those have one of these values.
         if (
             values is None
             or {"asked", "goal"} & values.keys()
@@ -84,6 +85,7 @@ class ConnectedClientsPage:
             return await self._sign_in.attempt(request, form, values, goal=CLIENTS_PATH, action=CLIENTS_PATH)
         response = redirect(CLIENTS_PATH)
         account = await self._sign_in.account(request)
+        # Somebody else may have signed in in this browser since the page was shown.
         if account is not None and account.user_id == values["user_id"]:
             if decision == "switch":
                 await self._sign_in.sign_out(request, response)
@@ -93,6 +95,7 @@ class ConnectedClientsPage:
 
     async def _end(self, account: Account, grant_id: str) -> None:
         grant = await self._services.grants.grant(grant_id)
+        # The id comes from the form and may be that of another person's grant.
         if grant is not None and grant.user_id == account.user_id:
             await self._services.grants.revoke(grant_id, now_ms=self._services.clock.now_ms())
             _log.info("grant_ended", grant=grant_id, by="person")

@@ -66,6 +66,7 @@ def find_fault(uri: object) -> str:
         not _PRIVATE_SCHEME.fullmatch(scheme) or _OF_SYSTEMS.fullmatch(scheme)
     ):
         return f"the scheme {scheme} is not allowed; use one under a domain of yours, as com.example.app"
+    # With a user name before the host, people read the wrong part of the address as its target.
     if not rest.startswith("/") or "@" in _authority(uri):
         return "a redirect address with a scheme of its own goes on with a slash and names no user"
     return ""

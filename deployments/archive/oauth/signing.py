@@ -59,6 +59,7 @@ class OAuthSigner:
     def is_client_secret(self, client_id: str, secret: str) -> bool:
         """Return whether any of the keys gives a client this secret; the time discloses nothing about it."""
         given = secret.encode("utf-8", "surrogatepass")
+        # All keys are compared, without an early end: the time must not say which one matched.
         matches = [
             hmac.compare_digest(given, _derive_secret(key, client_id).encode()) for key in self._secret_keys
         ]

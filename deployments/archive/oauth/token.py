@@ -39,6 +39,7 @@ class TokenEndpoint:
         return await self._exchange(form, client)
 
     async def _exchange(self, form: Parameters, client: OAuthClient) -> Response:
+        # No parameter may be repeated (RFC 6749, 3.2), or two parts of a system could read different values.
         if form.doubled:
             raise OAuthError("invalid_request", f"{min(form.doubled)} stands there more than once")
         kind = form.get("grant_type")
@@ -109,11 +110,13 @@ class TokenEndpoint:
         grants = self._services.grants
         grant_id = signing.refresh_grant(token)
         grant = await grants.grant(grant_id) if grant_id else None
+        # A refresh token is bound to the client that got it (RFC 6749, 10.4).
         if grant is None or grant.client_id != client.client_id:
             raise _invalid_grant("refresh_token")
         # All checks before the rotation: a refused request must not spend the token of an honest client.
         _check_resource(form, grant.resource)
         account = await self._check_account(grant)
+        # The provider may have changed the account's tiers since the last token.
         if self._services.sign_in.claimed is not None:
             account = await self._services.sign_in.claimed.refresh(account)
         fresh = signing.issue_refresh(grant.grant_id)
@@ -135,6 +138,7 @@ class TokenEndpoint:
     async def _check_account(self, given: Code | Grant) -> Account:
         """Return the account behind a code or a grant; raise if it has lost its right."""
         account = await self._services.accounts.get(given.username)
+        # The name of a deleted account may belong to somebody else now.
         if account is None or account.disabled or account.user_id != given.user_id:
             raise OAuthError("invalid_grant", "the account is locked")
         if not self._services.may_use(archive_of(given.resource), account):

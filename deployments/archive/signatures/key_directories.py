@@ -85,6 +85,7 @@ def read_key_set(body: bytes) -> dict[str, bytes]:
         if not isinstance(each, dict) or (each.get("kty"), each.get("crv")) != ("OKP", "Ed25519"):
             continue
         key = decode_key(each.get("x"))
+        # A key whose private half is published proves nothing.
         if key is not None and "d" not in each and each.get("use", "sig") == "sig":
             keys[thumbprint(key)] = key
     return {key_id: key for key_id, key in keys.items() if key_id not in TEST_KEYS}
@@ -110,6 +111,8 @@ class KeyDirectories:
         now_s = self._clock.monotonic_s()
         cached = self._cached.get(directory)
         has_key = cached is not None and key_id in cached.keys
+        # An agent may have added the key meanwhile, so a missing one does not wait for the end of the
+        # directory's life.
         if cached is None or (
             now_s >= (cached.ends_s if has_key else 0.0) and now_s >= cached.fetched_s + RETRY_S
         ):
@@ -124,6 +127,7 @@ class KeyDirectories:
         """Fetch a directory once for all requests that wait for it."""
         task = self._fetching.get(directory)
         if task is None:
+            # Requests that wait for a running fetch do not count.
             if self._limits.wait_s("directory", user_id, FETCHES):
                 return
             task = asyncio.create_task(self._fetch(directory, user_id, may_be_loopback))

@@ -89,6 +89,7 @@ class SignedAgents:
             try:
                 is_first = await self._grants.take_assertion(digest, life_ms=life_s * 1_000)
             except Unavailable:
+                # Without the store nobody can tell whether the nonce was used before.
                 return "unverified", ""
             if not is_first:
                 raise UnusableSignature("the nonce was used before")

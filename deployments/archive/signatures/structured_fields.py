@@ -147,6 +147,7 @@ class _Scanner:
         while self.skip(";"):
             self.take(_BLANKS)
             key = self.take(_KEY)[0]
+            # Only the last of several parameters with the same name counts (RFC 8941, 3.1.2).
             parameters.pop(key, None)
             parameters[key] = self._read_bare() if self.skip("=") else True
             if len(parameters) > MOST_MEMBERS:

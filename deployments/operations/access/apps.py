@@ -267,6 +267,7 @@ async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:
     segments = SegmentStore(services.artifacts)
     counts = Counter(await asyncio.to_thread(segments.count_interactions, app_id, "type"))
     offsets = await asyncio.to_thread(segments.offsets, app_id)
+    # The first interactions of a new app are in no segment yet, and its owner looks for them here.
     late = await read_uncompacted(
         services.stores.changes,
         app_id,

@@ -149,6 +149,7 @@ async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
         NotFound: the app has no such key
     """
     admin = key_admin(services)
+    # `revoke` also takes hints and texts, of keys of any app; an owner may revoke those of this app only.
     if all(entry.key.key_id != given.key_id for entry in await admin.keys(app_id=given.app_id)):
         raise NotFound(f"{given.app_id} has no key {given.key_id}")
     return RevokedKey(await admin.revoke(given.key_id))

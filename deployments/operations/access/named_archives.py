@@ -167,6 +167,7 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
 async def _check_included(services: AdminServices, app_id: str, included: Iterable[str]) -> None:
     apps = (await services.stores.access.read_all()).apps
     for other_id in included:
+        # Otherwise the owner of one app could read another app through an archive that includes it.
         services.principal.require("owner", other_id)
         other = apps.get(other_id)
         if other_id == app_id or other is None or other.archive is None:
@@ -187,6 +188,7 @@ async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
     """
     if (await key_admin(services).app(given.app_id)).archive is None:
         raise Conflict(f"agents do not read {given.app_id} at an address of its own")
+    # The address first: a client that connects in between would keep its grant.
     await key_admin(services).set_archive(given.app_id, None)
     return ClosedArchive(given.app_id, await end_grants(services, given.app_id))
 

@@ -177,6 +177,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
         for issued in await services.stores.admin_tokens.of_user(account.user_id)
         if issued.expires_at > now_ms
     ]
+    # The authenticator remembers tokens for a second, so this one may be revoked by now.
     parent = services.principal.token_id
     if parent and not any((issued.token_id, issued.epoch) == (parent, account.epoch) for issued in live):
         raise Forbidden("the token that asks for another one was revoked meanwhile")

@@ -110,6 +110,7 @@ class Administration(Generic[S]):
             try:
                 arguments: Arguments = parse_arguments(operation, given)
             except Unprocessable:
+                # Invalid arguments may have any size and form, so the row names the app alone.
                 arguments = OfApp(app_id=app_id[:LARGEST_FORBIDDEN]) if app_id else Arguments()
             await self._add_refused(principal, operation, arguments, error, LARGEST_FORBIDDEN)
             raise
@@ -175,6 +176,7 @@ class Administration(Generic[S]):
             raise TooMany("too many requests of this account were refused", retry_after_s=math.ceil(wait_s))
 
     def _count_refused(self, principal: Principal) -> None:
+        # The command line has no user id; it is never paused.
         wait_s = self._refused.wait_s("refused", principal.user_id, REFUSED) if principal.user_id else 0
         if wait_s:
             self._paused_s[principal.user_id] = self._clock.monotonic_s() + wait_s

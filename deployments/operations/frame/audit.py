@@ -113,6 +113,7 @@ async def verify_audit(services: AdminServices, given: VerifyAudit) -> AuditVerd
     """
     await _add_begun(services)
     verdict = await services.stores.audit.verify(given.since_chain)
+    # An empty chain has no break, so a log that was deleted as a whole would pass.
     if verdict.is_whole and not verdict.rows and await services.stores.accounts.all():
         return replace(verdict, broken_at="0-0", reason="there are accounts, but the log has no row")
     return verdict

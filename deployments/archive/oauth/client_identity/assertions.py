@@ -59,6 +59,7 @@ def read_keys(key_set: object, algorithm: str = "") -> str:
     if not isinstance(given, list):
         raise OAuthError("invalid_client_metadata", "the keys of the application are no key set")
     only = {"alg": algorithm} if algorithm else {}
+    # Only members of public keys, so that nothing else of a document travels in forms and codes.
     keys = [
         {name: key[name] for name in _MEMBERS if isinstance(key.get(name), str)} | only
         for key in given
@@ -124,12 +125,14 @@ def verify_assertion(
     jti = claims.get("jti")
     if not isinstance(jti, str) or not 0 < len(jti) <= LONGEST_JTI:
         raise _refused(f"jti of the assertion is a text of 1 to {LONGEST_JTI} characters")
+    # The store must remember it for as long as the checks above would accept it again.
     return Assertion(jti, math.ceil(expires + SKEW_S - now_s))
 
 
 def _verified_claims(assertion: str, keys: list[dict[str, str]]) -> Mapping[str, Any]:
     if len(assertion) <= LONGEST_ASSERTION:
         for key in keys:
+            # Never any algorithm that the token names: by HS256 the public key would be the secret.
             algorithms = [key["alg"]] if "alg" in key else ALGORITHMS
             try:
                 claims: object = jwt.decode(assertion, import_key(dict(key)), algorithms=algorithms).claims
@@ -144,6 +147,7 @@ def _time(claims: Mapping[str, Any], name: str, default: float) -> float:
     value = claims.get(name, default)
     # A bool is an int, and an int of any size is no float.
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+    # A claim of another type becomes a time that the checks refuse.
     return float(value) if is_number else (default if name not in claims else math.inf)
 
 

@@ -102,6 +102,7 @@ def read_object(body: bytes) -> Mapping[str, Any]:
         OAuthError: the body is not JSON, or not an object
     """
     try:
+        # Deep nesting raises `RecursionError`, which is no `ValueError`.
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise OAuthError("invalid_client_metadata", "the body is not JSON") from error

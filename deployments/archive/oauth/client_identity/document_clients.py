@@ -112,6 +112,7 @@ class DocumentClients:
         return client
 
     async def _fetch(self, client_id: str, user_id: str, origin: str) -> OAuthClient:
+        # A fetch costs this server a connection and another host a request, so nobody may cause many.
         if self._limits.wait_s("document", user_id, FETCHES):
             raise InvalidDocument(_BUSY)
         host = find_host(client_id)
@@ -120,6 +121,7 @@ class DocumentClients:
                 self._documents.fetch,
                 person=user_id,
                 may_be_loopback=is_loopback(urlsplit(origin).netloc),
+                # Document and keys share one deadline, or a slow host could delay the page twice as long.
                 ends_s=self._documents.end_s(),
             )
             document = await fetch(client_id)
@@ -129,6 +131,7 @@ class DocumentClients:
             if described.keys_address:
                 key_set = await fetch(described.keys_address)
                 client = replace(client, keys=read_keys(read_object(key_set.body), described.algorithm))
+                # The keys may change sooner than the document.
                 life_s = min(life_s, key_set.life_s)
         except DocumentError as error:
             _log.info("client_document_not_fetched", client=short_id(client_id), reason=error.reason)

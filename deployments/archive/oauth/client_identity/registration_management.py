@@ -84,11 +84,13 @@ class RegistrationManagement:
         if facts is None or client is None:
             return None
         short, issued_at, redirect_uris = facts
+        # A genuine token of another registration must not manage this one.
         if not hmac.compare_digest(short, short_id(client_id)):
             return None
         changed = await self._services.registrations.get(client_id)
         if changed is not None:
             return None if changed.removed else changed
+        # It was never changed, so id and token hold all of it.
         return Registration(
             client_id=client_id,
             name=client.name,

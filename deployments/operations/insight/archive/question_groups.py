@@ -76,6 +76,7 @@ def group_questions(
         return []
     similar_from = SIMILAR_HASHED if embedder is None else SIMILAR_TRAINED
     vectors = (embedder or HashingEmbedder()).embed([line.question for line in ordered])
+    # Allocated once: appending to an array copies it for each new leader.
     leaders = np.zeros_like(vectors)
     members: list[list[CountedQuestion]] = []
     for line, vector in zip(ordered, vectors, strict=True):

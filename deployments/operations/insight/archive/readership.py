@@ -157,6 +157,7 @@ async def load_calls(services: AdminServices, app_id: str, since_ms: int) -> tup
         assert isinstance(source, LogSource)
         begin_ms = since_ms
         left = MOST_ROWS
+        # The newest files first, so that a report with too many rows has the latest calls.
         for entry in sorted(source.compacted.commit.files, key=lambda file: -file.facts["last"]):
             left -= entry.rows
             if left < 0 and entry.facts["last"] >= begin_ms:
