@@ -53,11 +53,13 @@ def tiers_from_claims(claims: Mapping[str, Any], name: str, values: Mapping[str,
     `name` is the name of a claim, or a path of names with dots, as `realm_access.roles`.
     """
     claim: Any = claims.get(name)
+    # A name such as `https://news.example/tiers` is one claim; else its dots lead into objects.
     if claim is None:
         claim = claims
         for part in name.split("."):
             claim = claim.get(part) if isinstance(claim, Mapping) else None
     given: Iterable[Any] = claim if isinstance(claim, list) else [claim]
+    # As JSON writes it: `str` would give `True`.
     texts = [
         str(value).lower() if isinstance(value, bool) else str(value) for value in given if _is_plain(value)
     ]

@@ -43,6 +43,7 @@ def digest_packages(root: Path) -> str:
         for path in sorted((root / name).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 label = path.relative_to(root).as_posix().encode()
+                # With both lengths, so that no bytes can move between a name and a content.
                 digest.update(b"%d %s %d " % (len(label), label, path.stat().st_size))
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:10]

@@ -166,6 +166,7 @@ class DocumentClient:
         left_s = _left_s(ends_s)
         self._begin(person)
         future: Future[FetchedResponse] = Future()
+        # A running future can't be cancelled, so the thread never sets the result of a cancelled one.
         future.set_running_or_notify_cancel()
 
         def work() -> None:
@@ -181,6 +182,7 @@ class DocumentClient:
             else:
                 future.set_exception(outcome)
 
+        # A name server may not answer for minutes; a daemon thread does not delay the end of the process.
         threading.Thread(target=work, name="document", daemon=True).start()
         try:
             return await run_within(asyncio.wrap_future(future), left_s)
@@ -269,6 +271,7 @@ class _Exchange:
             if event is h11.NEED_DATA:
                 secured.settimeout(_left_s(ends_s))
                 chunk = secured.recv(self.rules.chunk)
+                # Headers and sizes of chunks count too: they could be endless.
                 received += len(chunk)
                 if received > self.rules.most_received:
                     raise DocumentError("answers with too many bytes", is_outage=False)
@@ -331,6 +334,7 @@ def find_life_s(headers: Mapping[str, str]) -> int:
     life_s = 0.0
     if not {"no-store", "no-cache"} & directives.keys():
         if (given := directives.get("max-age")) is not None:
+            # Caches on the way have used up this part of the life (RFC 9111, 4.2).
             life_s = _seconds(given) - _seconds(headers.get("age", "0"))
         elif "expires" in headers:
             life_s = _until(headers["expires"], headers.get("date", ""))

@@ -139,6 +139,7 @@ class MessageCodec:
         if form is None:
             raise NewerRelease(f"a message of type {written['type']} is unknown to this release")
         fields = written["fields"]
+        # A newer release may send fields that this one does not know.
         if not form.field_names.issuperset(fields):
             fields = {name: value for name, value in fields.items() if name in form.field_names}
         for name in form.nested:

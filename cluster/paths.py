@@ -204,6 +204,7 @@ def read_private(path: Path) -> str | None:
     except OSError:
         return None
     with os.fdopen(handle, encoding="utf-8") as file:
+        # Of the open file: the path may name another one by now.
         status = os.fstat(handle)
         is_ours = status.st_uid == os.getuid() and not status.st_mode & 0o077 and stat.S_ISREG(status.st_mode)
         return file.read() if is_ours else None

@@ -59,6 +59,7 @@ def canonical_origin(origin: str) -> str:
         return origin.strip().lower()
     try:
         parts = urlsplit(origin.strip())
+        # Raises for a number that is no port.
         port = parts.port
     except ValueError:
         return ""
@@ -67,5 +68,6 @@ def canonical_origin(origin: str) -> str:
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    # Browsers leave the default port of a scheme out of `Origin`.
     plain = port is None or port == (443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{host}" + ("" if plain else f":{port}")

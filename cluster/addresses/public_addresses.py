@@ -36,10 +36,12 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 def is_internal(address: str) -> bool:
     """Return whether an address is not global unicast: of this machine, its network, or reserved."""
     try:
+        # The zone, as in `fe80::1%eth0`, is no part of the address.
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return True
     if isinstance(ip, ipaddress.IPv6Address):
+        # Mapped and NAT64 addresses lead to an IPv4 address, which may be internal.
         inner = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None)
         if inner is None:
             return ip not in _UNICAST_6 or not ip.is_global or any(ip in network for network in _SPECIAL_6)
@@ -79,6 +81,7 @@ def find_address_fault(address: str, *, needs_path: bool = True) -> str:
         return "does not name a port"
     if needs_path and not path:
         return "has no path"
+    # Programs resolve dot segments, so several addresses would name the same document.
     if any(segment.lower().replace("%2e", ".") in (".", "..") for segment in path.split("/")):
         return "holds a dot segment in its path"
     return ""

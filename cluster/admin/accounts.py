@@ -120,6 +120,7 @@ class AccountAdmin:
         """
         await self.find(username)
         password = password or new_password()
+        # Hashing takes long on purpose and would stop the event loop.
         kept = await asyncio.to_thread(hash_password, password)
         account = await self.update(
             username,
@@ -129,6 +130,7 @@ class AccountAdmin:
                 "has_temporary_password": is_temporary,
             },
         )
+        # After the new password is stored, so that nobody connects again with the old one in between.
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
 
@@ -286,4 +288,5 @@ async def ensure_administrator(accounts: AccountStore, now_ms: int) -> str:
     account = Account(
         username=USERNAME, user_id=new_user_id(), password=kept, role="administrator", created_at=now_ms
     )
+    # Another process made the administrator at the same moment; only its password is valid.
     return password if await accounts.add(account) else ""

@@ -137,6 +137,7 @@ class KeyAdmin:
             raise Invalid(
                 f"{app_id!r} can't be the name of an app: up to 64 lower case letters, digits and -, the first no -"
             ) from error
+        # The app before its keys: keys of an unknown app are in no list, so nobody could revoke them.
         await self._access.put_app(app.model_copy(update={"display_name": display_name}))
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in KINDS]
         for key in issued:
@@ -265,6 +266,7 @@ class KeyAdmin:
             )
         old = [key for key in _list_keys(book, app_id) if key.kind in kinds]
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in kinds]
+        # The new keys first: if the process dies in between, the app has both and not none.
         for key in issued:
             await self._access.put_key(key.record)
         for replaced in old:

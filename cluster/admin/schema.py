@@ -143,6 +143,7 @@ async def _migrate(
             continue
         await _refuse_beside_older(schema, step, now_ms)
         await step.apply(stores)
+        # Renewed before the number is written: after a long step another process may be migrating too.
         if not await stores.leases.hold(LEASE, owner, LEASE_MS):
             raise Unavailable("the migration lost its lease; start again", retry_after_s=1)
         oldest = max(step.oldest, stored.oldest)

@@ -149,6 +149,7 @@ class SecondFactors:
         if not account.totp:
             return None
         plain = code.replace(" ", "").replace("-", "").lower()
+        # Also while it is locked, as strangers could keep it locked: nobody guesses 80 random bits.
         if _RECOVERY.fullmatch(plain):
             given = _hash(plain)
             kept = tuple(
@@ -160,6 +161,7 @@ class SecondFactors:
         if is_locked:
             return None
         step = find_step(self._vault.open(account.totp, _place(account)), plain, now_ms)
+        # A code counts once, also within its 30 seconds (RFC 6238, 5.2).
         return {"totp_step": step} if step is not None and step > account.totp_step else None
 
 

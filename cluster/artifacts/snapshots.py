@@ -119,6 +119,7 @@ class SnapshotStore:
             version, _, name = entry.path[len(above) + 1 :].partition("/")
             files, size = sizes.get(version, (0, 0))
             sizes[version] = files + 1, size + entry.size
+            # The manifest is written last: a folder without one is incomplete.
             if name == MANIFEST:
                 complete[version] = entry.modified_ms
         infos = [

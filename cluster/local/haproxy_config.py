@@ -204,12 +204,14 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
     if first == "maxconn" and section == "global":
         return f"    maxconn {options.max_connections}"
     if (first, second) == ("stats", "socket"):
+        # Otherwise every user of the machine could command HAProxy.
         return line.replace("mode 666", "mode 600")
     if first == "bind" and section == "frontend http_frontend" and options.bind:
         return f"    bind {options.bind}"
     if first == "bind" and section == "frontend prometheus":
         if options.metrics_bind:
             return f"    bind {options.metrics_bind}"
+        # Serve opens the metrics on every address, and they need no sign-in.
         return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())
     if first in ("tune.bufsize", "tune.stick-counters"):
         return None
@@ -218,6 +220,8 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
     if first == "server" and words[-1] == "backup":
         return None
     if (first, second) == ("http-reuse", "always"):
+        # With `always`, a client's first request may meet a connection that the server closes, and nobody
+        # repeats it.
         return "    http-reuse safe"
     if first == "use_backend" and section == "frontend http_frontend":
         condition = " ".join([*words[2:], "is_resource !only_reads !METH_GET"])

@@ -115,6 +115,7 @@ def main(arguments: list[str]) -> None:
     """Tighten the file named by `-f`, then become HAProxy."""
     options = HAProxyOptions.load(Path(arguments[0])).with_environment(os.environ)
     rest = arguments[1:]
+    # HAProxy needs no secrets, and other processes can read its environment.
     environment = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
     if "-f" in rest:
         path = Path(rest[rest.index("-f") + 1])

@@ -67,10 +67,12 @@ def _read_file(path: Path) -> Iterator[LogLine]:
     except OSError:
         return
     at = ""
+    # The first line is cut if the file is longer than what was read.
     for text in lines[1:] if size > MOST_BYTES else lines:
         if not text.strip():
             continue
         fields = _parse(text)
+        # A line without a time, as in a traceback, stays behind the line before it.
         at = str(fields.get("timestamp") or at)
         yield LogLine(at, str(fields.get("level", "")), path.name, redact(text), fields)
 

@@ -209,6 +209,7 @@ class RedisServer:
                 connection.settimeout(within_s)
                 connection.connect(str(self._paths.redis_socket))
                 connection.sendall(f"AUTH {self._password}\r\n{command}\r\n".encode())
+                # Two lines: the reply to AUTH, and the one to the command.
                 while replies.count(b"\r\n") < 2 and (chunk := connection.recv(256)):
                     replies += chunk
         except OSError:

@@ -133,6 +133,7 @@ def find_lock_holder(paths: InstallationPaths) -> int:
     except OSError:
         return 0
     try:
+        # A shared lock, so that two commands that look at once don't take each other for the holder.
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return 0
     except OSError:

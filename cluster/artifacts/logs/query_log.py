@@ -57,6 +57,7 @@ def drop_keystrokes(queries: Iterable[LoggedQuery]) -> list[LoggedQuery]:
     ordered = sorted(queries, key=lambda query: query.at)
     following: dict[str, LoggedQuery] = {}
     kept: list[LoggedQuery] = []
+    # From the newest back, so that each keystroke is compared with what its person typed next.
     for query in reversed(ordered):
         if query.kind == "autocomplete":
             later = following.get(query.typist)

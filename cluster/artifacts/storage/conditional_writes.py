@@ -107,6 +107,7 @@ def open_bucket_writer(
     endpoint = options.get("endpoint_override", "")
     if endpoint:
         more["endpoint"] = endpoint if "://" in endpoint else f"{options.get('scheme', 'https')}://{endpoint}"
+        # Servers at an address of their own mostly have no host name for each bucket.
         more["virtual_hosted_style_request"] = False
     if options.get("region"):
         more["region"] = options["region"]

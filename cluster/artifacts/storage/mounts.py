@@ -47,6 +47,7 @@ def file_system_kind(folder: Path, mounts: str | None = None) -> str:
         if len(fields) < 5:
             continue
         point = _decode(fields[4])
+        # With the slash, `/data` does not contain `/database`.
         inside = place == point or place.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= longest:  # of two mounts at one point the later one is seen
             longest = len(point)

@@ -212,6 +212,7 @@ class FieldColumn:
         Shapes:
             bool [rows]
         """
+        # Freed slots of postings have the row -1, which is this one more entry.
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         chosen = self._texts.between(bounds)
         if chosen is not None:

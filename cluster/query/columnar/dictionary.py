@@ -104,6 +104,7 @@ class TextDictionary:
         Cost:
             one table look-up per character; 100,000 texts of 20 characters 2 to 4 ms
         """
+        # The last entry is for the code -1 of rows without a text; it is never chosen.
         chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
         self._build_blocks()
         at = 0
@@ -237,6 +238,7 @@ class _Block:
         state = np.zeros(len(self._order), dtype=np.int32)
         for at, column in enumerate(self._columns):
             alive = state[: len(column)]
+            # NumPy buffers `out` in the mode `raise`; the other modes write in place.
             np.take(steps, alive + (column if direct else kinds[column]), out=alive, mode="wrap")
             if at % _LOOK_EVERY == 0 and settled[alive // width].all():
                 break

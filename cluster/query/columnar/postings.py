@@ -71,6 +71,7 @@ class RowPostings:
         if row < len(self._slot_of_row):
             before = self._slot_of_row.filled[row]
             if before >= 0:
+                # The codes of the old slot stay in the postings; the row -1 makes them harmless.
                 self._row_of_slot.set(int(before), -1)
                 self._slot_of_row.set(row, -1)
         if codes:
@@ -122,6 +123,7 @@ class RowPostings:
         rows = self._row_of_slot.filled
         starts = self._starts
         chosen_codes = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
+        # One pass over all slots is faster than joining so many pieces.
         if len(chosen_codes) > _MANY:
             mask[rows[self._sorted_slots[np.repeat(chosen[: len(starts) - 1], np.diff(starts))]]] = True
         elif len(chosen_codes):

@@ -209,6 +209,7 @@ def aggregate(
         has_field = True
         if fq is None or matches(fq, record):
             total += 1
+            # Python has `True == 1`, and one field may hold both.
             counts.update({(isinstance(leaf, bool), leaf) for leaf in collect_scalars(record, name)})
     if not has_field:
         raise NotFound(messages.FIELD_NOT_FOUND)

@@ -222,6 +222,7 @@ def _walk(value: object, path: tuple[str, ...]) -> Iterator[object]:
     while waiting:
         item, depth = waiting.pop()
         if isinstance(item, list):
+            # Reversed, as the list is a stack: the values come out in their order.
             waiting.extend((element, depth) for element in reversed(item))
         elif depth == len(path):
             yield item

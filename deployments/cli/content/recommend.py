@@ -63,6 +63,7 @@ def recommend(
     with exit_on_error(as_json=as_json and not to_stdout):
         installation = Installation()
         order = ScoringOrder(app, engine, rows, snapshot, tuple(filters or ()))
+        # Built and dropped, so that an invalid order is refused before anything is opened.
         order.build_query()
         choose_format(out, form)
         options: dict[str, Any] = {"form": form, "nested": nested, "keep_formulas": keep_formulas}

@@ -124,6 +124,7 @@ class ArchiveCheck(McpCheck):
 
     def _keys(self) -> str:
         path = mcp_path(self.archive_id) + "/jwks.json"
+        # Pages of any origin must be able to verify a statement.
         reply = self.session.send("GET", self.address + path, headers={"Origin": "https://stranger.example"})
         require(reply.status == 200, f"{path} answered {reply.status}", "is it routed here?")
         require(

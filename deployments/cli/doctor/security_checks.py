@@ -136,6 +136,7 @@ def check_secrets(installation: Installation) -> Iterator[Finding]:
         try:
             process_secrets |= {f"{name} in {process.name()}" for name in find_secrets(process.environ())}
         except psutil.Error:
+            # It ended in the meantime, or belongs to another user.
             continue
     if process_secrets:
         yield Finding(

@@ -179,6 +179,7 @@ class Installation:
                 shown = len(state.stages)
                 if state.phase in ("ready", "failed"):
                     return state
+                # A supervisor that died reports no failure any more.
                 if not self.is_running:
                     raise Unavailable(f"the start ended early; see {self.places.supervisor_log}")
             time.sleep(0.05)

@@ -125,6 +125,7 @@ def build_command(
             performed = command.shows
             view = command.view or _as_it_is
         else:
+            # Before the stores are opened, so that wrong arguments are named also where nothing runs.
             arguments = parse_arguments(operation, given)
             if operation.check is not None:
                 operation.check(arguments)
@@ -140,6 +141,7 @@ def build_command(
         for name, part in fields.items()
     ]
     parameters += _WAIT if command.wait is not None else ()
+    # Typer reads the command from these attributes of the function.
     perform.__name__ = command.word
     perform.__doc__ = operation.summary + (" Without a change, show what holds." if command.shows else "")
     perform.__annotations__ = {}

@@ -253,6 +253,7 @@ def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) 
         for end in (line.lift.low, line.lift.high)
         if isfinite(end)
     ]
+    # Without finite ends there is nothing to scale by.
     reach = max(ends, default=0) or 1.0
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     room = (WIDTH - _LEFT - _RIGHT) / 2

@@ -136,6 +136,7 @@ async def _compare_app(
     if source is not None:
         artifacts, reason = await find_change_since(*source, into, target, verification.backup, app_id)
         expected_place = (source[0], artifacts)
+        # The answers to these users changed since the backup, so a difference would prove nothing.
         active = await find_active_users(source[0], stores, app_id, cut, user_keys)
         user_keys = tuple(user_key for user_key in user_keys if user_key not in active)
     searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
@@ -152,6 +153,7 @@ async def _compare_app(
         answers = (await compute(*restored))[0]
         expected = (await compute(*expected_place))[0]
     verification.answered += len(answers)
+    # Looked up again, because the source serves on while it is compared.
     if moved := (await find_change_since(*source, into, target, verification.backup, app_id))[1]:
         verification.not_compared[app_id] = moved
         return

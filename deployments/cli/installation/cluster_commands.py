@@ -120,6 +120,7 @@ def _prepare() -> tuple[Settings, dict[str, str]]:
     # The variables of a process can be read for as long as it lives.
     environment = {name: text for name, text in os.environ.items() if name not in SECRET_VARIABLES}
     more = node_environment(paths, os.environ, package_root(), head=False)
+    # The existing cluster decides on authentication; this driver must not turn it on alone.
     if "RAY_AUTH_MODE" not in environment:
         more = {name: text for name, text in more.items() if not name.startswith("RAY_AUTH_")}
     return settings, environment | more

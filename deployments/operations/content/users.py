@@ -206,6 +206,7 @@ async def _list_stored_users(
     """
     stored: list[str] = []
     after = given.after
+    # Few ids may contain the text, and pages as short as the limit would need many reads.
     size = _IDS_AT_ONCE if part else given.limit
     for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
         ids = await services.stores.records.page(
@@ -314,6 +315,7 @@ async def _find_related(
     anchors = list(history)[:MOST_ANCHORS]
     if not anchors or not product_ids:
         return {}
+    # Ids may hold quotes and backslashes, which would end the phrase and change the filter.
     quoted = (product_id.replace("\\", "\\\\").replace('"', '\\"') for product_id in product_ids)
     body = {
         "rows": len(product_ids),

@@ -134,6 +134,7 @@ async def plan_experiment(services: AdminServices, given: PlanExperiment) -> Exp
     is_rate = given.rate is not None
     if given.rate is not None:
         mean = given.rate
+        # The standard deviation of a value that is 1 with this probability and else 0.
         spread = (given.rate * (1 - given.rate)) ** 0.5
         correlation = 0.0
     elif mean is None or spread is None:

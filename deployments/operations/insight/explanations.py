@@ -78,6 +78,7 @@ def explain_product(product: Mapping[str, Any], related: Mapping[str, str] = {})
     explanation = product.get("_explain") or {}
     similar = explanation.get("similar_parts") or {}
     parts = _order(similar) + _order(explanation.get("score_parts") or {})
+    # Several components may have the same words; each sentence stands there once.
     spoken = dict.fromkeys(
         describe_component(name, related.get(name, "")) for name, value in parts if value > 0
     )

@@ -139,6 +139,8 @@ def build_feedback_report(
     """
     newest: dict[tuple[str, str], Judgement] = {}
     for judgement in sorted(judgements, key=lambda entry: entry.at_ms):
+        # The newest judgement replaces earlier ones. Unproven users of one address are one: ids are free to
+        # invent.
         newest[judgement.origin or judgement.user_key, judgement.question_id] = judgement
     counted = [judgement for judgement in newest.values() if judgement.value not in _TAKEN_BACK]
     groups: defaultdict[str, list[Judgement]] = defaultdict(list)

@@ -317,6 +317,7 @@ class _GroupBuilder:
             return None
         its = self._cells[name]
         other = self._cells[first]
+        # `estimate_figure` looks under `lists` for the buckets that have answers of either group.
         cells = {"lists": its["lists"] + other["lists"], "clicked": its["clicked"], "its": its["lists"]}
         cells |= {"other_clicked": other["clicked"], "other": other["lists"]}
         return estimate_figure(

@@ -369,6 +369,7 @@ def _with_hashes(table: Any) -> pl.DataFrame:
     if "products" in table.column_names:
         places = pl.Series(pc.list_value_length(table["products"]).to_numpy()).cast(pl.UInt32)
     frame = pl.DataFrame(pl.from_arrow(plain)).with_columns(
+        # Each different user is hashed once; the indices of the dictionary put the hashes back.
         hashes.gather(pl.Series(users.indices)).alias("person"),
         places.alias("_places"),
         (pl.col("at").first() // DAY_MS).cast(pl.Int32).alias("day"),

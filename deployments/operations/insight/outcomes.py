@@ -181,6 +181,7 @@ def _load_report(
     begin_ms = _shorten(commit, since_ms, until_ms, most)
     before_ms = 2 * begin_ms - until_ms
     fresh, catalog = _read_catalog(artifacts, app_id, until_ms - FRESH_MS)
+    # A period that the bound on answers cut has no equally long one before it.
     is_compared = begin_ms == since_ms and _shorten(commit, before_ms, begin_ms, most) == before_ms
     earlier = (
         _sum_period(served, outcomes, app_id, commit, by, before_ms, begin_ms, None) if is_compared else None

@@ -57,6 +57,7 @@ class ProductCounts:
         places = [self.groups.setdefault(name, len(self.groups)) for name in other.groups]
         rows = np.add.outer(np.array(places, np.int64) * BUCKETS, np.arange(BUCKETS)).ravel()
         while other._parts:
+            # Taken out at once, so that no part takes memory in both forms.
             part = other._parts.pop(0)
             part.resize(len(rows), part.shape[1])
             part = part[np.argsort(rows)]
@@ -168,6 +169,7 @@ class ProductMeasures:
             counts: sparse [BUCKETS, products]
         """
         totals = np.asarray(counts.sum(axis=0)).astype(np.int64)
+        # Products that were shown and are deleted by now count too.
         catalog = max(self.catalog, int((totals > 0).sum()))
         frequencies = np.bincount(totals)
         shown = float(totals.sum())
@@ -184,6 +186,7 @@ class ProductMeasures:
             its = counts.data[span].astype(np.int64)
             left = totals[columns]
             size = len(frequencies)
+            # Without a bucket, its products move to lower frequencies; all others stay where they are.
             without = (
                 frequencies - np.bincount(left, minlength=size) + np.bincount(left - its, minlength=size)
             )

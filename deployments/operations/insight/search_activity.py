@@ -128,6 +128,7 @@ async def load_search_activity(
         _, begin, settled = await asyncio.to_thread(
             _read_log, log, app_id, first_ms, since_ms - 1, most_queries
         )
+        # A period that the bound on queries cut can't be compared.
         if begin == first_ms:
             before = await asyncio.to_thread(
                 build_search_report,
