@@ -190,6 +190,7 @@ def check_password(password: str, kept: str | None) -> bool:
     try:
         kind, log2_n, r, p, salt, digest = (kept or _NOBODY).split("$")
         parameters = (int(log2_n), int(r), int(p))
+        # Cut, because hashing a text of megabytes would take a processor.
         computed = _digest(password[: LONGEST + 1], base64.b64decode(salt), *parameters)
         same = hmac.compare_digest(computed, base64.b64decode(digest))
     except (ValueError, binascii.Error):

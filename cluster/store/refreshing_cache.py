@@ -170,6 +170,7 @@ class RefreshingCache(Generic[Value]):
                     _log.info(back_event)
                 away = False
             except HouseError as error:
+                # Once for each outage, and not at each poll.
                 if not away:
                     _log.warning(away_event, reason=error.code)
                 away = True

@@ -59,6 +59,7 @@ def list_json_articles(feed: dict[str, Any]) -> list[SourceArticle]:
 
 def _article_from_item(item: dict[str, Any], language: str, authors: tuple[str, ...]) -> SourceArticle:
     number = item.get("id")
+    # An id that is a number counts as a text (JSON Feed 1.1).
     name = str(number) if isinstance(number, int) else _text(item, "id")
     html = _text(item, "content_html")
     text = _text(item, "content_text")

@@ -57,6 +57,7 @@ def list_articles(root: Any) -> Iterator[SourceArticle]:
         for entry in root.iterfind(_ATOM + "entry"):
             yield _article_from_atom(entry, language[:2].lower(), feed_author, rights)
         return
+    # In RSS 1.0 the items stand beside the channel, not in it.
     items = list(root.iter("item", _RSS_1 + "item"))
     if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
         raise Invalid(f"not a feed: the root is {str(root.tag)[:80]}")

@@ -53,6 +53,7 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
         (part / TOKENIZER).write_bytes(tokenizer)
         longest = min(_LONGEST_TOKENS, config["max_position_embeddings"])
         seal_model(part, {"version": version, "dimensions": width, "tokens": longest})
+        # In one step, so that no process ever sees a part of a model.
         os.rename(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)

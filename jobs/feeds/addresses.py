@@ -29,6 +29,7 @@ def canonical_address(address: str, place: str = "") -> str:
         return ""
     if ":" in host:
         host = f"[{host}]"
+    # The result is always https, so neither of the usual ports tells addresses apart.
     netloc = host if port in (None, 80, 443) else f"{host}:{port}"
     query = parts.query
     if _TRACKING.search(query):

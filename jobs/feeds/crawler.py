@@ -194,6 +194,7 @@ class Crawler:
             if response.status not in _MOVED:
                 break
             place = _follow(place, response.headers.get("location", ""))
+        # A file that can't be reached forbids everything, a missing one nothing (RFC 9309, 2.3.1).
         if response.status >= 500:
             raise CrawlError(f"{parts.netloc} answers {response.status} for its robots.txt")
         text = ""
@@ -245,6 +246,7 @@ class Crawler:
                 host.app_rests[app_id] = (self._clock.monotonic_s() + REST_S, reason)
             raise CrawlError(reason) from error
         finally:
+            # Also after a failure: the pause protects the host.
             host.next_s = self._clock.monotonic_s() + max(PAUSE_S, host.robots.delay_s)
         host.failures.pop(app_id, None)
         host.app_rests.pop(app_id, None)

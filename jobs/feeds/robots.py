@@ -100,6 +100,7 @@ def _matches(pattern: str, target: str) -> bool:
         return at == len(target)
     for number, part in enumerate(parts, 1):
         if is_whole and number == len(parts):
+            # The end must not overlap what matched before it.
             return target.endswith(part) and len(target) - len(part) >= at
         at = target.find(part, at)
         if at < 0:

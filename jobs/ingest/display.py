@@ -53,6 +53,7 @@ class IngestDisplay:
 
     def show(self, progress: IngestProgress) -> None:
         """Update the display with the progress of the ingest."""
+        # A continued ingest begins with the rows of earlier runs, which took none of this time.
         if self._first is None:
             self._first = progress.rows
         elapsed_s = self._bars.tasks[self._task].elapsed or 0.0

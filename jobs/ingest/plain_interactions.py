@@ -200,6 +200,7 @@ class PlainColumns:
             parts[name] = pc.if_else(pa.array(named[name][1]), whole, _NOTHING)
         payload = _json_array(_concatenate(*(parts[name] for name in columns)))
 
+        # Among recent events one of the future would stay the newest.
         at_ms = np.minimum(stamps.cast(pa.int64()).to_numpy(), now_ms)
         at_text = pa.array(at_ms).cast(pa.string())
         packed = _concatenate(_FIRST, kinds, _TO_IDS, joined, _TO_MOMENT, at_text, _EVENT_END)

@@ -347,6 +347,7 @@ def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> l
     for fault in error.errors():
         place = [str(step) for step in fault["loc"]]
         if len(place) > 2 and place[0] == "parts":
+            # The tag of the learner, which pydantic puts into the path.
             del place[2]
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):

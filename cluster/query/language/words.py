@@ -58,6 +58,7 @@ def _after_tag(text: str, opening: int) -> tuple[int, str]:
         end = text.find("-->", start + 3)
         return (end + 3 if end >= 0 else -1), " "
     name = _TAG_NAME.match(text, start)
+    # A `<` without a name is an ordinary sign, as in `a < b`.
     if name is None:
         return start, "<"
     closing = text.find(">", start)

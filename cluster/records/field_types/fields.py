@@ -100,6 +100,7 @@ def _positive_numbers(value: Any) -> Any:
     elif len(value) > MAX_ITEMS:
         raise fault(f"The attribute should have at most {MAX_ITEMS} entries.")
     elif not _NUMBERS.issuperset(map(type, value)) or (value and not 0 < min(value) <= max(value) < math.inf):
+        # Only a wrong list comes here, to find the place of its fault.
         for at, item in enumerate(value):
             text = _number_fault(item, "number")
             if text:

@@ -58,6 +58,7 @@ def _read(text: str) -> tuple[datetime, str]:
         raise ValueError("not a moment")
     day, minute, second, fraction, offset = match.groups()
     try:
+        # `datetime` has no second 60: a leap second becomes the one after it.
         if second == "60":
             at = datetime.fromisoformat(f"{day}T{minute}:59") + timedelta(seconds=1)
         else:

@@ -110,6 +110,7 @@ def parse_upload(
     """
     tree = load_json(body, refuse_duplicates=True)
     items = _items(tree, noun)
+    # One search in the bytes spares a look at every record of a body without nulls.
     has_nulls = b"null" in body
     if noun == "user":
         return _accept_records(noun, _users(items, has_nulls, is_detailed))

@@ -134,6 +134,7 @@ class AuditLog:
         if self._turn is None:
             self._turn = asyncio.Lock()
         stored = row_json(row)
+        # Each append names the row before it: concurrent ones of this process would only refuse each other.
         async with self._turn:
             for _ in range(_TRIES):
                 last_id, before = self._last

@@ -65,6 +65,7 @@ class FeedStore:
             async for digest, product_id in self._scan(keys.feed_address(app_id))
             if name_of(product_id) in product_ids
         ]
+        # The addresses first: if the process dies in between, the articles stay, and the next try finds both.
         for start in range(0, len(digests), _PAGE):
             names = digests[start : start + _PAGE]
             await self._server.execute_slow("HDEL", keys.feed_address(app_id), *names)

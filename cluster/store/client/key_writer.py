@@ -98,6 +98,7 @@ def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
             yield ("XADD", key, entry_id, *fields)
     elif part.kind == "zset":
         for first in range(0, len(items), 2 * _MEMBERS):
+            # ZSCAN returned member and score; ZADD takes score and member.
             some = items[first : first + 2 * _MEMBERS]
             pairs = zip(some[1::2], some[::2], strict=True)
             yield ("ZADD", key, *(word for pair in pairs for word in pair))

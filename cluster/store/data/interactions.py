@@ -109,6 +109,7 @@ class InteractionStore:
             page = user_ids[start : start + _PAGE]
             replies = await asyncio.gather(
                 *(
+                    # SSCAN returns a part of a large set; SMEMBERS would return all of it.
                     self._server.execute_slow("SSCAN", keys.linked(app_id, user_id), 0, "COUNT", most)
                     for user_id in page
                 )

@@ -143,6 +143,7 @@ class ExperimentStore:
         """Iterate over prefixed user ids and their exposures; unordered, while others may write."""
         key = keys.exposure(app_id, experiment_id)
         cursor = b"0"
+        # HSCAN may return a field several times while others write.
         seen = set[str]()
         while True:
             cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)

@@ -37,6 +37,7 @@ class ReplicaMemoryStore:
         reports = []
         for name, value in split_pairs(flat):
             memory = ReplicaMemory(**orjson.loads(value))
+            # The clock of a replica may be ahead of this one.
             if abs(now_ms - memory.at_ms) <= SEEN_MS:
                 reports.append(memory)
             elif now_ms - memory.at_ms > FORGOTTEN_MS:

@@ -112,6 +112,7 @@ class SchemaStore:
                 int(fields["at"]),
                 fields.get("build", ""),
             )
+            # The clock of the other machine may be ahead of this one.
             if abs(now_ms - running.at_ms) <= SEEN_MS:
                 releases.append(running)
             elif now_ms - running.at_ms > FORGOTTEN_MS:

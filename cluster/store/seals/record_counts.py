@@ -121,6 +121,7 @@ async def _fields(server: RedisClient, key: str) -> AsyncIterator[tuple[str, byt
 
 async def _names(server: RedisClient, pattern: str) -> AsyncIterator[str]:
     cursor = b"0"
+    # SCAN may return a key several times.
     seen = set[str]()
     while True:
         cursor, names = await server.execute_slow(

@@ -86,6 +86,7 @@ def propose_encoding(stream: Any) -> str:
 
     `stream` has a method `read`; the first 64 MB are read.
     """
+    # Incremental, as a character may be cut between two blocks.
     decoder = codecs.getincrementaldecoder("utf-8")()
     count = 0
     while (block := stream.read(_BLOCK)) and count < _MOST_SCANNED:

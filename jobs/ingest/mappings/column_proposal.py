@@ -320,6 +320,7 @@ def _reading_of(column: ColumnProposal, field: str) -> str:
         return column.reading if field in NUMERIC else ""
     if column.reading:
         return column.reading if field in TIME_FIELDS else ""
+    # pandas writes the whole numbers of a column with gaps as floats, such as 17.0.
     if (
         field in ("user_id", "product_id")
         and column.samples

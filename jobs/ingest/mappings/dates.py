@@ -97,6 +97,7 @@ def detect_date_orders(texts: Iterable[str]) -> tuple[DateOrder, ...]:
     if not values or any(match is None for match in matches):
         return ()
     fits = [order for order in DATE_ORDERS if all(parse_date(text, order) for text in values)]
+    # With points, people write the day first.
     if any(match is not None and match["sign"] == "." for match in matches):
         fits = [order for order in fits if order == "day-first"]
     return tuple(fits)

@@ -83,6 +83,7 @@ class TrialWatch:
                 return  # a file was replaced; the next look reads the new commit
             await self._carry_out(engine, trial, verdict, is_over=is_over)
         now_s = self._clock.monotonic_s()
+        # The longer a look took, the later the next one: looks take a bounded share of the time.
         self._due_s[place] = trial.trial_id, now_s + LOAD * (now_s - started_s)
 
     def _forget(self, engine: Engine) -> None:

@@ -82,6 +82,7 @@ class RerankedEngine:
         best = [best_few(scores, self.reranker.candidates) for scores in total]
         lengths = np.array([len(items) for items in best], np.int64)
         owners = np.repeat(np.arange(len(best)), lengths)
+        # The empty array, because `np.concatenate` refuses an empty list.
         items = np.concatenate([*best, np.zeros(0, np.int64)])
         parts, _ = score_parts(self.engine.blend, histories, owners, items)
         bounds = np.append(0, np.cumsum(lengths))

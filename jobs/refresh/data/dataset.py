@@ -190,6 +190,7 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
     values = np.nan_to_num(table["value"].fill_null(0).to_numpy().astype(np.float64))
     at_ms = table["at_ms"].fill_null(0).to_numpy()
     if "offset" in table.column_names:
+        # Clients may send times of the future; nothing happened after it was written.
         at_ms = np.minimum(at_ms, _written_ms(_one_chunk(table["offset"])))
     return _build_interactions(
         _one_chunk(table["reader"]).take(pa.array(owner)),

@@ -21,6 +21,7 @@ def shared_last_timestamp_share(data: Interactions) -> float:
     if not len(liked):
         return 0.0
     newest = np.full(liked.n_readers, -np.inf)
+    # `newest[reader] = ...` would keep one of a user's events: NumPy assigns a repeated index once.
     np.maximum.at(newest, liked.reader, liked.at_s)
     last = liked.at_s == newest[liked.reader]
     users, _ = distinct_pairs(liked.reader[last], liked.item[last])

@@ -151,6 +151,7 @@ def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> Calibr
         error_low=round(error_low, 6),
         error_high=round(error_high, 6),
         brier=round(brier, 6),
+        # The score of a constant prediction of the mean.
         brier_of_mean=round(float(observed.mean() * (1 - observed.mean())), 6),
         rows=table,
     )

@@ -30,6 +30,7 @@ def check_gate(report: EvaluationReport) -> GateDecision:
     The gate refuses a version if the whole interval of the paired difference to the serving version is below zero.
     Without a serving version, the gate compares with popularity.
     """
+    # Only the first comparison decides: with what serves, or with popularity where nothing serves yet.
     for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
         comparison = report.beside.get(name)
         if comparison is None:

@@ -53,6 +53,7 @@ class ItemSampler:
             and `items` int32 [s], `counts` float32 [u], `touched` int32 [u], `missed` float32 [u], u = 2bt + s
         """
         n_items = len(self._newest)
+        # The last limit is a rounded sum and may lie below a draw.
         drawn = np.minimum(np.searchsorted(self._limits, rng.random(self._size)), n_items - 1)
         items = batch["items"]
         targets = batch["targets"]

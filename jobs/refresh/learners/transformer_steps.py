@@ -73,6 +73,7 @@ def build_parameters(
             f"{block}.norm": np.ones(width, np.float32),
             f"{block}.attend": draw(width, 3 * width, spread=width**-0.5),
             f"{block}.gate": draw(width, width, spread=0.02),
+            # The smaller, the more blocks there are: all of them add to one sum.
             f"{block}.mix": draw(width, width, spread=width**-0.5 / config.blocks),
             f"{block}.distance": np.zeros((config.heads, config.events), np.float32),
             f"{block}.norm_wide": np.ones(width, np.float32),

@@ -190,6 +190,7 @@ def source_from_bytes(body: bytes) -> TrainingSource:
         column = rest[0]["vector"].combine_chunks()
         width = column.type.byte_width // 2
         halves = np.frombuffer(column.buffers()[1], "<f2", len(column) * width)
+        # Rounded to half precision, the vectors no longer have the length 1.
         content = _normalize_rows(halves.reshape(len(column), width).astype(np.float32))
     data = Interactions(
         **{name: rows[name].to_numpy() for name in _COLUMNS},

@@ -82,6 +82,7 @@ def _copy(client: Any, run: Run, report: EvaluationReport | MeasurementRecord | 
     parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in flatten(run.recipe)]
     for first in range(0, len(metrics), 500):
         client.log_batch(run_id, metrics=metrics[first : first + 500])
+    # MLflow takes at most 100 parameters in one batch.
     client.log_batch(run_id, params=parameters[:_MOST_PARAMETERS][:100])
     client.log_batch(run_id, params=parameters[:_MOST_PARAMETERS][100:])
     for name, value in list_tags(run):
@@ -127,6 +128,7 @@ def list_metrics(run: Run, report: EvaluationReport | MeasurementRecord | None) 
         if each.gini is not None:
             metrics.append((f"{prefix}gini", each.gini))
     metrics += [(f"seconds/{stage.name}", stage.seconds) for stage in run.stages]
+    # MLflow allows no @ in names.
     return [(name.replace("@", "_at_"), value) for name, value in metrics]
 
 

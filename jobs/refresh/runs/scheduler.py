@@ -65,6 +65,7 @@ class RunScheduler:
 
     async def run_once(self) -> int:
         """Fire due schedules and start workers; return the number of started workers, 0 without the lease."""
+        # Also without the lease: runs of workers of this process that died become free.
         await self._collect_finished()
         if not await self._stores.leases.hold(SCHEDULER_LEASE, self._owner, LEASE_MS):
             return 0

@@ -91,6 +91,7 @@ def pack_folder(folder: Path) -> bytes:
             has_python = has_python or path.suffix == ".py"
             # Checked while packing, so that a folder of gigabytes is not read to its end.
             if size > MOST_BYTES or count > MOST_FILES:
+                # One date for all entries: equal files give equal bytes.
                 raise Invalid(
                     f"--working-dir {folder} holds more than {MOST_BYTES >> 20} MB or {MOST_FILES:,} files; name a "
                     "folder with the learner's own files, or list the others in a .kioskignore beside them"

@@ -90,6 +90,7 @@ class BasketsLearner:
         for first, last in pairwise(bounds):
             pairs = (by_item[first:last] @ weighted).tocsr()
             rows = np.repeat(np.arange(first, last), np.diff(pairs.indptr))
+            # A product is no companion of itself.
             pairs.data = np.where(
                 rows == pairs.indices, 0.0, pairs.data * frequency[pairs.indices] ** -self.recipe.damping
             )
