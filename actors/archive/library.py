@@ -138,6 +138,7 @@ class PassageLibrary:
         """
         segments = self.segments
         cached_segments, views = self._views
+        # There may be many combinations of tiers, and each view takes memory.
         if cached_segments is not segments or len(views) > _MOST_VIEWS:
             views = {}
             self._views = segments, views
@@ -283,6 +284,7 @@ class PassageLibrary:
         first, last = places[-2:]
         older = self.segments[first]
         newer = self.segments[last]
+        # While sizes double from segment to segment, each passage is merged a logarithmic number of times.
         if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
             return False
         merged = merge_segments((older, newer))

@@ -339,6 +339,7 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
             results.append((begun, closed))
             words = 0
     if words:
+        # A passage of a few words says too little by itself.
         if results and words < _LEAST_WORDS:
             results[-1] = (results[-1][0], closed)
         else:

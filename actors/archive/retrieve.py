@@ -178,6 +178,7 @@ def _add_scores(
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
     scores = scores[order]
+    # A row stands there at most twice, once from each list.
     twice = rows[1:] == rows[:-1]
     scores[:-1][twice] += scores[1:][twice]
     firsts = np.concatenate([_FIRST, ~twice])
@@ -216,6 +217,7 @@ def _apply_dates(
         years: Any = np.where(has_date, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
         scores = scores * np.asarray(max(yearly_decay, 0.0) ** years, np.float32)
     if period.recent and has_date.any():
+        # A passage without a date counts as very old.
         age: Any = np.where(has_date, days[has_date].max() - days, np.inf)
         fresh = np.power(0.5, age / HALF_LIFE_DAYS)
         scores = scores * np.asarray(1 - _FRESH_SHARE + _FRESH_SHARE * fresh, np.float32)

@@ -88,6 +88,7 @@ class ArticleRevisions:
             # Another library catches up with changes that this one has already met.
             if is_same or at_ms < before.at:
                 return
+        # Taken out first, so that the newest revision goes to the end: the first one is the oldest.
         self.by_product.pop(product_id, None)
         self._unwritten[product_id] = revision
         if revision is not None:

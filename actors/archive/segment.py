@@ -177,6 +177,7 @@ class PassageSegment:
         """Return the number of a document that was not removed; None when there is none."""
         key = np.uint64(key_from_product_id(product_id))
         at = int(np.searchsorted(self.frame.keys, key))
+        # Several ids may have the same key of 64 bits, so the document decides.
         while at < len(self.frame.keys) and self.frame.keys[at] == key:
             number = int(self.frame.places[at])
             if (

@@ -22,6 +22,7 @@ def list_teasers(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -> A
     locked = frozenset(access for access in accesses if not may_read(access, query.tiers))
     if not locked:
         return ArchiveResult()
+    # All articles compete: a locked one is named only if it ranks high among those that can be read.
     wide = replace(query, rows=MOST_READ, per_product=1, teasers=0, tiers=locked | query.tiers)
     teasers = []
     for snippet in search_passages(library, wide, now_ms).snippets:

@@ -127,6 +127,7 @@ def select_variant(experiment: Experiment, user_key: str) -> Variant:
         at -= variant.weight
         if at < 0:
             return variant
+    # Rounding may leave a rest after the last weight.
     return open_variants[-1]
 
 
@@ -253,6 +254,7 @@ class TreatmentAssigner:
         try:
             serving = await self._cache.list_serving(app_id)
         except Unavailable:
+            # Without the store, people get the usual answer: no experiment may fail a request.
             return ()
         if not serving:
             return ()

@@ -88,6 +88,7 @@ def build_question_report(experiment: Experiment, rows: pl.DataFrame) -> Questio
     counts = visited.unique(["question_id", "article"]).group_by("question_id").agg(visits=pl.len())
     questions = treated.join(counts, on="question_id", how="left").with_columns(pl.col("visits").fill_null(0))
     lines: list[QuestionVariantReport] = []
+    # Bonferroni's correction: the control is compared with each of the other variants.
     alpha = ALPHA / max(len(experiment.variants) - 1, 1)
     for variant in experiment.variants:
         visits = questions.filter(pl.col("variant") == variant.variant_id)["visits"].cast(pl.Float64)
