@@ -180,6 +180,7 @@ class ProductTexts:
             self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
         )
         nearest, cosines = vectors.find_nearest((hits.used or query.text)[:_LONGEST], allowed, BEST)
+        # A `meaning` of 0.5 gives the vectors their usual share.
         share = min(2 * query.meaning * vectors.share, 1.0)
         return blend_hits(hits, nearest, cosines, share, least=query.least_meaning, bend=vectors.bend)
 

@@ -110,6 +110,7 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelStat
     Cost:
         100,000 products of 60 words: 10 s; an embedder trained on 10,000: 40 s more
     """
+    # Sorted, so that equal products give equal arrays.
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     arrays, facts = snapshot_format.save(ordered)
     names = SourceTexts.of(str(product["product_id"]) for product in ordered)

@@ -86,6 +86,7 @@ class FilteredGroupsCache:
         if filtered is None or len(filtered.totals) != len(groups):
             filtered = kept[filter_key] = FilteredGroups(groups, allowed(), offered)
         kept.move_to_end(filter_key)
+        # The filter of this query stays, however large it is.
         while len(kept) > 1 and (
             len(kept) > _MOST or sum(entry.listed_rows for entry in kept.values()) > _MOST_ROWS
         ):

@@ -89,6 +89,7 @@ class Groups(Generic[V]):
                 codes.append(self._code(values[0]))
                 lengths.append(1)
             else:
+                # A product may name a value twice.
                 several = sorted({self._code(value) for value in values})
                 codes += several
                 lengths.append(len(several))

@@ -86,6 +86,7 @@ class LiveCohorts:
         overlay = self._overlay
         versions = (overlay.events_version, len(overlay.catalog))
         refresh_ms = self._refresh_ms * (1 + len(now.votes) // _EVENTS_PER_REFRESH)
+        # Also after the clock went back, or votes counted in the future would stay.
         if now.versions != versions and not 0 <= now_ms - now.counted_at_ms < refresh_ms:
             now = self._votes = _count_votes(
                 overlay.read_newest_contributions(_MOST_EVENTS), versions, now_ms

@@ -134,6 +134,7 @@ class PrefixIndex:
             middle = (first + last) // 2
             place = int(self.places[middle])
             prefix = text[place : place + length].tolist()
+            # A 0 ends a text; behind it the next one begins.
             if 0 in prefix:
                 prefix = prefix[: prefix.index(0)]
             if prefix < codes or (after and prefix == codes):

@@ -75,6 +75,7 @@ def index_from_arrays(arrays: Arrays) -> CompletionIndex:
         raise Fault(f"snapshot is damaged: an index of completions has no {error}") from error
     _check_index(_lists(index.place_starts, index.places, len(texts), texts.size), "places")
     _check_index(index.pull.dtype == np.float32 and index.pull.shape == (len(texts),), "pull")
+    # One sum shows any NaN or infinity, without an array of booleans.
     _check_index(bool(np.isfinite(index.pull.sum(dtype=np.float64))), "pull")
     return index
 

@@ -121,6 +121,7 @@ class PageCache:
     def get(self, row: int, product: Mapping[str, Any]) -> AnalyzedPage:
         """Return the page of a product; it is analyzed again only if its HTML changed."""
         html = product.get("html") or ""
+        # Taken out and put back, so that the first page is the one that was unused for longest.
         page = self._pages.pop(row, None)
         if page is None or page.html != html:
             page = self._analyze(html, product)

@@ -59,7 +59,7 @@ class MarkSigner:
 
     def sign(self, app_id: str, archive_id: str, call_id: str, product_id: str, now_ms: int) -> str:
         """Return the mark of one link of a call. Cost: 5 microseconds."""
-        # Three bytes hold the hours until the year 3885. Links should be short, and seconds would need more
+        # Three bytes hold the hours until the year 3883. Links should be short, and seconds would need more
         # bytes.
         body = bytes.fromhex(call_id) + (now_ms // _HOUR_MS + LIFE_H).to_bytes(3, "big")
         tag = _compute_tag(self.keys[0], (app_id, archive_id, product_id), body)

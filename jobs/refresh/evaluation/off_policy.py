@@ -261,7 +261,7 @@ def _fit_rewards(design: Floats, rewards: Floats, *, is_binary: bool) -> Floats:
     for _ in range(_NEWTON_STEPS):
         chances = _logistic(design @ weights)
         curve = chances * (1 - chances)
-        # Newton's step: the inverse Hessian of the penalized likelihood times its gradient.
+        # Newton's step: the gradient of the penalized log-likelihood over its negative Hessian.
         step = np.linalg.solve(
             (design * curve[:, None]).T @ design + ridge, design.T @ (rewards - chances) - _RIDGE * weights
         )
