@@ -86,6 +86,7 @@ class UpdateNotifier:
                 self._app_id, name[0], thread.subject, thread.question_ids[-1], news.question_id
             )
         except TooMany:
+            # The news stays as it is, and a later round asks again.
             return
         self._submitted_at[news.question_id] = self._clock.now_ms()
         self._meter.count("kiosk_thread_questions_total")

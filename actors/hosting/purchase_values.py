@@ -74,6 +74,7 @@ def value_events(events: pl.DataFrame, prices: Mapping[str, float]) -> pl.DataFr
     worth = pl.col("quantity") * pl.col("price")
     total = worth.sum().over("event")
     is_priced = (pl.col("price").is_not_null().all().over("event")) & (total > 0)
+    # Equal shares where a price is unknown: the values of a basket always add up to its revenue.
     share = pl.when(is_priced).then(worth / total).otherwise(1.0 / pl.len().over("event"))
     return events.with_columns((pl.col("revenue") * share).fill_null(0.0).alias("value")).drop("price")
 
