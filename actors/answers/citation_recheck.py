@@ -120,6 +120,7 @@ class CitationRechecker:
                 app_id, checker, await log.last(app_id, "product")
             )
             return []
+        # As a follower it keeps the log from being trimmed past its place; the record lasts ten minutes.
         if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
             await log.record_follower(app_id, Follower(f"{LEASE}-{checker}", now_ms, {"product": offset}))
             self._noted[app_id, checker] = now_ms

@@ -73,6 +73,7 @@ def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuer
     ]
     gathered = _merge_candidates(run_candidates, view.run_offsets, keep_order=bool(step))
     best = float(gathered.scores.max(initial=0.0))
+    # The context brings passages nearer, but only words of the question say how much of it a passage covers.
     if query.context and len(gathered.rows):
         of_question = {code: weights[code] for code in term_counts if code in weights}
         best = _best_score(view, gathered.rows, of_question)

@@ -404,6 +404,7 @@ class IntakeLoop:
             self._applier.excuse(batch)
 
     def _record_failure(self, batch: Batch, error: Exception) -> None:
+        # The pause doubles with each failure in a row, up to its bound.
         rest_s = self._pauses.get(batch.app_id, (0.0, self._rules.first_rest_s / 2))[1] * 2
         rest_s = min(rest_s, self._rules.longest_rest_s)
         self._pauses[batch.app_id] = (self._clock.monotonic_s() + rest_s, rest_s)

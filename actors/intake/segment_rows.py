@@ -90,6 +90,7 @@ def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> Ch
             refused.append(f"{change.offset}[{at}]: {type(error).__name__}")
         else:
             good.append(alone)
+    # Each payload is a list of one record; without their brackets they join to one list.
     payload = b"[" + b",".join(part.payload[1:-1] for part in good) + b"]"
     return replace(change, payload=payload, vectors=b"".join(part.vectors for part in good))
 
@@ -146,6 +147,7 @@ def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> t
         group = _Group()
         gone = pa.array(parsed, pa.string())
         tables = [table.filter(pc.invert(pc.is_in(table["reader"], value_set=gone))) for table in tables]
+        # An erasure applies to what stands before it in the log; what the person does afterwards stays.
         erased.update(parsed)
     return pa.concat_tables([*tables, group.table()]), erased
 

@@ -38,6 +38,7 @@ class StorageMeter:
         for app_id, most in bounds.items():
             now_s = self._clock.monotonic_s()
             is_far = most - self._sizes.get(app_id, most) > FAR_BYTES
+            # An app that was never measured counts as near its bound.
             age_s = now_s - self._measured_s.get(app_id, float("-inf"))
             if (at_once and not is_far) or age_s >= (FAR_EVERY_S if is_far else MEASURE_EVERY_S):
                 size = await asyncio.to_thread(measure_app, self._store, app_id)

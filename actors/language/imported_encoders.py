@@ -61,6 +61,7 @@ class EncoderStore:
             save_manifest(self._store, f"{place}/{MANIFEST}", Manifest(KIND, 1, 0, facts, files))
         except Conflict:
             self._log.info("encoder_known", version=facts["version"])
+        # The version is made of the content, so a manifest of the same version says the same.
         return str(facts["version"])
 
     def _newest(self) -> str:

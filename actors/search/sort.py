@@ -145,6 +145,7 @@ def place_anchored(
         row = catalog.row_of(entry.product_id)
         if row < 0:
             continue
+        # With `dedupe`, the list may show another variant of the product than the one that the entry names.
         variants = _variants([row], catalog, dedupe)
         moved = next((item for item in placed if item.row in variants), None)
         if moved is None:

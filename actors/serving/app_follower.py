@@ -280,6 +280,7 @@ class AppFollower:
         """
         adopted: Recommender | None = None
         brought_texts = self.recommender.text_engine
+        # The binding runs in a thread, and the state may be loaded again meanwhile; then it is bound anew.
         while adopted is not self.recommender:
             adopted = self.recommender
             model: ServingModel | None = None

@@ -205,6 +205,7 @@ class EngineHost:
         if engine is None:
             self._apps_with_products.discard(app_id)
             raise NotFound(messages.ENGINE_NOT_FOUND)
+        # Only a product that was seen is remembered: an app without products may get some at any moment.
         if app_id not in self._apps_with_products:
             if not await self._stores.records.seen(app_id, "product"):
                 raise NotFound(messages.ENGINE_NOT_FOUND)

@@ -98,6 +98,7 @@ def list_side(
         return None
     product_ids = [product["product_id"] for product in result.products]
     products: list[Hashable] = list(product_ids)
+    # Both sides may show different variants of one product, so groups are compared instead of ids.
     if query.dedupe:
         rows = [catalog.row_of(product_id) for product_id in product_ids]
         products = [

@@ -164,6 +164,7 @@ def is_applicable(ready_rule: CompiledRule, query: UserQuery, sent: frozenset[No
         all(_has_value(query.context.get(name), values) for name, values in rule.context.items()),
         all(not clauses.isdisjoint(sent) for clauses in ready_rule.overlaps),
     ]
+    # A rule with a tag and no condition waits for requests that name the tag.
     return all(conditions) and (not rule.boosting_tags or _has_condition(rule))
 
 

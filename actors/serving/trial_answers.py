@@ -62,6 +62,7 @@ class TrialAnswers:
         trial = cast(SnapshotTrial, engine.trial)
         key = engine.app_id, trial.trial_id, version
         self._failures[key] += 1
+        # One stack trace for each batch is enough: every answer may fail in the same way.
         if self._failures[key] == 1 and len(self._failures) == 1:
             self._log.exception("trial_answer_failed", engine=engine.engine_id, version=version)
         self._meter.count("kiosk_trial_failures_total", engine=engine.engine_id)

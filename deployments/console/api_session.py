@@ -18,11 +18,15 @@ def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awa
     sessions = services.sign_in.sessions
 
     async def find(request: Request) -> Principal | None:
+        # Where passwords must not travel in plain text, the cookie of a session must not open anything
+        # either.
         if not services.addresses.may_sign_in(request.headers.get("host", "")):
             return None
         session = await sessions.find(request, secure=services.is_secure(request))
         if session is None:
             return None
+        # Browsers may attach the cookie to requests that another site starts; the token is known to pages of
+        # the console only.
         if request.method not in ("GET", "HEAD"):
             given = request.headers.get(csrf.HEADER, "")
             genuine = csrf.is_genuine(services.signing, session.session_id, given)

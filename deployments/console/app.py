@@ -206,6 +206,8 @@ class _Console:
         """
         if not is_same_origin_form(console_request.raw, self.services.origin(console_request.raw)):
             raise Forbidden(self.texts("error.other_site"))
+        # The bound on uploads holds while the body arrives, because a slow upload keeps its file on disk that
+        # long.
         uploads = self.services.uploads
         with uploads.take(console_request.principal.user_id) if page.takes_file else nullcontext():
             data = await read_form(console_request.raw, find_bounds(page))
@@ -240,6 +242,7 @@ class _Console:
             console_request.status = status_from_error(error)
             console_request.notice = {"text": error.message, "kind": "bad"}
             if console_request.is_htmx:
+                # Otherwise htmx would put the message where the page expects the part that it asked for.
                 response = console_request.fragment("notice_fragment.html", notice=console_request.notice)
                 response.headers["hx-retarget"] = "#notices"
                 response.headers["hx-reswap"] = "innerHTML"

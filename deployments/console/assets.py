@@ -52,6 +52,8 @@ class Assets:
         asset = self._assets.get(request.path_params["name"])
         if asset is None:
             return Response("there is no such file", 404, {"cache-control": "no-store"})
+        # A page of another release may name an older content; browsers must not keep today's bytes under that
+        # name.
         is_current = request.path_params["version"] == self.version
         headers = {
             "cache-control": IMMUTABLE if is_current else "no-store",

@@ -54,6 +54,7 @@ async def read_form(request: Request, bounds: FormBounds) -> FormData:
         raise Invalid("the form is not in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Invalid("the form is compressed")
+    # In a multipart form, `&` separates nothing: it is only a character of a value or of the file.
     most_fields = None if kind.lower().startswith(b"multipart/") else bounds.fields
     receive = _bounded(bounds.pace.bound(request.receive), bounds.most_bytes, most_fields)
     bounded = Request(request.scope, receive)

@@ -127,6 +127,7 @@ def _load_synonyms(language: str) -> Mapping[str, frozenset[int]]:
     for number, family in enumerate(data.synonyms if data is not None else ()):
         for word in family:
             families.setdefault("".join(analyzer.stems(word)), set()).add(number)
+    # Words without a stem would all become synonyms of each other.
     families.pop("", None)
     return MappingProxyType({stem: frozenset(numbers) for stem, numbers in families.items()})
 
@@ -232,6 +233,8 @@ def _append(sentences: list[Sentence], text: str, begin: int, end: int) -> None:
     while begin < end:
         stop = min(end, begin + _LONGEST)
         if stop < end:
+            # Without a space in reach, `rfind` gives -1; half the length then makes sure that the cut
+            # advances.
             stop = max(text.rfind(" ", begin, stop), begin + _LONGEST // 2)
         piece = text[begin:stop]
         stripped = piece.strip()

@@ -148,6 +148,7 @@ def _has_unknown_first_name(
         return False
     first = claim_tokens[0]
     second = claim_tokens[1]
+    # Exactly one character between both: a comma or a bracket would separate two names.
     if not (first.is_name and second.is_name and second.start - first.end == 1):
         return False
     return (

@@ -74,6 +74,7 @@ class Draft:
     def feed(self, piece: str) -> bool:
         """Add text; return True when there is a new sentence."""
         before = len(self.kept)
+        # A model that never stops must not fill the memory.
         piece = piece[: MOST_CHARS - self._read]
         self._read += len(piece)
         self._rest += piece

@@ -99,6 +99,7 @@ class ModelConfig:
             Invalid: no http address, a key that would travel in plain text, or no model
         """
         parts = urlsplit(self.url)
+        # The path of the completion is appended to the address, so a query would end up in front of it.
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise Invalid("KIOSK_LLM_URL is an address as https://models.example.com/v1")
         if parts.scheme == "http" and not (self.may_be_internal or is_loopback(parts.hostname)):

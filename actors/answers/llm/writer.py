@@ -186,6 +186,8 @@ class ModelWriter:
         async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
             if reply.status_code != 200:
                 raise InvalidModelReply(f"status {reply.status_code}")
+            # Packets are read undecoded and counted, so a small compressed one can't unpack to more than the
+            # bound.
             if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
                 raise InvalidModelReply("compressed, though that was not asked for")
             streams = "text/event-stream" in reply.headers.get("content-type", "")

@@ -123,6 +123,7 @@ def _consumption_times(query: UserQuery, model: ServingModel | None, now_ms: int
     if not pauses:
         return ConsumptionTimes(default_ms, since_ms) if default_ms > EVER_MS else ALWAYS
     paused = {kind: now_ms - pause_ms for kind, pause_ms in pauses}
+    # `*` stands for all types without a pause of their own.
     others_ms = paused.pop("*", None)
     if others_ms is not None:
         return ConsumptionTimes(others_ms, paused)

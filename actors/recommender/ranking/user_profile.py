@@ -114,6 +114,8 @@ def find_interaction_rows(events: Sequence[RecentEventTuple], catalog: Catalog) 
     kinds, names, at_ms, values = zip(*events, strict=True)
     if EXPOSURE.isdisjoint(kinds):
         row_of = catalog.row_by_id.get
+        # Unpacking one name raises ValueError for an event about several products; the general way below then
+        # takes all.
         with contextlib.suppress(ValueError):
             # nearly every event is about one existing product
             rows = [row_of(name) for (name,) in names]

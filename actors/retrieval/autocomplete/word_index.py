@@ -148,6 +148,7 @@ class WordIndex:
             inside = candidates[at] == owner
             owner = owner[inside]
             cost = cost[inside]
+        # `lexsort` sorts by its last key first, so the first entry of each text has its fewest typos.
         order = np.lexsort((cost, owner))
         owner = owner[order]
         cost = cost[order]

@@ -69,6 +69,7 @@ class PassagePostings(Postings):
         if fresh:
             if len(spans) > _REMEMBERED:
                 spans.clear()
+                # The spans of this query that were known are cleared with the others.
                 fresh = list(codes)
             places = np.searchsorted(self.terms, np.array(fresh, np.uint64)).tolist()
             for code, place in zip(fresh, places, strict=True):

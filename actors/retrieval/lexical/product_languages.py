@@ -46,6 +46,7 @@ class ProductLanguages:
         """Set the languages of a row that has none: the main one first."""
         self._ensure_rows(row + 1)
         bits = 0
+        # A set, because languages beyond the last bit share it, and the product counts once there.
         for bit in {self._bit(language) for language in languages}:
             bits |= 1 << bit
             self._by_bit[access][bit] += 1

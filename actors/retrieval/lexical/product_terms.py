@@ -106,6 +106,7 @@ class _Texts:
         for field, text in texts:
             words = split_words(text)
             every = analyzer.terms_of(words)
+            # Names and numbers are the same in every language, and must not count again for each translation.
             fresh = [code for code in every if code not in codes][: max(_MOST_TERMS - len(self.codes), 0)]
             self.words += words
             self._add_codes(field, fresh)

@@ -217,6 +217,7 @@ class EarlierPages:
         for day in dict.fromkeys((since_ms // DAY_MS, at_ms // DAY_MS)):
             if day not in self._days:
                 self._days[day] = self._read_day(day)
+            # The list itself is in the log too, and is no earlier page of its own.
             for page in self._days[day].get((row["user"], pagination_id), ()):
                 if since_ms <= page.at_ms <= at_ms and page.service_id != row["service_id"]:
                     shown += page.products

@@ -60,6 +60,7 @@ class ReplayChange:
         names = {boost.name for boost in (*query.boosts, *query.removed)}
         if self.without_rule and self.without_rule not in names:
             raise Invalid(f"the rule {self.without_rule} did not apply to this list")
+        # A boost without a name came with the request, so it is no stored rule and stays.
         is_kept = {
             name: bool(name) and not self.without_rules and name != self.without_rule for name in names
         } | {"": True}

@@ -102,6 +102,7 @@ def _check_mcp(
     if not address:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
+        # From standard input, because other users of the machine can read the arguments of a process.
         walk = kind(address, username, sys.stdin.readline().rstrip("\n"), question, app_id)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
     with _temporary_account(installation, app_id) as password:

@@ -303,6 +303,7 @@ class McpCheck:
             "resource": self.endpoint_url,
         }
         start = self.server["authorization_endpoint"]
+        # With `plain`, the challenge is the verifier, so whoever reads this address could redeem the code.
         plain = self.session.send("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
         require(
             "error=invalid_request" in plain.headers.get("location", ""), "a plain challenge is not refused"
@@ -314,6 +315,7 @@ class McpCheck:
         }
         require("code" in redirect, f"the redirect says {redirect.get('error', 'nothing')}")
         require(redirect.get("state") == query["state"], "state came back changed")
+        # RFC 9207: without `iss`, a client of several servers can send the code of one to another.
         require(redirect.get("iss") == self.server["issuer"], f"iss is {redirect.get('iss')}")
         self.code = redirect["code"]
         return "page, account and consent; code, state and iss come back"
@@ -339,8 +341,11 @@ class McpCheck:
         client = {"name": CHECK_CLIENT, "version": "1"}
         proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         hello = self._result("initialize", proposal)
+        # A server that does not speak the proposed version answers with one of its own, and the client
+        # decides.
         require(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
         heard = self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        # The MCP specification wants 202 without a body: a notification gets no JSON-RPC answer.
         require(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
         names = [tool["name"] for tool in self._result("tools/list", {})["tools"]]
         require(names in (TOOLS, ALL_TOOLS), f"the tools are {', '.join(names) or 'none'}")
@@ -389,6 +394,8 @@ class McpCheck:
                 heard = self.session.send("GET", url)
                 continue
             require(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
+            # Browsers apply `form-action` to redirects too, so it would stop the way from the consent to the
+            # client.
             policy = heard.headers.get("content-security-policy", "")
             require(
                 "form-action" not in policy,

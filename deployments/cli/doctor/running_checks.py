@@ -89,6 +89,7 @@ def check_ports(installation: Installation, state: InstallationState) -> Iterato
             connections = process.net_connections(kind="tcp")
             name = process.name()
         except psutil.Error:
+            # It ended after the list was made, or belongs to another user.
             continue
         for connection in connections:
             if connection.status != psutil.CONN_LISTEN or connection.laddr.ip.startswith(LOOPBACK):

@@ -210,6 +210,7 @@ async def follow_run(stores: Stores, run: Run, display: Any) -> Run:
             run = await stores.runs.get(run.app_id, run.run_id) or run
             away = 0
         except Unavailable:
+            # The trainer works without this command, so a restart of Redis need not end it.
             away += 1
             if away > 60 / WAIT_EVERY_S:
                 raise

@@ -250,6 +250,7 @@ def place_intervals(spans: Mapping[str, tuple[float, float, float]]) -> dict[str
     Shapes:
         spans: name -> low end, value, high end
     """
+    # With 49 % to each side, the widest interval still ends inside of the frame.
     reach = max((abs(end) for low, _, high in spans.values() for end in (low, high)), default=0.0) or 1.0
     return {
         name: {

@@ -43,8 +43,11 @@ async def list_rules(request: ConsoleRequest) -> Response:
         request.perform("rules.conflicts", app_id=request.app_id),
     )
     now_ms = request.services.clock.now_ms()
+    # Sorting is stable, so the rules of an engine keep the order in which they win places.
     ranked = sorted(sort_rules(listed.rules), key=lambda rule: rule.engine_id)
     text = request.query.get("start", "0")
+    # `isdecimal`, because `isdigit` accepts characters as "²" that `int` refuses; the length bounds the
+    # number.
     start = int(text) if text.isdecimal() and len(text) < 9 else 0
     engines: dict[str, list[Any]] = {}
     for at, rule in enumerate(ranked[start : start + LISTED], start):
@@ -280,6 +283,7 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
             "picks": [],
         }
     rest = [effect for effect in rule.boost if not _is_pick(effect)]
+    # The inputs hold one effect without a place; anything else is edited as JSON, or saving would lose it.
     boost = rest[0] if len(rest) == 1 and rest[0].pin_position is None else None
     has_inputs = boost is not None or not rest
     picks = [effect for effect in rule.boost if _is_pick(effect)] if has_inputs else []

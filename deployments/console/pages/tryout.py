@@ -97,6 +97,7 @@ def _body(kind: str, form: dict[str, str], side: str) -> dict[str, Any]:
             body["fq"] = form["fq"].strip()
     if kind != "ask":
         rows = form.get("rows", "").strip()
+        # "²" is a digit, but not in ASCII, and `int` refuses it.
         body["rows"] = int(rows) if rows.isascii() and rows.isdigit() else 10
     if kind == "search" and form.get("facets", "").strip():
         body["facets"] = [part.strip() for part in form["facets"].split(",") if part.strip()]

@@ -145,6 +145,7 @@ async def list_records(
     return {
         "total": total,
         f"{noun}s": [
+            # A record may be removed between both reads.
             shorten_record(orjson.loads(body)) if body is not None else {f"{noun}_id": record_id}
             for record_id, body in zip(ids, bodies, strict=True)
         ],
@@ -230,6 +231,7 @@ async def edit_product(services: AdminServices, given: EditProduct) -> dict[str,
         raise NotFound(f"there is no product {given.product_id} in {given.app_id}")
     record = {} if body is None else orjson.loads(body)
     changed = {**record, **given.fields, "product_id": given.product_id}
+    # A null removes the field.
     product = {name: value for name, value in changed.items() if value is not None}
     answer = await call_api(services.api, given.app_id, "POST", "/v1/products", {"data": [product]})
     if answer.get("errors"):

@@ -334,6 +334,7 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
     def read() -> list[dict[str, Any]]:
         rows = (parse_refused(row) for _, row in read_rows(path))
         kept = (row for row in rows if row is not None)
+        # One row more than asked for tells whether there is a next page.
         return list(islice(kept, given.offset, given.offset + given.limit + 1))
 
     page = await asyncio.to_thread(read)

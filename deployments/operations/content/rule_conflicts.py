@@ -117,6 +117,7 @@ def idle_reason(rule: BoostRule, now_ms: int) -> str:
         return ""
     if rule.ends_at is not None and rule.ends_at <= now_ms:
         return "its time window is over"
+    # A request that names a tag of the rule triggers it, whatever its other conditions say.
     if rule.boosting_tags:
         return ""
     if rule.search_texts and rule.api_names and not TEXT_ENDPOINTS.intersection(rule.api_names):
@@ -187,6 +188,7 @@ def _texts_meet(first: CompiledRule, second: CompiledRule) -> bool:
         if (mine or theirs) and unlike.api_names:
             return not TEXT_ENDPOINTS.isdisjoint(unlike.api_names)
         return True
+    # Almost any text triggers both, also one that neither rule names.
     if first.rule.query_option in ("is_not", "not_contain") and second.rule.query_option in (
         "is_not",
         "not_contain",

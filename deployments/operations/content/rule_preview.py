@@ -172,6 +172,7 @@ def build_samples(rule: BoostRule, given: PreviewRule) -> list[_SampleRequest]:
     if applies("search") and not rule.anchor_products:
         for text in given.queries or _trigger_texts(rule) or [_EVERYTHING]:
             samples.append(_SampleRequest("search", text, "/v1/search/search", {**shared, "q": text}))
+    # Recommendations have no text, so a rule that waits for one never applies to them.
     if rule.search_texts:
         return samples
     for endpoint in ("user_to_products", "user_to_trending"):

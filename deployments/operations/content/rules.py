@@ -204,6 +204,7 @@ async def order_rules(services: AdminServices, given: NamedRules) -> StoredRuleL
     if len(set(given.names)) < len(given.names):
         raise Invalid("a rule is named twice in the order")
     ranked = sort_rules(stored.values())
+    # Rules that are not named keep their ranks; the named ones exchange theirs.
     named = iter(given.names)
     order = [stored[next(named)] if rule.name in given.names else rule for rule in ranked]
     changed = [

@@ -67,6 +67,7 @@ async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: 
     parts = aiter(content)
     with target.open("wb") as out:
         while True:
+            # A deadline for each part: a large file may take long, a silent client may not.
             try:
                 part = await run_within(anext(parts), STALL_S)
             except StopAsyncIteration:

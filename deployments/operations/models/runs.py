@@ -296,6 +296,8 @@ async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) ->
     if app_words and app_words[0] not in apps:
         raise no_app_error(app_words[0], apps)
     searched = app_words or list(apps)
+    # The exact name first: it is found by its key, also when the run is older than those that are searched
+    # below.
     for app_id in searched:
         if exact := await stores.runs.get(app_id, run_name):
             return exact

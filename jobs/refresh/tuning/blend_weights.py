@@ -193,6 +193,7 @@ def _remove_uncertain(candidates: TuningCandidates, weights: Floats) -> Floats:
             without = weights.copy()
             without[at] = 0.0
             gains = now - candidates.compute_ndcg(candidates.blend_scores(without))
+            # The standard error of the mean gain over the users.
             doubt = float(gains.std(ddof=1)) / len(gains) ** 0.5
             # If all users have the same gain, its doubt is 0: a gain above 0 is then certain.
             certainty = float(gains.mean()) / max(doubt, 1e-12)

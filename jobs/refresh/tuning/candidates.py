@@ -118,6 +118,7 @@ def collect_candidates(
     Cost:
         one scoring of the catalog per component and user, in blocks of 64 MB per component
     """
+    # Scores are float32, so each item takes 4 bytes of a block for each user.
     block = max(1, min(_BLOCK_USERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
     blocks = [
         _collect_block(models, trial.pick(np.arange(first, min(first + block, len(trial)))), depth)
@@ -149,6 +150,7 @@ def _collect_block(
     places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     most = int(sizes.max(initial=0))
     relevant = np.zeros((len(histories), most), np.bool_)
+    # User and item as one number, so that one `isin` compares pairs.
     target_keys = trial.targets.owners() * width + trial.targets.items
     relevant[rows, places] = np.isin(rows * width + items, target_keys)
     picked = np.full((len(models), len(histories), most), _NEVER, np.float32)

@@ -54,9 +54,11 @@ async def finish(request: ConsoleRequest) -> Response:
     issuer = request.query.get("iss", provider.config.issuer)
     state = request.query.get("state", "")
     code = request.query.get("code", "")
+    # Without the state, an attacker could sign a victim into the attacker's account with a code of their own.
     same = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode("utf-8", "replace"))
     if flow is None or value is None or not same or not code or issuer != provider.config.issuer:
         return show_form(request, HOME, services.text("signin.provider_failed"), 403)
+    # The goal is read from the sealed cookie only, so no link can lead to another site after the sign-in.
     goal = safe_goal(value["goal"])
     wait_s = services.limits.wait_s("provider", browser.address, ANSWERS)
     if wait_s:
@@ -73,6 +75,7 @@ async def finish(request: ConsoleRequest) -> Response:
     if services.sign_in.claimed is not None:
         account = await services.sign_in.claimed.apply(account, identity)
     response = await go_on(request, SignInResult(account, "identity provider"), goal)
+    # A flow serves once: a second answer with the same state finds no cookie.
     request.sessions.set_flow(response, "", 0, secure=request.secure)
     return response
 
@@ -87,6 +90,8 @@ async def find_account(request: ConsoleRequest, identity: Identity) -> Account |
     if bound:
         return None if bound[0].disabled else bound[0]
     account = await accounts.get(identity.email) if identity.email else None
+    # An address can pass to another person at the provider; an account that is bound stays with its first
+    # identity.
     if account is None or account.disabled or account.oidc_subject:
         return None
 
