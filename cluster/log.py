@@ -84,6 +84,7 @@ class _RedactingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = redact(record.getMessage())
+        # The message has its arguments now; with them, it would be formatted a second time and fail at a `%`.
         record.args = None
         return True
 
@@ -104,6 +105,7 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             **self._facts,
         }
+        # The filter sees the message only, and a stack trace can quote a secret too.
         if record.exc_info:
             line["exception"] = redact(self.formatException(record.exc_info))
         return json.dumps(line, default=str)
@@ -142,6 +144,7 @@ def set_up_logging(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *([add_process] if facts else []),
+            # Before the redaction, so that stack traces go through it.
             structlog.processors.format_exc_info,
             redact_fields,
             renderer,

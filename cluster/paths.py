@@ -52,6 +52,7 @@ class InstallationPaths:
     @cached_property
     def mark(self) -> str:
         """Return a short name of this installation, which marks its processes and directories."""
+        # With the user: the run directory in /tmp belongs to one user, also where two have equal paths.
         owner = f"{os.getuid()}:{self.data_dir}"
         return hashlib.sha256(owner.encode()).hexdigest()[:8]
 
@@ -176,6 +177,7 @@ class InstallationPaths:
     @staticmethod
     def _claim(folder: Path) -> None:
         """Ensure that a directory is no link, belongs to this user, and is closed to others."""
+        # Not `stat`: in /tmp, anybody can place a link that leads to another directory.
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(20, "it is not a directory")
@@ -188,6 +190,7 @@ class InstallationPaths:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read; the write is atomic."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    # With its mode from the start: between `open` and a later `chmod`, others could read it.
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

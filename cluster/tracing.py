@@ -25,6 +25,7 @@ SpanKind = Literal["server", "client", "internal"]
 VARIABLE = "TRACEPARENT"
 "Environment variable with the parent of everything that a process does."
 
+# W3C Trace Context: version ff is invalid, and so are ids of zeros only.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -126,6 +127,7 @@ class Stage:
         outer = self._trace.span
         if outer is not None:
             self.span = outer.child(self._name, kind=self._kind, attributes=self._attributes)
+            # Both write to one list, so the log of slow requests has the inner stages too.
             self._inner = RequestTrace(self.span, self._trace.stages)
             self._token = CURRENT.set(self._inner)
         self._began_s = time.perf_counter()
@@ -207,6 +209,7 @@ class ProcessTracer:
         try:
             yield trace
         except BaseException as caught:
+            # A cancelled request ends its span too.
             error = type(caught).__name__
             raise
         finally:

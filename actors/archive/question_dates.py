@@ -59,6 +59,7 @@ class DateRange:
 
 def parse_date_range(question: str) -> DateRange:
     """Return the period to which a question refers."""
+    # Each pattern needs a year of these centuries, so most questions skip the four searches.
     named = _parse_date(question) if "19" in question or "20" in question else None
     if named is not None:
         return DateRange(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
@@ -66,6 +67,7 @@ def parse_date_range(question: str) -> DateRange:
 
 
 def _parse_date(question: str) -> tuple[date, date] | None:
+    # From the most exact form to the least: a year occurs in all of them.
     if match := _ISO.search(question):
         return _date_range(int(match[1]), int(match[2]), int(match[3] or 0))
     if match := _DAY_FIRST.search(question):

@@ -195,6 +195,7 @@ class PassageSegment:
         keys, places = self._addresses
         key = np.uint64(key_from_product_id(address))
         at = int(np.searchsorted(keys, key))
+        # As with ids, several addresses may have one hash.
         while at < len(keys) and keys[at] == key:
             number = int(places[at])
             if self.alive[self.frame.first[number]]:
@@ -217,6 +218,7 @@ class PassageSegment:
         """Mark a document as removed or replaced."""
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
         self.removed_count += 1
+        # Cached masks hold the passages that were present before.
         self._masks = {}
 
     def mask_of_type(self, product_type: str | None) -> Mask | None:
@@ -225,6 +227,8 @@ class PassageSegment:
         Shapes:
             returns: bool [n]
         """
+        # Another thread may replace the dictionary meanwhile; a mask of the former passages must not get into
+        # the new one.
         masks = self._masks
         if product_type not in masks:
             mask: Mask | None = self.alive
@@ -309,6 +313,7 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     """Merge segments of one access into one, without removed documents."""
     documents: list[Document] = []
     for segment in segments:
+        # A document is removed as a whole, so its first passage tells.
         living = np.flatnonzero(segment.alive[segment.frame.first[:-1]])
         documents += [segment.document_source.document(number) for number in living.tolist()]
     parts = [
@@ -379,6 +384,7 @@ def detect_language(document: Document, analyzers: Analyzers) -> str:
 
 def key_from_product_id(product_id: str) -> int:
     """Return the 64-bit hash of a product id."""
+    # A lone surrogate in an id is no UTF-8, and must not fail here.
     return mmh3.hash64(product_id.encode("utf-8", "surrogatepass"), 23, signed=False)[0]
 
 

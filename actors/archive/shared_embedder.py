@@ -69,6 +69,7 @@ class SharedEmbedder:
     def _embed_and_share(self, texts: Sequence[str], path: Path) -> Vectors:
         try:
             vectors = self._embedder.embed(texts)
+            # Written beside the file and renamed, so that no replica reads half of it.
             part = path.with_suffix(f".{os.getpid()}-{id(self):x}.part")
             with contextlib.suppress(OSError):  # a full disk costs the others time, and this replica nothing
                 with part.open("wb") as stream:
@@ -94,6 +95,7 @@ class SharedEmbedder:
         """Claim a document; return False when another replica holds it, and True where nothing can be written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Of two replicas, O_EXCL lets one create the file.
             os.close(os.open(path.with_suffix(".claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
             return False

@@ -67,6 +67,7 @@ def explain_groups(
     groups: dict[int, Any] = {}
     for group, pool in zip(result.groups, pools, strict=True):
         for rank, row in enumerate(pool):
+            # A product may be in several groups; its best rank counts.
             if rank < ranks.get(row, len(pool)):
                 ranks[row] = rank
                 groups[row] = group.value
@@ -216,6 +217,7 @@ def _list_moves(
         now = {row: place for place, row in enumerate(step.order)}
         for row in rows:
             if now[row] != at[row]:
+                # A boost also moves rows that no rule selects.
                 by = step.by_rule.get(row, MADE_WAY) if step.name == "boost" else step.name
                 moves[row].append({"by": by, "from": before + at[row], "to": before + now[row]})
         at = now
@@ -251,6 +253,7 @@ def _explain_missing(
         reasons = [{"reason": "returned"}]
         if product_id not in returned:
             reasons = _list_reasons(ranked, row, product_id)
+        # `below_the_cut` is always the last reason.
         if row in groups and reasons[-1]["reason"] == "below_the_cut":
             reasons[-1]["group"] = groups[row]
         missing.append({"product_id": product_id, "reasons": reasons})
@@ -266,6 +269,7 @@ def _list_reasons(ranked: _RankedList, row: int, product_id: str) -> list[dict[s
     catalog = request.catalog
     if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
         return [{"reason": "unknown", "told": "never uploaded, or deleted"}]
+    # The priors are older than the catalog, so its newest rows have no score yet.
     if row >= len(request.item_priors):
         return [{"reason": "too_new", "told": "uploaded a moment ago; ask again"}]
     reasons: list[dict[str, Any]] = []

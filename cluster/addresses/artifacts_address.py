@@ -83,6 +83,7 @@ def check_data_dir(text: str) -> None:
     Errors:
         Invalid: it is one; says which setting takes it
     """
+    # A path that was normalized has only one of the two slashes left.
     scheme = text.partition(":")[0]
     if "://" in text or (scheme in OPTIONS and text.startswith(f"{scheme}:/")):
         raise Invalid(

@@ -68,6 +68,7 @@ def overwrite_row(path: Path, at: int, row: bytes, reason: str) -> None:
     word = orjson.dumps({"reason": reason})
     with path.open("r+b") as stream:
         stream.seek(at)
+        # A reason that is longer than the row is cut; the row is then no JSON and counts as settled too.
         stream.write(word.ljust(len(row))[: len(row)])
 
 

@@ -63,6 +63,7 @@ def ensure_master_key(settings: Settings) -> None:
     if find_external_master_keys(settings):
         return
     paths = InstallationPaths.from_data_dir(settings.data_dir)
+    # With a new key, everything that was sealed with the earlier one could not be read any more.
     if paths.signing_marker.exists() and not paths.master_key.exists():
         raise Fault(
             "this installation was started with a master key from outside; give it again (KIOSK_MASTER_KEY_FILE), or "

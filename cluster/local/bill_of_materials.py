@@ -101,6 +101,7 @@ def _package(name: str, each: Distribution, lock: Mapping[tuple[str, str], list[
 def _licences(each: Distribution) -> list[dict[str, Any]]:
     """Return the SPDX expression, else the classifiers, else a short free text."""
     metadata = each.metadata
+    # PEP 639: an expression replaces the classifiers.
     if "License-Expression" in metadata:
         return [{"expression": metadata["License-Expression"]}]
     names = [
@@ -122,6 +123,7 @@ def _requirements(each: Distribution, installed: Mapping[NormalizedName, Distrib
         except InvalidRequirement:
             continue
         name = canonicalize_name(requirement.name)
+        # A marker can't be evaluated without a value for `extra`; here nobody asks for one.
         if name in installed and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
             needs.add(name)
     return sorted(needs)
@@ -132,6 +134,7 @@ def _programs() -> Iterable[dict[str, Any]]:
     try:
         server = find_redis()
         version = ".".join(map(str, server.version))
+        # Redis left the BSD licence with 7.4.
         licence = "BSD-3-Clause" if server.product == "valkey" or server.version < (7, 4) else ""
         yield _program(server.product, version, licence, server.path, server.kind)
     except HouseError:

@@ -314,6 +314,7 @@ class Experiment(BaseModel):
     @property
     def can_be_measured(self) -> bool:
         """Return whether anybody can meet a difference: Kiosk serves one, the shop reads one, or reports it itself."""
+        # A configuration may be a dictionary, which no set takes, so its `repr` is compared.
         served = {
             (variant.engine_id, variant.snapshot, variant.boost_rule, repr(variant.configuration))
             for variant in self.variants

@@ -63,6 +63,7 @@ def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
     if not parts and _parse_text(values["text"]):
         dateline, text = _split_dateline(_parse_prose(values["text"]))
         parts = (ArticleSection("", text),) if text else ()
+    # The same article gets the same id in each import, so a second import replaces it.
     named = _parse_text(values["id"]) or (_digest(url) if url else "")
     return SourceArticle(
         id=named or (_digest(title + _parse_text(values["published"])) if title else ""),
@@ -115,6 +116,7 @@ def _split_dateline(text: str) -> tuple[str, str]:
 
 def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, str):
+        # The first separator that occurs decides: in a list with `;`, a comma is part of a name.
         separator = next((entry for entry in separators if entry in value), None)
         value = value.split(separator) if separator else [value]
     if not isinstance(value, (list, tuple)):
@@ -124,6 +126,7 @@ def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parse_time(value: Any) -> str:
+    # Parquet has dates and times as objects.
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
     text = str(parse_time(value if isinstance(value, int) else _parse_text(value)))

@@ -66,6 +66,7 @@ def export_frame(
                 source = await open_source(stores, artifacts, app_id, chosen, since_ms, Path(folder))
                 tables = await asyncio.to_thread(read_tables, chosen, source)
             if tables is not None:
+                # The empty table gives the frame its columns, also when there is no row.
                 frame = pl.from_arrow(pa.concat_tables([SCHEMAS[chosen].empty_table(), *tables]))
                 assert isinstance(frame, pl.DataFrame)
                 return frame

@@ -106,6 +106,7 @@ def _build_definition(
     subject = tuple(words[:where])
     rest = tuple(words[where + 1 :])
     small = [word.lower() for word in (*subject, *rest)]
+    # An `s` alone is what the tokens keep of a genitive.
     is_plain = (
         0 < len(subject) <= _MOST_SUBJECT
         and not any(word in lists.prepositions or word == "s" or word.isdecimal() for word in small)

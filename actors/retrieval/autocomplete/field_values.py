@@ -70,6 +70,7 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
     for key in product:
         if key.startswith("i18n_"):
             scalars += [key, collect_scalars(product, f"{key}.{field}")]
+    # Every second entry is a list of values; the names of the translations stand between them.
     if not any(scalars[0::2]):
         return _NOTHING
     access = access_of(product)

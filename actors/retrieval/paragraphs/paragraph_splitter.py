@@ -86,6 +86,7 @@ def split_paragraphs(html: str) -> list[Paragraph]:
 def _selector_length(node: Any, lengths: dict[int, int]) -> int:
     """Return an upper bound of the characters of an element's selector; `lengths` remembers those of ancestors."""
     path: list[Any] = []
+    # Each access to a node makes a new object; `mem_id` is what stays.
     while node is not None and node.mem_id not in lengths:
         path.append(node)
         node = node.parent
@@ -109,6 +110,7 @@ def list_blocks(root: Any) -> list[ParagraphBlock]:
                 blocks.setdefault(home.mem_id, (home, []))[1].append(node.text_content or "")
         elif node.tag == "br":
             home = _home(node.parent, homes)
+            # A break separates words, but opens no block.
             if home is not None and home.mem_id in blocks:
                 blocks[home.mem_id][1].append(" ")
     return list(_under_headings(blocks))

@@ -50,6 +50,8 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     for name, value in attributes.items():
         if not name or len(name) > MAX_NAME:
             raise AttributeFault(f"The name should have between 1 and {MAX_NAME} characters.", name)
+        # `isprintable` is quick, but it also refuses harmless characters as a no-break space; the pattern
+        # then decides.
         if not name.isprintable() and _CONTROL.search(name):
             raise AttributeFault("The name should not contain control characters.", name)
         if type(value) is str:
@@ -97,6 +99,7 @@ def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the scalar type of each attribute that has one (checked attributes only)."""
     types: dict[str, str] = {}
     for name, value in (attributes or {}).items():
+        # The items of a checked list have one type, so the first one speaks for all.
         item = (value[0] if value else None) if type(value) is list else value
         if item is not None:
             types[name] = _SCALAR_TYPES.get(type(item), "object")

@@ -86,6 +86,7 @@ def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
 
 def _kept(name: str, child: Any, definitions: dict[str, Any]) -> Any:
     if name in ("properties", "patternProperties"):
+        # The keys here are names of fields: one that is called `title` is no keyword of JSON schema.
         return {key: _inlined(value, definitions) for key, value in child.items()}
     if name == "description" and isinstance(child, str):
         return child.split("\n\n")[0]

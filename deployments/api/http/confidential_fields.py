@@ -92,6 +92,7 @@ def remove_hidden_fields(
 def remove_hidden_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
     """Remove the names of confidential fields from warnings."""
     for warning in warnings:
+        # The name alone would tell that the field exists.
         if _names_hidden(hidden, warning.get("did_you_mean", ""), may_cover=False):
             del warning["did_you_mean"]
 
@@ -127,6 +128,8 @@ def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
     if inner is not None:
         plain = canonical(plain[inner.end() :])
     elif plain == "children" or plain.startswith("i18n_"):
+        # The whole object holds custom attributes of translations or children, the confidential ones among
+        # them.
         return not may_cover and any(field.startswith("custom_attributes.") for field in hidden)
     return any(
         plain == field or plain.startswith(field + ".") or (not may_cover and field.startswith(plain + "."))
@@ -154,6 +157,7 @@ def _copy_without(record: Mapping[str, Any], hidden: Iterable[str]) -> dict[str,
     kept = dict(record)
     for path in hidden:
         _drop(kept, path)
+    # Translations and children have custom attributes of their own.
     inner = [path for path in hidden if path.startswith("custom_attributes.")]
     for key, value in kept.items() if inner else ():
         if key.startswith("i18n_") and isinstance(value, dict):

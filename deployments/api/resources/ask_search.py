@@ -250,6 +250,7 @@ class AskSearchResource:
         if passage is None and may_read(access_of(record), tiers):
             text = str(record.get("description") or "")
         chars = SNIPPET_CHARS if body.snippet_max_chars is None else body.snippet_max_chars
+        # They were read for the snippet, so they leave a record that was not asked for them.
         for name in _READ_FOR_SNIPPETS:
             if not {name, "*"} & set(body.fl):
                 record.pop(name, None)

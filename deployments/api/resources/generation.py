@@ -160,6 +160,7 @@ class GenerationResource:
         try:
             stored = await self._questions.read(request.app_id, parse_question_id(task_id))
         except ValueError:
+            # An id of another form names no task, so it gets the answer of an unknown one.
             stored = None
         # Questions and tasks share one store and one form of ids.
         if stored is None or stored.question.generation is None:

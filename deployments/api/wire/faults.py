@@ -126,6 +126,7 @@ def _suggest_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
             fields = [owner.model_fields[part].annotation for owner in models if part in owner.model_fields]
             models = [inner for annotation in fields for inner in _models_of(annotation)]
     names = [name for owner in models for name in owner.model_fields]
+    # The comparison takes quadratic time, so a long name is cut.
     matches = get_close_matches(str(place[-1])[:_LONGEST_NAME], names, 1, 0.7)
     return f"; did you mean {matches[0]}?" if matches else ""
 

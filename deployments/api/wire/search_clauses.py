@@ -59,6 +59,7 @@ class _OrName:
 
 def _bound(value: Any) -> str:
     """Return the end of a range as the text of a filter."""
+    # A bool is an int in Python, but no end of a range.
     if isinstance(value, (int, float)) and not isinstance(value, bool) and number_of(value) is not None:
         return repr(value)
     if isinstance(value, str) and (number_of(value) is not None or period_of(value) is not None):
@@ -270,6 +271,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
     for at, entry in enumerate(entries):
         name = canonical(entry.field)
         keys = _keys(name, entry.ranges, entry.queries, "facets", at)
+        # A facet of queries alone reads no field; its name is only a label.
         if not entry.queries or entry.ranges:
             check_field(name, "facets", at, "field")
         for pattern in ("include", "exclude"):

@@ -69,6 +69,7 @@ def _read_citation(name: str, given: Any) -> Citation:
         linked, sentence = _split_text(values["text"])
         url = url or linked
         passage = passage or sentence
+    # The field may hold a whole link in Markdown.
     linked_url, _ = _split_text(url)
     linked_url, product_id = unmark(linked_url)
     product_id = values["product_id"] or product_id

@@ -83,6 +83,7 @@ def parse_dictionary(text: str) -> dict[str, Item | InnerList]:
         if not scanner.skip(","):
             raise ValueError("a comma is missing")
         scanner.take(_BLANKS)
+        # RFC 8941, 4.2.2: a comma at the end is a fault.
         if scanner.is_at_end:
             raise ValueError("a member is missing")
     return members
@@ -133,6 +134,7 @@ class _Scanner:
             self.take(_BLANKS)
             if self.skip(")"):
                 return InnerList(tuple(items), self.read_parameters())
+            # RFC 8941, 4.2.1.2: items of an inner list need a space between them.
             if items and self._text[self._at - 1] not in " \t":
                 raise ValueError("a blank is missing")
             items.append(self.read_item())
@@ -172,12 +174,14 @@ class _Scanner:
 
 def _serialize_parameters(parameters: Parameters) -> str:
     return "".join(
+        # A parameter that is true is written without its value.
         f";{key}" if value is True else f";{key}={_serialize_bare(value)}"
         for key, value in parameters.items()
     )
 
 
 def _serialize_bare(value: BareItem) -> str:
+    # A bool is an int in Python, so it goes first.
     if isinstance(value, bool):
         return "?1" if value else "?0"
     if isinstance(value, bytes):

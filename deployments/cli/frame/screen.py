@@ -223,4 +223,5 @@ def _share_room(least: Sequence[int], natural: Sequence[int], room: int) -> list
     needed = sum(natural) - sum(least)
     if spare >= needed:
         return list(natural)
+    # Rounded down, so that the sum stays within the room.
     return [low + (high - low) * spare // needed for low, high in zip(least, natural, strict=True)]

@@ -161,6 +161,7 @@ def _unwrap(annotation: Any) -> tuple[Any, list[Any]]:
     while True:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
+            # A `Field` of pydantic keeps its bounds in a list of its own.
             metadata += [part for item in more for part in (item, *getattr(item, "metadata", ()))]
         elif get_origin(annotation) in (Union, types.UnionType):
             options = [option for option in get_args(annotation) if option is not type(None)]
@@ -183,6 +184,7 @@ def _parse_moment(text: str, label: str) -> int:
 
 
 def _parse_weight(text: str, label: str) -> tuple[str, float]:
+    # The last `=`: a name may contain one, a number can't.
     name, mark, weight = text.rpartition("=")
     if not mark:
         raise Invalid(f"{label}: {text!r} is no name and its weight; write it as blue=2")
@@ -190,6 +192,7 @@ def _parse_weight(text: str, label: str) -> tuple[str, float]:
 
 
 def _parse_name_and_value(text: str, label: str) -> tuple[str, str]:
+    # The first `=`: a value may contain one, a name can't.
     name, mark, value = (part.strip() for part in text.partition("="))
     if not mark or not name:
         raise Invalid(f"{label}: {text!r} is no name and its value; write it as NAME=VALUE")

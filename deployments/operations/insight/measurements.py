@@ -130,6 +130,7 @@ async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
     recipe = await choose_recipe(given.recipe, given.changes)
     from jobs.refresh.runs.measurements.sweep import build_variants
 
+    # A value of the sweep may name a learner, so each combination is checked.
     for variant in await asyncio.to_thread(build_variants, recipe, given.sweep):
         ALLOWED.check_recipe(variant.recipe.model_dump(mode="json"))
     return await _order(services, given, "sweep", recipe.model_dump(mode="json"), {"sweep": given.sweep})

@@ -326,6 +326,7 @@ class ReportStore:
         self, model: type[ReportT], app_id: str, engine_id: str, version: str, largest: int
     ) -> ReportT | None:
         path = _path(app_id, engine_id, version)
+        # The size first, so that a large file is never read.
         if largest and (self._artifacts.size(path) or 0) > largest:
             raise Fault(f"report is larger than {largest:,} bytes: {path}", path=path)
         try:

@@ -220,6 +220,7 @@ def _check_load_equals_save(learner: Learner) -> None:
     parts = _save_model(model)
     arrays = {}
     for name, array in parts.arrays.items():
+        # Made from bytes, the arrays are read-only, as those of a loaded snapshot.
         arrays[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
     facts = json.loads(json.dumps(dict(parts.facts), default=str))
     loaded = _load_model(learner, ModelState(arrays, facts))
