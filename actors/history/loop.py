@@ -118,13 +118,13 @@ class TrackerLoop:
 
     def state(self) -> TrackerState:
         """Return the counters."""
-        lists = [kept.monitor.watchlist for kept in list(self._monitored.values())]
+        lists = [kept.monitor.watched_threads for kept in list(self._monitored.values())]
         return replace(
             self._state,
             working=self._lease.is_owned,
             apps=len(self._monitored),
             watched=sum(map(len, lists)),
-            waiting=sum(len(watchlist.list_waiting()) for watchlist in lists),
+            waiting=sum(len(watched_threads.list_waiting()) for watched_threads in lists),
         )
 
     def _record_miss(self, error: Unavailable) -> None:

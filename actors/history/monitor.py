@@ -1,9 +1,9 @@
 """The monitor of one app: reads uploads, scores them for the watched threads, and starts notifications.
 
-    watchlist     read the threads of users that changed since the last version, twice a second
-    judge         score a few changes at a time in a separate thread, and record significant ones in the thread of the
-                  user; only then move the offset
-    notify        ask the question again and append the answer (`UpdateNotifier`)
+    watched threads   read the threads of users that changed since the last version, twice a second
+    judge             score a few changes at a time in a separate thread, and record significant ones in the thread of
+                      the user; only then move the offset
+    notify            ask the question again and append the answer (`UpdateNotifier`)
 
 After a crash, the monitor resumes at the offset. Recorded news is not recorded twice; all other changes are scored
 again. When the log no longer holds changes, the monitor reads them from the artifact store. The monitor waits a short
@@ -37,7 +37,7 @@ from actors.history.significance import (
     score_significance,
 )
 from actors.history.tracker import ThreadTracker, new_question_id
-from actors.history.watchlist import ThreadKey, Watchlist
+from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
@@ -106,8 +106,8 @@ class AppMonitor:
         self._analyzers = Analyzers()
         self._frequencies = TermFrequencies()
         self._embeddings = QuestionEmbeddings(judges.embedder)
-        self.watchlist = Watchlist(self._analyzers, languages)
-        self._notifier = UpdateNotifier(app_id, self._tracker, answering, self.watchlist, clock, meter)
+        self.watched_threads = WatchedThreadIndex(self._analyzers, languages)
+        self._notifier = UpdateNotifier(app_id, self._tracker, answering, self.watched_threads, clock, meter)
         self._version = 0
         self._loaded_s = float("-inf")
         self._noted_s = float("-inf")
@@ -115,9 +115,9 @@ class AppMonitor:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def run_once(self) -> bool:
-        """Update the watchlist, score a few changes and advance notifications; return whether more work is left."""
-        await self._refresh_watchlist()
-        if not len(self.watchlist):
+        """Read the watched threads, score a few changes, advance notifications; return whether more work is left."""
+        await self._refresh_watched_threads()
+        if not len(self.watched_threads):
             # Nobody waits: the next subscription begins at its own offset.
             self._offset = ""
             self._compacted_changes.clear()
@@ -126,11 +126,11 @@ class AppMonitor:
         await self._notifier.run_once()
         return more
 
-    async def _refresh_watchlist(self) -> None:
+    async def _refresh_watched_threads(self) -> None:
         now_s = self._clock.monotonic_s()
         if now_s - self._loaded_s >= _FULL_RELOAD_S:
             self._loaded_s = now_s
-            self.watchlist.keep_only(set(await self._load_watchers(0)))
+            self.watched_threads.keep_only(set(await self._load_watchers(0)))
         else:
             await self._load_watchers(self._version)
 
@@ -143,7 +143,7 @@ class AppMonitor:
             for user_id, user_threads in zip(
                 user_ids, await self._stores.threads.read_many(self._app_id, user_ids), strict=True
             ):
-                self.watchlist.put(user_id, user_threads)
+                self.watched_threads.put(user_id, user_threads)
             names += user_ids
             if not page:
                 return names
@@ -175,7 +175,8 @@ class AppMonitor:
         app_id = self._app_id
         if not self._offset:
             oldest_judged = min(
-                (subject.judged_offset or "0" for subject in self.watchlist.subjects), key=rules.parse_offset
+                (subject.judged_offset or "0" for subject in self.watched_threads.subjects),
+                key=rules.parse_offset,
             )
             self._offset = max(
                 await self._stores.threads.judged_offset(app_id) or "0", oldest_judged, key=rules.parse_offset
@@ -227,7 +228,7 @@ class AppMonitor:
         for content in contents:
             article = extract_terms(content, self._analyzers)
             self._frequencies.add(article.places)
-            for subject in self.watchlist.find_candidates(article, self._frequencies, threshold):
+            for subject in self.watched_threads.find_candidates(article, self._frequencies, threshold):
                 # The change is older than the subscription, so its user may have seen it.
                 if not rules.is_after(offset, subject.judged_offset):
                     continue
@@ -255,7 +256,7 @@ class AppMonitor:
     async def _record_news(
         self, name: ThreadKey, offset: str, matches: Sequence[tuple[Significance, UploadedArticle]]
     ) -> None:
-        subject = self.watchlist.get_subject(name)
+        subject = self.watched_threads.get_subject(name)
         if subject is None:
             return
         verdict, best = matches[0]
@@ -274,7 +275,7 @@ class AppMonitor:
         user_threads = await self._tracker.apply(
             self._app_id, user_id, lambda before: rules.add_news(before, thread_id, news)
         )
-        self.watchlist.put(user_id, user_threads)
+        self.watched_threads.put(user_id, user_threads)
         self._meter.count("kiosk_thread_news_total")
         self._log.info(
             "news_found", thread=thread_id, score=news.score, reason=verdict.reason, articles=len(matches)

@@ -17,7 +17,7 @@ import structlog
 from actors.history import threads as rules
 from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.tracker import ThreadTracker
-from actors.history.watchlist import ThreadKey, Watchlist
+from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from cluster.clock import Clock
 from cluster.errors import TooMany
 from cluster.meter import Meter
@@ -42,14 +42,14 @@ class UpdateNotifier:
         app_id: str,
         tracker: ThreadTracker,
         answering: AnswerService,
-        watchlist: Watchlist,
+        watched_threads: WatchedThreadIndex,
         clock: Clock,
         meter: Meter,
     ) -> None:
         self._app_id = app_id
         self._tracker = tracker
         self._answering = answering
-        self._watchlist = watchlist
+        self._watched_threads = watched_threads
         self._clock = clock
         self._meter = meter
         self._submitted_at: dict[str, int] = {}
@@ -57,7 +57,7 @@ class UpdateNotifier:
 
     async def run_once(self) -> int:
         """Advance all news by one step; return how many threads still wait."""
-        waiting = self._watchlist.list_waiting()
+        waiting = self._watched_threads.list_waiting()
         going = [entry for entry in waiting if entry[1].news is not None and entry[1].news.state == "asked"]
         now_ms = self._clock.now_ms()
         due = [
@@ -136,7 +136,7 @@ class UpdateNotifier:
         _log.info("news_dropped", app=self._app_id, thread=name[1], score=round(news.score, 3), reason=reason)
 
     async def _apply(self, name: ThreadKey, rule: Callable[[UserThreads], UserThreads]) -> None:
-        self._watchlist.put(name[0], await self._tracker.apply(self._app_id, name[0], rule))
+        self._watched_threads.put(name[0], await self._tracker.apply(self._app_id, name[0], rule))
 
 
 def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None) -> str:

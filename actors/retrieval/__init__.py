@@ -4,7 +4,7 @@ lexical/            BM25 for products and passages, spelling correction
 autocomplete/       completions of product fields, stored questions and popular queries
 paragraphs/         HTML pages as paragraphs that may answer a question
 messages            SearchQuery, AnswerQuery and their results
-product_texts       lexical and vector search over an app's products, kept up to date
+product_search      lexical and vector search over an app's products, kept up to date
 product_vectors     vector search over products
 snapshot_format     the search index in a snapshot
 popular_queries     queries by the number of users who sent them

@@ -1,10 +1,10 @@
 """The life of recommenders in a process.
 
-dispatch          from the kind of a query to its pipeline, and warnings for unknown fields
-app_follower      the recommender of one app: loads it (`startup`), follows the change log, answers
-model_registry    loads and replaces the snapshot that each engine serves
-stored_rules      adds the boost rules of an app to a query
-trial_answers     chooses the snapshot of each answer while an engine has a trial
-host              the apps of one process, within a memory budget
-client            how the API reaches a host, embedded or dedicated
+dispatch               from the kind of a query to its pipeline, and warnings for unknown fields
+app_follower           the recommender of one app: loads it (`startup`), follows the change log, answers
+model_registry         loads and replaces the snapshot that each engine serves
+stored_rules           adds the boost rules of an app to a query
+snapshot_trial_router  answers from the snapshot that the trial of an engine draws for the user
+host                   the apps of one process, within a memory budget
+client                 how the API reaches a host, embedded or dedicated
 """

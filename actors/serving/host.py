@@ -17,7 +17,7 @@ from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving.app_follower import AppFollower
 from actors.serving.interleaved_answers import AnswerQuery, answer_interleaved
 from actors.serving.model_registry import SnapshotLoader
-from actors.serving.trial_answers import TrialAnswers
+from actors.serving.snapshot_trial_router import SnapshotTrialRouter
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
@@ -59,7 +59,7 @@ class EngineHost:
         "The one cache of engine records of this process."
         self._apps_with_products: set[str] = set()
         self._answered = 0
-        self._trials = TrialAnswers(stores, clock, meter)
+        self._trial_router = SnapshotTrialRouter(stores, clock, meter)
         self._log = structlog.get_logger()
         # One for all apps: a renewal holds the state twice, so two of them at once could pass the memory
         # budget.
@@ -112,7 +112,7 @@ class EngineHost:
             # a trial that is over draws nobody, even where no supervisor runs that ends it
             if is_drawn and engine.trial is not None and self._clock.now_ms() < engine.trial.ends_at:
                 answer = partial(self._answer, follower=follower, recent=recent, draw=draw)
-                result = await self._trials.answer(engine, query, follower.model_registry, answer)
+                result = await self._trial_router.answer(engine, query, follower.model_registry, answer)
             elif query.interleaving is None and not query.pagination_id:
                 result = await follower.answer(query, recent, (), draw)
             else:
@@ -172,13 +172,13 @@ class EngineHost:
         """Answer one page and store its products; while the store is away, answer without earlier pages."""
         page = (query.app_id, query.user_keys[0] if query.user_keys else "", query.pagination_id)
         try:
-            shown = await self._stores.pages.shown(*page)
+            shown = await self._stores.shown_products.read(*page)
             result = await answer(query, recent, shown, draw)
             if result.products:
                 product_ids = [product["product_id"] for product in result.products]
                 # After the answer, because its products are not known before; two pages asked at once may
                 # overlap.
-                await self._stores.pages.show(*page, product_ids, is_strangers=query.is_strangers)
+                await self._stores.shown_products.record(*page, product_ids, is_strangers=query.is_strangers)
             return result
         except Unavailable:
             # A page that repeats products is better than no page.

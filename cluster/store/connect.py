@@ -50,9 +50,9 @@ from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.engines.engine_watch import EngineWatch
 from cluster.store.engines.engines import EngineStore
 from cluster.store.engines.experiments import ExperimentStore
-from cluster.store.engines.pagination import PageStore
 from cluster.store.engines.promotions import PromotionStore
 from cluster.store.engines.runs import RunStore, ScheduleStore
+from cluster.store.engines.shown_products import ShownProductStore
 from cluster.store.installation.leases import LeaseStore
 from cluster.store.installation.limits import LimitStore
 from cluster.store.installation.quarantine_store import QuarantineStore
@@ -178,7 +178,7 @@ def open_stores(
         rule_versions=RuleVersionStore(server),
         limits=LimitStore(server),
         idempotency=IdempotencyStore(server),
-        pages=PageStore(server),
+        shown_products=ShownProductStore(server),
         leases=LeaseStore(server),
         runs=RunStore(server, quarantine),
         schedules=ScheduleStore(server, quarantine),

@@ -41,9 +41,9 @@ from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.engines.engine_watch import EngineWatch
 from cluster.store.engines.engines import EngineStore
 from cluster.store.engines.experiments import ExperimentStore
-from cluster.store.engines.pagination import PageStore
 from cluster.store.engines.promotions import PromotionStore
 from cluster.store.engines.runs import RunStore, ScheduleStore
+from cluster.store.engines.shown_products import ShownProductStore
 from cluster.store.installation.leases import LeaseStore
 from cluster.store.installation.limits import LimitStore
 from cluster.store.installation.quarantine_store import QuarantineStore
@@ -66,7 +66,7 @@ class Stores:
     rule_versions: RuleVersionStore
     limits: LimitStore
     idempotency: IdempotencyStore
-    pages: PageStore
+    shown_products: ShownProductStore
     leases: LeaseStore
     runs: RunStore
     schedules: ScheduleStore

@@ -123,7 +123,7 @@ _PARTS = (
     _group("learners", "training.learners"),
     *(_group(word, f"installation.{word}") for word in ("artifacts", "support")),
     _group("cluster", "installation.cluster_commands"),
-    _group("node", "installation.node_commands"),
+    _group("node", "installation.node_env"),
     *(_command(word, "training") for word in ("train", "evaluate")),
     _registered("training.promote", "promote", "rollback"),
     _registered("content.forget", "forget", "export-user"),

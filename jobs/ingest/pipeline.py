@@ -144,7 +144,7 @@ async def ingest(
     mapping = FieldMap.parse(order.mapping, order.noun)
     source: reading.RowFiles = reading.PlainFiles(order.format, order.layout) if files is None else files
     sources = await asyncio.to_thread(source.find, order.address)
-    chunk, chunk_bytes = mapping.bound_chunk(order.chunk, order.chunk_bytes)
+    chunk, chunk_bytes = mapping.compute_chunk_limits(order.chunk, order.chunk_bytes)
     warnings: list[str] = []
     if files is None:
         mapping, warnings = await asyncio.to_thread(prepare_mapping, mapping, sources, source)

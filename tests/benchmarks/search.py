@@ -33,7 +33,7 @@ from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
 from actors.retrieval.lexical.text_query import TextQuery
-from actors.retrieval.product_texts import BEST, ProductTexts, blend_hits
+from actors.retrieval.product_search import BEST, ProductSearch, blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.index import VectorIndex
 from actors.vectors.top import best_rows
@@ -328,14 +328,14 @@ def _show_snapshot(count: int) -> int:
     words = timed("index words (refresh job)", lambda: save(products, learn_from=0))
     parts = timed("index words and meaning (refresh job)", lambda: save(products, learn_from=5_000))
     catalog = Catalog()
-    texts = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
+    texts = ProductSearch(catalog, VectorIndex(128), HashingEmbedder())
     catalog.subscribe(texts.record)
     texts.pause_indexing()
     timed("put products into the catalog", lambda: [catalog.put(product) for product in products])
     opened = timed("open the snapshot's index", lambda: SearchSnapshot.load("v", parts))
     timed("lay it over the catalog", lambda: texts.bind_rows(opened))
     timed("put in order", texts.index_all)
-    other = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
+    other = ProductSearch(catalog, VectorIndex(128), HashingEmbedder())
     for row, product in enumerate(products):
         other.record(row, product)
     timed("index everything here instead", other.index_all)

@@ -29,7 +29,7 @@ NOUNS = _words(
     daily data dataset dates day deadline deletes demo deployments dictionary digest directories discovery
     disk display distance diversity docs doctor document documents draft drafts drain drift driver
     ease edge edit edits embedder encoder encoders endpoint endpoints engine engines ensemble entity
-    entrance entry envelope environment erasure erasures error errors evaluation evaluations event events
+    entrance entry env envelope environment erasure erasures error errors evaluation evaluations event events
     evidence examples experiment experiments explanations exploration exports exposure
     facets factor factors faults features feed feedback feeds fence field fields figures file files filter
     folders follower followup followups form format forms formula frame front
@@ -38,16 +38,16 @@ NOUNS = _words(
     idempotency identity ids imports index indexes info injection input insight installation intake
     interaction interactions interleaved interleaving invitations item
     job jobs json jsonrpc
-    key keyring keys knn
+    key keyring keys kind knn
     language languages ld learners lease leased leases lexer library lifecycle limit limits line links
     lists llm loader local lock log logged logs lookup loop
     machine management manifest map mappings markdown marks master matcher materials matrix mcp
     measurement measurements mediawiki memory message messages metadata meter methods metrics mlflow model
-    models monitor mounts multiplexer
+    models monitor multiplexer
     names navigation neighbours niceness node notifier number numbers
     oauth observation observer offsets onnx openapi operation operations operator origin outcome outcomes
     overlay overview
-    pace page pages pagination paragraph paragraphs parameter parser parts passage passages password past
+    pace page pages paragraph paragraphs parameter parser parts passage passages password past
     path paths patterns people person phrases pictures pipeline pkce place placement places plan
     playground plots policy poller popularity ports postings preferences prefixes preview principal prior
     priority probe process processes product products profile profiles progress promotion promotions
@@ -64,12 +64,12 @@ NOUNS = _words(
     size sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages
     standbys start startup state statistics status steps stopwords storage store stores stream submission
     subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
-    table tables tail task tasks team teasers term terms text texts thread threads tier tiers time times
+    system table tables tail task tasks team teasers term terms text texts thread threads tier tiers time times
     token tokens tools top traces tracker tracking trainings transformer transport treatment treatments
     tree trial trials trust tryout types
     units upload uploads url usage user users
     validation value values variant vault vectors verification version views visit visits vocabulary
-    warmup warnings watchlist weights window wire word wordpress words worker workload wrapper writer
+    warmup warnings weights window wire word wordpress words worker workload wrapper writer
     writes
     """
 )
@@ -104,8 +104,8 @@ MODIFIERS = _words(
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered first folded global golden hybrid imported issued latent live loaded logged lost marked moved
     multiplexed named of off plain popular public published recent refreshing refused running scaled
-    sealed second seeded sequential shipped signed sparse stateless stored structured uncompacted
-    unordered unverified valid
+    sealed second seeded sequential shipped shown signed sparse stateless stored structured uncompacted
+    unordered unverified valid watched
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -10,7 +10,7 @@ import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
-from actors.retrieval.product_texts import ProductTexts
+from actors.retrieval.product_search import ProductSearch
 from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
@@ -54,7 +54,7 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     assert took_s < 1.0
 
 
-async def texts_of(host: EngineHost) -> ProductTexts:
+async def texts_of(host: EngineHost) -> ProductSearch:
     follower = await host._followers.get(APP)
     return follower.recommender.overlay.texts
 

@@ -113,8 +113,8 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
         await stores.served.append(APP, [served])
     await _asks(stores, now_ms)
     await _meets_an_experiment(stores, now_ms)
-    await stores.pages.show(APP, f"u:{USER}", "page-1", ["p1", "p2"])
-    await stores.pages.show(APP, f"a:{VISITOR}", "page-2", ["p1"])
+    await stores.shown_products.record(APP, f"u:{USER}", "page-1", ["p1", "p2"])
+    await stores.shown_products.record(APP, f"a:{VISITOR}", "page-2", ["p1"])
     # as releases before this one named them
     await stores.server.execute_slow("SET", f"{{{APP}}}:question-count:20000:u:{USER}", 3)
     await stores.server.execute_slow("RPUSH", f"{{{APP}}}:page:a:{VISITOR}:page-3", "p1")

@@ -255,27 +255,27 @@ class IdempotencySuite(_Suite):
 
 class PageSuite(_Suite):
     async def test_what_was_shown_is_remembered_in_order(self, stores: Stores) -> None:
-        assert await stores.pages.shown(APP, "u:1", "page") == []
-        await stores.pages.show(APP, "u:1", "page", ["b", "a"])
-        await stores.pages.show(APP, "u:1", "page", ["c"])
-        assert await stores.pages.shown(APP, "u:1", "page") == ["b", "a", "c"]
+        assert await stores.shown_products.read(APP, "u:1", "page") == []
+        await stores.shown_products.record(APP, "u:1", "page", ["b", "a"])
+        await stores.shown_products.record(APP, "u:1", "page", ["c"])
+        assert await stores.shown_products.read(APP, "u:1", "page") == ["b", "a", "c"]
 
     async def test_showing_nothing_is_harmless(self, stores: Stores) -> None:
-        await stores.pages.show(APP, "u:1", "page", [])
-        assert await stores.pages.shown(APP, "u:1", "page") == []
+        await stores.shown_products.record(APP, "u:1", "page", [])
+        assert await stores.shown_products.read(APP, "u:1", "page") == []
 
     async def test_readers_and_ids_are_apart(self, stores: Stores) -> None:
-        await stores.pages.show(APP, "u:1", "page", ["a"])
-        assert await stores.pages.shown(APP, "a:1", "page") == []
-        assert await stores.pages.shown(APP, "u:1", "other") == []
-        await stores.pages.show(APP, "u:bob", "x:y", ["b"])
-        assert await stores.pages.shown(APP, "u:bob:x", "y") == []
-        assert await stores.pages.shown(OTHER, "u:1", "page") == []
+        await stores.shown_products.record(APP, "u:1", "page", ["a"])
+        assert await stores.shown_products.read(APP, "a:1", "page") == []
+        assert await stores.shown_products.read(APP, "u:1", "other") == []
+        await stores.shown_products.record(APP, "u:bob", "x:y", ["b"])
+        assert await stores.shown_products.read(APP, "u:bob:x", "y") == []
+        assert await stores.shown_products.read(OTHER, "u:1", "page") == []
 
     async def test_a_page_keeps_the_last_ten_thousand(self, stores: Stores) -> None:
         products = [f"p{n}" for n in range(12_000)]
-        await stores.pages.show(APP, "u:1", "page", products)
-        assert await stores.pages.shown(APP, "u:1", "page") == products[2000:]
+        await stores.shown_products.record(APP, "u:1", "page", products)
+        assert await stores.shown_products.read(APP, "u:1", "page") == products[2000:]
 
 
 class LeaseSuite(_Suite):

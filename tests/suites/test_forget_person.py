@@ -410,15 +410,15 @@ async def test_the_receipt_names_the_duty_of_the_operator_of_an_external_redis()
 
 
 async def test_no_key_is_named_by_a_person(world: World) -> None:
-    await world.stores.pages.show(APP, f"u:{USER}", VISITOR, ["p1"])
+    await world.stores.shown_products.record(APP, f"u:{USER}", VISITOR, ["p1"])
     await world.stores.questions.count(APP, f"u:{USER}", 20_000)
     names = await world.stores.server.execute_slow("KEYS", "*")
     assert [name for name in names if USER.encode() in name or VISITOR.encode() in name] == []
-    assert await world.stores.pages.shown(APP, f"u:{USER}", VISITOR) == ["p1"]
+    assert await world.stores.shown_products.read(APP, f"u:{USER}", VISITOR) == ["p1"]
     receipt = await world.forgotten(user_id=USER)
     counts = {place.place: place.found for place in receipt.places}
     assert counts["counters and pages"] == 2
-    assert await world.stores.pages.shown(APP, f"u:{USER}", VISITOR) == []
+    assert await world.stores.shown_products.read(APP, f"u:{USER}", VISITOR) == []
 
 
 async def test_an_order_survives_the_death_of_whoever_carries_it_out(world: World) -> None:

@@ -63,7 +63,7 @@ async def test_a_large_upload_does_not_hold_up_reads(redis_stores: OpenStores) -
 async def test_a_command_too_long_for_redis_hurts_nobody_else(redis_stores: OpenStores) -> None:
     with pytest.raises(TooLarge):
         await redis_stores.server.execute("RPUSH", "a list", *["p"] * 1_000_001)
-    await redis_stores.pages.show(APP, "u:1", "page", ["p"])
+    await redis_stores.shown_products.record(APP, "u:1", "page", ["p"])
 
 
 async def test_an_error_of_ours_is_a_fault_and_hurts_nobody_else(redis_stores: OpenStores) -> None:

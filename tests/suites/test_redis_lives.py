@@ -15,7 +15,7 @@ from cluster.store.data.append_plan import MANY, BrowserWriter
 from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
 from cluster.store.data.salts import Salts
-from cluster.store.engines import pagination
+from cluster.store.engines import shown_products
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, view_interaction
 from tests.suites.small import a_key, an_app
 
@@ -160,7 +160,7 @@ async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
 
 
 async def test_pages_buckets_and_leases_have_their_lives(redis_stores: OpenStores) -> None:
-    await redis_stores.pages.show(APP, "u:1", "page", ["a"])
+    await redis_stores.shown_products.record(APP, "u:1", "page", ["a"])
     salts = Salts(redis_stores.server)
     marks = [await salts.pseudonym(APP, name) for name in ("u:1", "page")]
     assert 29 * MINUTE < await life_ms(redis_stores, keys.page(APP, *marks)) <= 30 * MINUTE
@@ -204,16 +204,16 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
 async def test_strangers_leave_few_and_short_pages(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pagination, "STRANGERS_PAGES", 3)
+    monkeypatch.setattr(shown_products, "STRANGERS_PAGES", 3)
     many = [f"p{n}" for n in range(1_000)]
     for n in range(6):
-        await redis_stores.pages.show(APP, f"a:{n}", "page", many, is_strangers=True)
-    shown = [len(await redis_stores.pages.shown(APP, f"a:{n}", "page")) for n in range(6)]
+        await redis_stores.shown_products.record(APP, f"a:{n}", "page", many, is_strangers=True)
+    shown = [len(await redis_stores.shown_products.read(APP, f"a:{n}", "page")) for n in range(6)]
     assert shown == [200, 200, 200, 0, 0, 0]
-    await redis_stores.pages.show(APP, "a:1", "page", ["q"], is_strangers=True)
-    assert (await redis_stores.pages.shown(APP, "a:1", "page"))[-2:] == ["p999", "q"]
-    await redis_stores.pages.show(APP, "u:1", "page", many)
-    assert len(await redis_stores.pages.shown(APP, "u:1", "page")) == 1_000
+    await redis_stores.shown_products.record(APP, "a:1", "page", ["q"], is_strangers=True)
+    assert (await redis_stores.shown_products.read(APP, "a:1", "page"))[-2:] == ["p999", "q"]
+    await redis_stores.shown_products.record(APP, "u:1", "page", many)
+    assert len(await redis_stores.shown_products.read(APP, "u:1", "page")) == 1_000
     assert 29 * MINUTE < await life_ms(redis_stores, keys.page_count(APP)) <= 30 * MINUTE
 
 

@@ -28,7 +28,7 @@ from actors.recommender.state.user_attributes import UserAttributes
 from actors.recommender.state.user_contributions import ContributionArrays, UserContributions
 from actors.retrieval.logged_queries import LoggedQueries
 from actors.retrieval.popular_queries import PopularQueries
-from actors.retrieval.product_texts import ProductTexts
+from actors.retrieval.product_search import ProductSearch
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Matrix
 from cluster.artifacts.segments import position_from_offset
@@ -52,7 +52,7 @@ class Overlay:
     def __init__(self, embedder: Embedder, *, ledger_limit: int = 2_000_000) -> None:
         self.catalog = Catalog()
         self.index = VectorIndex(embedder.dimensions)
-        self.texts = ProductTexts(self.catalog, self.index, embedder)
+        self.texts = ProductSearch(self.catalog, self.index, embedder)
         self.catalog.subscribe(self.texts.record)
         self.counts = DecayedCounts()
         self.votes = PlainCounts()

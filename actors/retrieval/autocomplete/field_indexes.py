@@ -20,7 +20,7 @@ from actors.retrieval.autocomplete.field_index import (
 from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
-from actors.retrieval.product_texts import ProductRows
+from actors.retrieval.product_search import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.access_tier import access_of
 from cluster.errors import Unavailable

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from cluster.addresses.artifacts_address import ArtifactsAddress, parse_artifacts_address
 from cluster.artifacts.storage.conditional_writes import ConditionalWriter, open_bucket_writer
-from cluster.artifacts.storage.mounts import is_network_folder
+from cluster.artifacts.storage.file_system_kind import is_network_folder
 from cluster.errors import Invalid
 
 CONNECT_S = 5.0

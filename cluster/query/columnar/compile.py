@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, collect_values, has_value, is_moment, is_text
+from cluster.query.language.field_values import (
+    canonical,
+    collect_record_values,
+    has_value,
+    is_moment,
+    is_text,
+)
 from cluster.query.language.patterns import regex, wildcard
 from cluster.query.language.scalars import Bounds, Scalar, equal
 from cluster.query.language.tree import (
@@ -195,14 +201,15 @@ def matches(node: Node, record: Mapping[str, Anything]) -> bool:
         return (
             has_value(record, field)
             if bounds is None
-            else any(map(bounds.hold, collect_values(record, field)))
+            else any(map(bounds.hold, collect_record_values(record, field)))
         )
     if isinstance(node, (Wildcard, Regex)):
         pattern = _pattern(node, field)
         return any(
-            isinstance(value, str) and pattern.accepts(value) for value in collect_values(record, field)
+            isinstance(value, str) and pattern.accepts(value)
+            for value in collect_record_values(record, field)
         )
-    return _has_value(node.value, field, collect_values(record, field))
+    return _has_value(node.value, field, collect_record_values(record, field))
 
 
 def _has_value(text: str, field: str, values: list[Scalar]) -> bool:

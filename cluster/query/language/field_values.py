@@ -79,7 +79,7 @@ def has_value(record: Mapping[str, Any], field: str) -> bool:
     return any(map(_is_something, _values_at(record, field)))
 
 
-def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
+def collect_record_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
     """Return the values that filters compare: words for text fields, else the scalars or the product's default."""
     leaves = collect_scalars(record, field)
     if is_text(field):
@@ -97,7 +97,7 @@ def collect_values(record: Mapping[str, Any], field: str) -> list[Scalar]:
 
 
 def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
-    """Return a function that reads one field of many records, as `has_value` and `collect_values` in one call.
+    """Return a function that reads one field of many records, as `has_value` and `collect_record_values` in one call.
 
     Cost:
         0.2 microseconds for each record with a number or a text, 0.6 with a list
@@ -138,7 +138,7 @@ def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, 
 
 
 def _both(record: Mapping[str, Any], field: str) -> tuple[bool, Sequence[Scalar]]:
-    return has_value(record, field), collect_values(record, field)
+    return has_value(record, field), collect_record_values(record, field)
 
 
 def _collect(items: list[Any], leaves: list[Scalar]) -> None:

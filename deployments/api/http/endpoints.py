@@ -12,7 +12,7 @@ from typing import Any
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.messages import QueryKind
-from actors.search.client import QuestionBankClient
+from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient, StoredRules
 from cluster import ids
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -110,7 +110,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     experiments = services.experiments or LocalExperimentClient(services.stores.experiments, services.clock)
     treatment = QueryTreatment(rules, experiments, services.clock)
     history = services.history or LocalHistoryClient(services.stores, services.clock)
-    banks = QuestionBankClient(services.stores.question_bank)
+    banks = QuestionBankCache(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
     table = (
         *_interactions(InteractionsResource(services.stores, services.clock, services.find_unknown_products)),

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from actors.recommender.messages import QUERY_SOURCES, UserQuery
-from actors.search.client import QuestionBankClient
+from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -123,7 +123,7 @@ Completions = Mapping[str, list[dict[str, Any]]]
 class QuestionBankSuggestions:
     """Adds questions of the question bank to completions."""
 
-    def __init__(self, banks: QuestionBankClient, recommender: RecommenderClient) -> None:
+    def __init__(self, banks: QuestionBankCache, recommender: RecommenderClient) -> None:
         self._banks = banks
         self._recommender = recommender
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerResult, SpellingResult
-from actors.search.client import QuestionBankClient
+from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
 from cluster.store.archive.question_bank import QuestionBankStore
@@ -114,7 +114,7 @@ class QuestionBankResource:
     """The endpoints that replace the question bank and complete questions."""
 
     def __init__(
-        self, store: QuestionBankStore, banks: QuestionBankClient, new_service_id: Callable[[], ServiceId]
+        self, store: QuestionBankStore, banks: QuestionBankCache, new_service_id: Callable[[], ServiceId]
     ) -> None:
         self._store = store
         self._banks = banks

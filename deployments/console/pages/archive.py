@@ -10,7 +10,7 @@ from starlette.responses import Response
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.field_types.times import moment_ms
-from deployments.console.model_form import arguments_from_form, list_inputs
+from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest, path_of

@@ -16,7 +16,7 @@ from cluster.errors import HouseError
 from cluster.records.experiment import CONVERSION, GOALS, GUARDRAILS
 from cluster.records.field_types.times import moment_ms
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.console.model_form import arguments_from_form, list_inputs
+from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.frame.argument_fields import parse_number

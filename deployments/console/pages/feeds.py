@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from cluster.errors import Invalid
-from deployments.console.model_form import arguments_from_form, list_inputs
+from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.content.feeds import NewFeed

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from deployments.console.model_form import arguments_from_form, list_inputs
+from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import Page
 from deployments.console.pages.experiments import INTERLEAVING, NEXT_STEPS
 from deployments.console.request import ConsoleRequest, path_of

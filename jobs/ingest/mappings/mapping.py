@@ -188,7 +188,7 @@ class FieldMap:
         loud = [column for column in unused if squeeze_name(column.partition(".")[0]) in squeezed]
         return UnusedColumns(tuple(loud), tuple(column for column in unused if column not in loud))
 
-    def bound_chunk(self, rows: int, size: int) -> tuple[int, int]:
+    def compute_chunk_limits(self, rows: int, size: int) -> tuple[int, int]:
         """Return the rows and bytes of a chunk for which the mapped records have about `size` bytes.
 
         Rules may copy one column many times, and add the same texts to each record.

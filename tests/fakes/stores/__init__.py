@@ -5,5 +5,5 @@ records        records and tasks, read
 intake         accepted batches, applied
 interactions   recent lists and links
 changes        change logs
-small          access, engines and their watch, limits, idempotency, pages, leases
+small          access, engines and their watch, limits, idempotency, shown products, leases
 """

@@ -36,7 +36,7 @@ from tests.fakes.stores.small_stores import (
     MemoryIdempotency,
     MemoryLeases,
     MemoryLimits,
-    MemoryPages,
+    MemoryShownProducts,
 )
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.stores.threads import MemoryThreads
@@ -65,7 +65,7 @@ def memory_stores(
         rule_versions=versions,
         limits=MemoryLimits(),
         idempotency=MemoryIdempotency(clock),
-        pages=MemoryPages(clock),
+        shown_products=MemoryShownProducts(clock),
         leases=MemoryLeases(clock),
         runs=MemoryRuns(state),
         schedules=MemorySchedules(state),

@@ -1,4 +1,4 @@
-"""The small ports in dictionaries: access, engines and their watch, limits, idempotency, pages, leases."""
+"""The small ports in dictionaries: access, engines and their watch, limits, idempotency, shown products, leases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.store.administration.access import AccessBook, AccessStore
 from cluster.store.data import idempotency
 from cluster.store.data.idempotency import IdempotencyState, IdempotencyStore
-from cluster.store.engines import engine_watch, pagination
+from cluster.store.engines import engine_watch, shown_products
 from cluster.store.engines.engine_watch import EngineTraffic, EngineWatch
 from cluster.store.engines.engines import EngineStore
-from cluster.store.engines.pagination import PageStore
+from cluster.store.engines.shown_products import ShownProductStore
 from cluster.store.installation import limits
 from cluster.store.installation.leases import LeaseStore
 from cluster.store.installation.limits import LimitStore, TokenGrant
@@ -211,18 +211,18 @@ class MemoryIdempotency(IdempotencyStore):
         self._claims.pop((app_id, token), None)
 
 
-class MemoryPages(PageStore):
-    """`PageStore` in dictionaries."""
+class MemoryShownProducts(ShownProductStore):
+    """`ShownProductStore` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._shown: dict[tuple[str, str, str], tuple[list[str], int]] = {}
 
-    async def shown(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
+    async def read(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
         shown, until_ms = self._shown.get((app_id, user_key, pagination_id), ([], 0))
         return list(shown) if until_ms > self._clock.now_ms() else []
 
-    async def show(
+    async def record(
         self,
         app_id: str,
         user_key: str,
@@ -231,9 +231,9 @@ class MemoryPages(PageStore):
         *,
         is_strangers: bool = False,
     ) -> None:
-        most = pagination.STRANGERS_MOST if is_strangers else pagination.MOST
-        shown = [*await self.shown(app_id, user_key, pagination_id), *product_ids][-most:]
-        until_ms = self._clock.now_ms() + pagination.IDLE_MS
+        most = shown_products.STRANGERS_MOST if is_strangers else shown_products.MOST
+        shown = [*await self.read(app_id, user_key, pagination_id), *product_ids][-most:]
+        until_ms = self._clock.now_ms() + shown_products.IDLE_MS
         self._shown[app_id, user_key, pagination_id] = (shown, until_ms)
 
 

@@ -19,7 +19,7 @@ from actors.history.significance import (
     extract_terms,
     score_significance,
 )
-from actors.history.watchlist import Watchlist
+from actors.history.watched_thread_index import WatchedThreadIndex
 from actors.language.analysis import Analyzers
 from actors.language.embedder import HashingEmbedder
 from cluster.records.thread import Thread, UserThreads
@@ -42,9 +42,9 @@ def thread(text: str = QUESTION, **fields: object) -> UserThreads:
 
 
 def subject(text: str = QUESTION, **fields: object) -> ThreadSubject:
-    watchlist = Watchlist(ANALYZERS)
-    watchlist.put("ada", thread(text))
-    (thread_subject,) = watchlist.subjects
+    watched_threads = WatchedThreadIndex(ANALYZERS)
+    watched_threads.put("ada", thread(text))
+    (thread_subject,) = watched_threads.subjects
     return replace(thread_subject, **fields)  # type: ignore[arg-type]
 
 
@@ -143,33 +143,33 @@ def test_sketches_are_alike_as_texts_are() -> None:
 
 
 def test_questions_match_by_words_of_their_language() -> None:
-    watchlist = Watchlist(ANALYZERS, ("en",))
-    watchlist.put("ada", thread())
-    watchlist.put("bob", thread("Wem gehört das alte Zementwerk in der Hafenbucht?"))
+    watched_threads = WatchedThreadIndex(ANALYZERS, ("en",))
+    watched_threads.put("ada", thread())
+    watched_threads.put("bob", thread("Wem gehört das alte Zementwerk in der Hafenbucht?"))
     german = UploadedArticle(
         "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
     )
     assert [
         candidate.user_id
-        for candidate in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
+        for candidate in watched_threads.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
     ] == ["bob"]
-    (match,) = watchlist.find_candidates(
+    (match,) = watched_threads.find_candidates(
         extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
     )
     assert match.user_id == "ada"
-    watchlist.put("ada", UserThreads())
-    assert len(watchlist) == 1
+    watched_threads.put("ada", UserThreads())
+    assert len(watched_threads) == 1
     assert (
-        watchlist.find_candidates(
+        watched_threads.find_candidates(
             extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
         )
         == []
     )
-    watchlist.keep_only(set())
-    assert len(watchlist) == 0
+    watched_threads.keep_only(set())
+    assert len(watched_threads) == 0
 
 
 def test_a_question_without_words_is_not_watched() -> None:
-    watchlist = Watchlist(ANALYZERS)
-    watchlist.put("ada", thread("Who was it?"))
-    assert len(watchlist) == 0
+    watched_threads = WatchedThreadIndex(ANALYZERS)
+    watched_threads.put("ada", thread("Who was it?"))
+    assert len(watched_threads) == 0

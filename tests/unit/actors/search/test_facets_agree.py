@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches
-from cluster.query.language.field_values import canonical, collect_values
+from cluster.query.language.field_values import canonical, collect_record_values
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import regex
 from cluster.query.language.tree import Term
@@ -112,7 +112,7 @@ def counted(products: list[dict[str, Any]], field: str, dedupe: bool) -> dict[Ha
     holders: defaultdict[Hashable, set[str]] = defaultdict(set)
     for product in products:
         unit = product.get("product_group_id", product["product_id"]) if dedupe else product["product_id"]
-        for value in collect_values(product, canonical(field)):
+        for value in collect_record_values(product, canonical(field)):
             holders[isinstance(value, bool), value].add(unit)
     return {key: len(units) for key, units in holders.items()}
 

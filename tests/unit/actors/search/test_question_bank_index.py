@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.search.client import QuestionBankIndex
+from actors.search.question_bank_cache import QuestionBankIndex
 from cluster.records.question import BankQuestion
 
 QUESTIONS = [

@@ -58,13 +58,13 @@ async def test_an_answer_is_repeated_for_a_day(stores: Stores, clock: ManualCloc
 
 
 async def test_a_page_is_forgotten_after_thirty_idle_minutes(stores: Stores, clock: ManualClock) -> None:
-    await stores.pages.show(APP, "u:1", "page", ["a"])
+    await stores.shown_products.record(APP, "u:1", "page", ["a"])
     clock.advance(29 * MINUTE)
-    await stores.pages.show(APP, "u:1", "page", ["b"])
+    await stores.shown_products.record(APP, "u:1", "page", ["b"])
     clock.advance(29 * MINUTE)
-    assert await stores.pages.shown(APP, "u:1", "page") == ["a", "b"]
+    assert await stores.shown_products.read(APP, "u:1", "page") == ["a", "b"]
     clock.advance(MINUTE)
-    assert await stores.pages.shown(APP, "u:1", "page") == []
+    assert await stores.shown_products.read(APP, "u:1", "page") == []
 
 
 async def test_a_dead_consumer_loses_its_batch_after_ten_seconds(stores: Stores, clock: ManualClock) -> None:

@@ -134,8 +134,8 @@ def test_a_dictionary_of_one_long_text_is_decoded_in_small_parts(tmp_path: Path)
 
 
 def test_rules_that_copy_or_add_much_text_make_chunks_smaller() -> None:
-    assert FieldMap.parse(["title=a"]).bound_chunk(500, 4 << 20) == (500, 4 << 20)
+    assert FieldMap.parse(["title=a"]).compute_chunk_limits(500, 4 << 20) == (500, 4 << 20)
     copied = FieldMap.parse([f"custom_attributes.a{at}=a" for at in range(500)])
-    assert copied.bound_chunk(500, 4 << 20) == (500, (4 << 20) // 500)
+    assert copied.compute_chunk_limits(500, 4 << 20) == (500, (4 << 20) // 500)
     added = FieldMap.parse([f"custom_attributes.a{at}:=" + "x" * 4_000 for at in range(100)])
-    assert added.bound_chunk(500, 4 << 20) == ((4 << 20) // 400_000, 4 << 20)
+    assert added.compute_chunk_limits(500, 4 << 20) == ((4 << 20) // 400_000, 4 << 20)

@@ -20,8 +20,8 @@ from cluster.query.columnar.record_reader import RecordReader
 from cluster.query.language.field_values import (
     build_field_reader,
     canonical,
+    collect_record_values,
     collect_scalars,
-    collect_values,
     has_value,
 )
 from cluster.query.language.parser import parse
@@ -50,7 +50,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(records, fields)
 def test_a_reader_reads_what_a_record_carries_and_holds(record: dict[str, Any], field: str) -> None:
     carried, values = build_field_reader(field)(record)
-    assert (carried, list(values)) == (has_value(record, field), collect_values(record, field))
+    assert (carried, list(values)) == (has_value(record, field), collect_record_values(record, field))
 
 
 @STEADY
@@ -62,7 +62,7 @@ def test_what_is_read_of_a_record_holds_what_the_whole_record_holds(
     written = [row if row is None or not packed else orjson.dumps(row) for row in rows]
     for row, read in zip(rows, RecordReader([name]).read_batch(written), strict=True):
         whole = {} if row is None else row
-        assert collect_values(read, name) == collect_values(whole, name)
+        assert collect_record_values(read, name) == collect_record_values(whole, name)
         assert has_value(read, name) == has_value(whole, name)
         assert collect_scalars(read, name) == collect_scalars(whole, name)
 

@@ -21,19 +21,19 @@ STRANGERS_PAGES = 5_000
 _SHOW = Script.load("show")
 
 
-class PageStore:
+class ShownProductStore:
     """The products already shown under a `pagination_id`."""
 
     def __init__(self, server: RedisClient) -> None:
         self._server = server
         self._salts = Salts(server)
 
-    async def shown(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
+    async def read(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
         name = await self._name(app_id, user_key, pagination_id)
         members = await self._server.execute("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
-    async def show(
+    async def record(
         self,
         app_id: str,
         user_key: str,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors.search import client
-from actors.search.client import QuestionBankClient
+from actors.search import question_bank_cache
+from actors.search.question_bank_cache import QuestionBankCache
 from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
 from cluster.store.archive.question_bank import QuestionBankContents
@@ -39,42 +39,42 @@ def questions(*texts: str) -> list[BankQuestion]:
     return [BankQuestion(question=text) for text in texts]
 
 
-async def complete(client: QuestionBankClient, app_id: str = "shop") -> list[str]:
-    return [question.question for question in await client.complete(app_id, "what", 9)]
+async def complete(bank_cache: QuestionBankCache, app_id: str = "shop") -> list[str]:
+    return [question.question for question in await bank_cache.complete(app_id, "what", 9)]
 
 
 async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
     store = Store()
-    client = QuestionBankClient(store)
+    bank_cache = QuestionBankCache(store)
     await store.replace("shop", questions("what a"))
-    assert await asyncio.gather(*(complete(client) for _ in range(5))) == [["what a"]] * 5
-    assert await complete(client) == ["what a"]
+    assert await asyncio.gather(*(complete(bank_cache) for _ in range(5))) == [["what a"]] * 5
+    assert await complete(bank_cache) == ["what a"]
     assert store.loads == 1
     await store.replace("shop", questions("what b"))
-    assert await complete(client) == ["what b"]
+    assert await complete(bank_cache) == ["what b"]
     assert store.loads == 2
 
 
 async def test_while_the_store_is_away_the_last_bank_is_used() -> None:
     store = Store()
-    client = QuestionBankClient(store)
+    bank_cache = QuestionBankCache(store)
     await store.replace("shop", questions("what a"))
-    await complete(client)
+    await complete(bank_cache)
     store.away = True
-    assert await complete(client) == ["what a"]
+    assert await complete(bank_cache) == ["what a"]
     with pytest.raises(Unavailable):
-        await complete(client, "other")
+        await complete(bank_cache, "other")
 
 
 async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "MAX_CACHED_QUESTIONS", 2)
+    monkeypatch.setattr(question_bank_cache, "MAX_CACHED_QUESTIONS", 2)
     store = Store()
-    bank_client = QuestionBankClient(store)
+    bank_cache = QuestionBankCache(store)
     for app_id in ("a", "b", "c"):
         await store.replace(app_id, questions("what is it"))
-        await complete(bank_client, app_id)
-    await complete(bank_client, "c")
-    await complete(bank_client, "b")
+        await complete(bank_cache, app_id)
+    await complete(bank_cache, "c")
+    await complete(bank_cache, "b")
     assert store.loads == 3
-    await complete(bank_client, "a")
+    await complete(bank_cache, "a")
     assert store.loads == 4

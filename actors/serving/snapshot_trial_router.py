@@ -24,7 +24,7 @@ _FAILURES_S = 1.0
 Answer = Callable[[UserQuery], Awaitable[RecommendationResult]]
 
 
-class TrialAnswers:
+class SnapshotTrialRouter:
     """Draws the snapshot of each answer, and counts answers that one of two snapshots could not give."""
 
     def __init__(self, stores: Stores, clock: Clock, meter: Meter) -> None:

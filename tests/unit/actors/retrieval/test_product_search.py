@@ -15,7 +15,7 @@ import pytest
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.state.overlay import Overlay
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
-from actors.retrieval.product_texts import blend_hits
+from actors.retrieval.product_search import blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault

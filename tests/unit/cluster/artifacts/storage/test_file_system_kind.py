@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.storage.mounts import file_system_kind, is_network_folder
+from cluster.artifacts.storage.file_system_kind import file_system_kind, is_network_folder
 
 MOUNTS = """\
 21 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw

@@ -70,7 +70,7 @@ class _CachedBank:
     index: QuestionBankIndex
 
 
-class QuestionBankClient:
+class QuestionBankCache:
     """Completes questions from the banks of all apps."""
 
     def __init__(self, store: QuestionBankStore) -> None:

@@ -24,7 +24,7 @@ _SLACK = 0.9
 _MOST_WORDS = 24
 
 
-class Watchlist:
+class WatchedThreadIndex:
     """The watched threads of one app."""
 
     def __init__(self, analyzers: Analyzers, languages: tuple[str, ...] = ("en",)) -> None:

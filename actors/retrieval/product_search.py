@@ -112,7 +112,7 @@ _SHARE = 0.1
 "Weight of vector search beside words if the embedder has no attribute `share`."
 
 
-class ProductTexts:
+class ProductSearch:
     """Finds products by words and, if the query requests it, by vectors."""
 
     def __init__(self, catalog: ProductRows, vectors: VectorIndex, embedder: Embedder) -> None:
@@ -193,7 +193,7 @@ class ProductTexts:
         self._catch_up()
         return self._index.rows_with_words(text, language=language, together=together)
 
-    def plan_rebuild(self) -> tuple[ProductTexts, Callable[[], RebuiltIndex]] | None:
+    def plan_rebuild(self) -> tuple[ProductSearch, Callable[[], RebuiltIndex]] | None:
         """Return the owner and a function that rebuilds in another thread; None if no rebuild is needed."""
         return (self, self._index.plan_rebuild()) if self._index.needs_rebuild else None
 

@@ -12,7 +12,7 @@ import pytest
 from actors.hosting.memory_budget import MemoryBudget
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.rerank.exploration import is_in_share
-from actors.serving import app_follower, model_registry, trial_answers
+from actors.serving import app_follower, model_registry, snapshot_trial_router
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
@@ -121,7 +121,7 @@ async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_count
         return await answer(follower, query, *more)
 
     monkeypatch.setattr(app_follower.AppFollower, "answer", fail_sometimes)
-    monkeypatch.setattr(trial_answers, "_FAILURES_S", 0.0)
+    monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 0.0)
     left = trial.other if fails == "serving" else trial.serving
     assert {await trial.version_of(user_id) for user_id in PEOPLE} == {left}
     counted = await trial.stores.engine_watch.read_failures(APP, "t1")
@@ -139,7 +139,7 @@ async def test_a_query_that_both_snapshots_refuse_counts_for_neither(
         raise ZeroDivisionError("this query divides by zero")
 
     monkeypatch.setattr(app_follower.AppFollower, "answer", fail)
-    monkeypatch.setattr(trial_answers, "_FAILURES_S", 0.0)
+    monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 0.0)
     for user_id in PEOPLE[:20]:
         with pytest.raises(ZeroDivisionError):
             await trial.ask(user_id)
