@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.schema import record_running
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.administration import AuditRow

@@ -10,7 +10,7 @@ from actors.answers.render import answer_to_json
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.records.question import Answer, Question
-from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 
 LEASE_MS = 6_000
 "Time without a heartbeat after which the lease of a question expires."

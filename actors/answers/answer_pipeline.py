@@ -62,7 +62,7 @@ from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.query.language.parser import parse
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
-from cluster.store.archive.questions import QuestionStore, user_key_from_question
+from cluster.store.archive.user_questions import QuestionStore, user_key_from_question
 from cluster.store.data.records import RecordStore
 
 PASSAGE_ROWS = 12

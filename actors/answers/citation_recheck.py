@@ -30,7 +30,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.data.changes import ChangeLogEntry, Follower
 from cluster.store.stores import Stores
 
@@ -162,7 +162,7 @@ class CitationRechecker:
             answer = await asyncio.get_running_loop().run_in_executor(self._thinking, revise)
             if answer is None:
                 return False
-            if await store.revise(
+            if await store.replace_finished_answer(
                 recorded.question,
                 answer,
                 answer_to_json(recorded.question, answer),

@@ -24,7 +24,7 @@ from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.question import GENERATED, Answer, Question
-from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 
 MAX_ACTIVE = 32
 "Maximal number of questions in work in one process; more wait in the store."

@@ -9,7 +9,7 @@ from typing import Protocol
 from actors.answers.render import answer_to_json, render_answer
 from cluster.clock import Clock
 from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Question
-from cluster.store.archive.questions import QuestionStore
+from cluster.store.archive.user_questions import QuestionStore
 
 UPDATE_MONITOR = "answer_update_monitor"
 "Value of `metadata.service_generated_by` in a question of the monitor."

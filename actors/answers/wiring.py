@@ -28,7 +28,7 @@ from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.stores import Stores
 
 _READ = 24

@@ -14,7 +14,7 @@ from actors.archive.messages import ArchiveQuery
 from actors.archive.segment import PassageSegment
 from actors.retrieval.lexical.bm25 import compute_idf
 from actors.retrieval.lexical.passage_postings import find_step
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
 CANDIDATES = 100

@@ -17,7 +17,7 @@ from cluster.access_tier import NOBODY
 from cluster.errors import Refusal
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.question import Format, Question
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 
 
 class ArchiveClient(Protocol):

@@ -14,7 +14,7 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.teasers import list_teasers
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock

@@ -16,7 +16,7 @@ from actors.archive.combined_segments import JoinedSegments, SegmentRun, select_
 from actors.archive.passages import Document
 from actors.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.access_tier import MOST_TIERS, may_read
 
 _TYPICAL_LENGTH = 90.0

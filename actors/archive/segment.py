@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from actors.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.retrieval.lexical.passage_postings import (
     PassagePostings,
     build_postings,

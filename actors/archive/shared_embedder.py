@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.language.embedder import Embedder, Vectors
+from actors.language.hashing_embedder import Embedder, Vectors
 
 WAIT_S = 20.0
 

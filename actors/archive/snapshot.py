@@ -28,7 +28,7 @@ import orjson
 
 from actors.archive.passages import Document, DocumentSection, Passage, split_kind
 from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame, split_by_access
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
 from actors.vectors.compact import CompactVectors

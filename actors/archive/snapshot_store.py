@@ -22,7 +22,7 @@ from actors.archive.passages import Document
 from actors.archive.shared_embedder import SharedEmbedder
 from actors.archive.snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.manifest import Manifest, load_manifest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, NotFound

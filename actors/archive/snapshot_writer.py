@@ -33,7 +33,7 @@ from actors.archive.snapshot import (
 )
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.retrieval.lexical.passage_postings import build_postings
 from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
 from actors.vectors.compact import CompactVectors

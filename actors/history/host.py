@@ -37,7 +37,7 @@ from cluster.errors import NewerRelease, Refusal
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actors.actor_thread import run_actor
+from cluster.runtime.actors.fail_fast import run_or_exit
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 
@@ -73,7 +73,7 @@ class TrackerHost:
         self._loop: TrackerLoop | None = None
         self._opening: asyncio.Future[ThreadTracker] | None = None
         work = (self._watch(), end_process)
-        threading.Thread(target=run_actor, args=("tracker", *work), name="tracker", daemon=True).start()
+        threading.Thread(target=run_or_exit, args=("tracker", *work), name="tracker", daemon=True).start()
         threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
 
     async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:

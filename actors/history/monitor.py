@@ -39,7 +39,7 @@ from actors.history.significance import (
 from actors.history.tracker import ThreadTracker, new_question_id
 from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Fault

@@ -26,8 +26,8 @@ import mmh3
 import numpy as np
 
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder, Vectors
 from actors.language.folding import tokenize
+from actors.language.hashing_embedder import Embedder, Vectors
 
 SKETCH_BITS = 128
 _MOST_WORDS = 1_500

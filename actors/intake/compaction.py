@@ -16,7 +16,7 @@ import structlog
 
 from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, find_erased_users
 from actors.intake.steps import prepare_batch
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.replaced_products import ReplacedProducts
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.tables import NOUNS

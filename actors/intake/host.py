@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -29,7 +29,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actors.actor_thread import run_actor
+from cluster.runtime.actors.fail_fast import run_or_exit
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
@@ -63,7 +63,9 @@ class IntakeHost:
         self._events: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         work = (self._run_loop(), end_process)
-        self._thread = threading.Thread(target=run_actor, args=("intake", *work), name="intake", daemon=True)
+        self._thread = threading.Thread(
+            target=run_or_exit, args=("intake", *work), name="intake", daemon=True
+        )
         self._thread.start()
         # A thread of its own: an event loop that hangs can't watch itself.
         threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()

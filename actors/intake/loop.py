@@ -23,7 +23,7 @@ from actors.intake.log_compaction import KEEP_DAYS, LogCompactionConfig, LogComp
 from actors.intake.outcome_attribution import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.language.embedder import Embedder, embedding_text
+from actors.language.hashing_embedder import Embedder, embedding_text
 from actors.retrieval.html import text_from_html
 from cluster.errors import Fault
 from cluster.records.intake import Noun

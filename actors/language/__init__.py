@@ -2,7 +2,7 @@
 
 folding           texts folded for comparison, in two forms; their words and character n-grams
 analysis          text to index terms: stop words, stems and hashes by language
-embedder          the Embedder protocol, and the built-in one that needs no training
+hashing_embedder  the Embedder protocol, and the built-in one that needs no training
 latent_embedder   an embedder trained on the texts of an app
 encoder           a sentence encoder that an operator imported
 language_data     words and patterns of every language from `data/*.toml`; language_schema validates them

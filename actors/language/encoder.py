@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.language.embedder import Embedder, Vectors
+from actors.language.hashing_embedder import Embedder, Vectors
 from cluster.artifacts.checksummed_files import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault, Invalid, NotFound

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.language.embedder import Vectors
 from actors.language.folding import grams, tokenize
+from actors.language.hashing_embedder import Vectors
 
 DIMENSIONS = 192
 SHARE = 0.2

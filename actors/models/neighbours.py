@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from actors.models.model import Batch
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.models.user_history import UserHistory
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.snapshot_arrays import Array, ModelState
-from actors.vectors.top import expand_runs
 from actors.vectors.types import Rows, Scores
 
 try:

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.snapshot_arrays import ModelState
-from actors.vectors.top import expand_runs
 from actors.vectors.types import Floats, Rows, Scores
 
 _FEW = 2_000

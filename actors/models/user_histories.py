@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.vectors.top import expand_runs
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.types import Floats, Rows, Scores
 
 DAY_S = 86_400.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.recommender.state.engine_state import BlendWeights, EngineState
 from actors.recommender.state.global_signals import GlobalSignalsCache
 from actors.recommender.state.live_cohorts import LiveCohorts
@@ -93,7 +93,7 @@ class Recommender:
     def _may_bring_texts(self, engine_id: str) -> bool:
         return not self.text_engine or text_order(engine_id) <= text_order(self.text_engine)
 
-    def compute_signals(self, now_ms: int) -> None:
+    def refresh_global_signals(self, now_ms: int) -> None:
         """Compute the signals that engines share from the present state, however old the last ones are."""
         self._global_signals.compute(now_ms)
 

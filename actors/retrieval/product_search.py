@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
@@ -179,7 +179,7 @@ class ProductSearch:
         vectors: VectorSearch = (
             self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
         )
-        nearest, cosines = vectors.find_nearest((hits.used or query.text)[:_LONGEST], allowed, BEST)
+        nearest, cosines = vectors.find_nearest_to_text((hits.used or query.text)[:_LONGEST], allowed, BEST)
         # A `meaning` of 0.5 gives the vectors their usual share.
         share = min(2 * query.meaning * vectors.share, 1.0)
         return blend_hits(hits, nearest, cosines, share, least=query.least_meaning, bend=vectors.bend)

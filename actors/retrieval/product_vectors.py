@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from actors.retrieval.snapshot_format import SavedProductVectors
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
@@ -29,7 +29,7 @@ class VectorSearch(Protocol):
         """Return the exponent of lexical scores before blending."""
         ...
 
-    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+    def find_nearest_to_text(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
         """Find the products with the nearest vectors, best first, and their cosines.
 
         Shapes:
@@ -48,7 +48,7 @@ class LiveVectorSearch:
         self._embedder = embedder
         self.share = share
 
-    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+    def find_nearest_to_text(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
         """Find the products with the nearest vectors, best first, and their cosines.
 
         Shapes:
@@ -106,7 +106,7 @@ class SnapshotVectorSearch:
                 self._places[moved] = at
             self._fresh_rows[last] = -1
 
-    def find_nearest(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
+    def find_nearest_to_text(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
         """Find the products with the nearest vectors, best first, and their cosines.
 
         Shapes:

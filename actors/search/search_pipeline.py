@@ -48,7 +48,7 @@ from actors.search.sort import (
     select_anchored_rows,
     sort_rows,
 )
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.columnar.value_counts import count_different
 from cluster.query.fields import Projection

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice, zip_longest
 from typing import Any, cast
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.app_follower import AppFollower

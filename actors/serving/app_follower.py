@@ -24,7 +24,7 @@ from typing import TypeVar
 import structlog
 
 from actors.hosting.log_follower import LogFollower
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import Draw

@@ -10,7 +10,7 @@ import structlog
 
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
-from actors.language.embedder import Embedder, HashingEmbedder
+from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.rerank.exploration import draw_exploration

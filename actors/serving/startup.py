@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import orjson
 
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import events_from_table
 from actors.vectors.types import Matrix

@@ -1,2 +1,2 @@
-"""Numbers: array aliases in `types`, the best of many scores in `top`, and what imports faiss: `index` and
+"""Numbers: array aliases in `types`, the best of many rows in `row_selection`, and what imports faiss: `index` and
 `compact`."""

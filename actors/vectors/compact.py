@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
 # Sketches: four bits for every two dimensions, for a fast scan of all vectors.

@@ -22,7 +22,7 @@ from cluster.clock import Clock
 from cluster.errors import NotFound
 from cluster.records.archive.article_revision import PublisherKey
 from cluster.secrecy import Vault
-from cluster.store.archive.article_revisions import PublisherKeyStore
+from cluster.store.archive.publisher_keys import PublisherKeyStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 TYPE = "citations+jwt"

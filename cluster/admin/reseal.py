@@ -19,8 +19,8 @@ from cluster.errors import Fault
 from cluster.pace import Progress, ignore_progress
 from cluster.records.access import reseal_key
 from cluster.secrecy import Signer, Vault
-from cluster.store.administration.access import AccessStore
 from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore
 
 _PASSES = 5
 
@@ -70,7 +70,7 @@ class MasterKeyReseal:
 
     def __init__(
         self,
-        access: AccessStore,
+        access: AppAndKeyStore,
         accounts: AccountStore,
         artifacts: ArtifactStore,
         vault: Vault,

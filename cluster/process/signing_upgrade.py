@@ -21,7 +21,7 @@ from cluster.process.connecting import ADMIN_S, connect
 from cluster.records.access import bind_key, is_bound, reveal_key
 from cluster.secrecy import Vault
 from cluster.settings import Settings
-from cluster.store.administration.access import AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore
 
 _MARKER_TEXT = "Everything that stood here unsigned was signed; what is unsigned now is not believed.\n"
 
@@ -56,7 +56,7 @@ async def sign_unsigned(settings: Settings) -> bool:
     return True
 
 
-async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> KeySigningResult:
+async def sign_keys(access: AppAndKeyStore, vault: Vault, *, dry_run: bool = False) -> KeySigningResult:
     """Sign the labels of key records without a proof; an invalid proof is never replaced."""
     done = []
     valid = 0

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.app_admin import AppAdmin
 from cluster.admin.schema import ensure_schema
 from cluster.admin.vault import open_vault
 from cluster.clock import SystemClock
@@ -195,7 +195,7 @@ def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
 async def ensure_apps(settings: Settings) -> bool:
     """Create the first apps and keys; return False when they exist."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        return await KeyAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
+        return await AppAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
 
 
 async def start_schema(settings: Settings) -> None:
@@ -356,7 +356,7 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
         # The sample app's own key: the check goes the way of a client, through the proxy.
-        entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
+        entries = await AppAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
         user_ids = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     # On several nodes every proxy must answer, not only the one of this node.

@@ -30,7 +30,7 @@ from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
 from cluster.runtime.actors import standbys
 from cluster.runtime.actors.actor_roles import ActorRole, engine_operator_role
-from cluster.runtime.actors.actor_thread import run_actor
+from cluster.runtime.actors.fail_fast import run_or_exit
 from cluster.runtime.actors.standbys import StandbyKeeper
 from cluster.runtime.engine_gauges import EngineGauges
 from cluster.runtime.engine_plan import (
@@ -87,7 +87,7 @@ class EngineOperator:
         self._applications = True
         "Whether applications may exist. False after none was found; then Serve is not called."
         work = ("engine_operator", self._work(), os._exit)
-        self._thread = threading.Thread(target=run_actor, args=work, name="engines", daemon=True)
+        self._thread = threading.Thread(target=run_or_exit, args=work, name="engines", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="engines-guard", daemon=True).start()
 

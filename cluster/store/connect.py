@@ -13,24 +13,22 @@ from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
 from cluster.store import keys
-from cluster.store.administration.access import AccessStore
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
-from cluster.store.archive.article_revisions import (
-    ArticleReadStore,
-    ArticleRevisionStore,
-    PublisherKeyStore,
-)
+from cluster.store.archive.article_reads import ArticleReadStore
+from cluster.store.archive.article_revisions import ArticleRevisionStore
 from cluster.store.archive.client_rules import ClientRuleStore
 from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
+from cluster.store.archive.publisher_keys import PublisherKeyStore
 from cluster.store.archive.question_bank import QuestionBankStore
-from cluster.store.archive.questions import QuestionStore
 from cluster.store.archive.threads import ThreadStore
+from cluster.store.archive.user_questions import QuestionStore
 from cluster.store.client.address import Address
 from cluster.store.client.cluster_client import ClusterClient
 from cluster.store.client.discovery import locator
@@ -166,7 +164,7 @@ def open_stores(
     interactions = InteractionStore(server, clock)
     changes = ChangeLog(server, quarantine)
     return OpenStores(
-        access=AccessStore(server, quarantine),
+        access=AppAndKeyStore(server, quarantine),
         records=RecordStore(server, quarantine),
         intake=Intake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=TaskStore(server),

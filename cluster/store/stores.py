@@ -11,24 +11,22 @@ from dataclasses import dataclass
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.served_answer import ServedAnswer
-from cluster.store.administration.access import AccessStore
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
-from cluster.store.archive.article_revisions import (
-    ArticleReadStore,
-    ArticleRevisionStore,
-    PublisherKeyStore,
-)
+from cluster.store.archive.article_reads import ArticleReadStore
+from cluster.store.archive.article_revisions import ArticleRevisionStore
 from cluster.store.archive.client_rules import ClientRuleStore
 from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
+from cluster.store.archive.publisher_keys import PublisherKeyStore
 from cluster.store.archive.question_bank import QuestionBankStore
-from cluster.store.archive.questions import QuestionStore
 from cluster.store.archive.threads import ThreadStore
+from cluster.store.archive.user_questions import QuestionStore
 from cluster.store.data.changes import ChangeLog
 from cluster.store.data.erasures import ErasureStore
 from cluster.store.data.idempotency import IdempotencyStore
@@ -54,7 +52,7 @@ from cluster.store.installation.schema import SchemaStore
 class Stores:
     """All stores of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
 
-    access: AccessStore
+    access: AppAndKeyStore
     records: RecordStore
     intake: Intake
     tasks: TaskStore

@@ -15,7 +15,7 @@ _DEFAULT = AppSettings()
 class ArchiveApps(Protocol):
     """Knows the archives of an installation: the keyring of a replica."""
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         """Return the app of the default archive, or `default` before an administrator chose one."""
         ...
 
@@ -39,7 +39,7 @@ class ArchiveApps(Protocol):
 class DefaultArchive:
     """An installation with the default archive alone."""
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         return default
 
     def find_archive(self, app_id: str) -> NamedArchive | None:

@@ -228,7 +228,7 @@ def open_archive(
             research.terms,
         )
 
-    find_default = partial(apps.archive_app, config.app_id)
+    find_default = partial(apps.default_archive_app, config.app_id)
     workers = open_workers(find_default)
     # Operators may choose another app for the default archive, and tools name what it covers.
     covering = cache(lambda subjects: build(replace(config, subjects=subjects), find_default, workers))
@@ -330,7 +330,7 @@ class ArchiveCards:
     def find(self, archive_id: str) -> ArchiveConfig | None:
         """Return the configuration of an archive, the default one for an empty name; None if there is none."""
         if not archive_id:
-            subjects = self.config.covers(self.apps.archive_app(self.config.app_id))
+            subjects = self.config.covers(self.apps.default_archive_app(self.config.app_id))
             return replace(self.config, subjects=subjects)
         archive = self.apps.find_archive(archive_id)
         return None if archive is None else self.config.for_archive(archive_id, archive)
@@ -340,7 +340,9 @@ class ArchiveCards:
         if archive_id and self.apps.find_archive(archive_id) is None:
             return None
         find_app = (
-            partial(str, archive_id) if archive_id else partial(self.apps.archive_app, self.config.app_id)
+            partial(str, archive_id)
+            if archive_id
+            else partial(self.apps.default_archive_app, self.config.app_id)
         )
         origin = self.addresses.public_url or self.addresses.fallback
         return MachineTerms(self.apps, find_app, resource_of(origin, archive_id))

@@ -11,7 +11,7 @@ from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
 from actors.history.significance import UploadedArticle
 from actors.history.tracker import new_question_id
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import SystemClock
 from cluster.records.field_types.times import moment_ms

@@ -10,9 +10,11 @@ from deployments.operations.access import (
     apps,
     archive_clients,
     archive_terms,
+    audit_log,
     credentials,
     invitations,
     keys,
+    me,
     named_archives,
     people,
     tiers,
@@ -31,7 +33,6 @@ from deployments.operations.content import (
     rules,
     users,
 )
-from deployments.operations.frame import audit
 from deployments.operations.frame.operation import Operation, list_operations
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight import (
@@ -75,7 +76,8 @@ _MODULES: tuple[ModuleType, ...] = (
     tiers,
     invitations,
     tokens,
-    audit,
+    audit_log,
+    me,
     credentials,
     overview,
     engines,

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import Embedder, HashingEmbedder
+from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages

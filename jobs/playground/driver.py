@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.schema import check_schema
 from cluster.clock import SystemClock
 from cluster.log import set_up_logging

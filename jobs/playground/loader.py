@@ -22,7 +22,7 @@ import structlog
 from actors.hosting.job_lease import JobLease
 from actors.intake.applier import BatchApplier
 from actors.intake.loop import CONSUMER, LEASE
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import TaskId, new_task_id

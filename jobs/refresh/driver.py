@@ -38,7 +38,7 @@ from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.connecting import connect_actor, run_blocking
 from cluster.process.tracing import open_tracing
 from cluster.records.run import Run
-from cluster.runtime.actors.actor_thread import run_actor
+from cluster.runtime.actors.fail_fast import run_or_exit
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
@@ -88,7 +88,7 @@ class Trainer:
         # A thread: reads of seconds on the actor's event loop would fail its health checks. If it ends, so
         # does the actor.
         work = ("trainer", self._work(), os._exit)
-        self._thread = threading.Thread(target=run_actor, args=work, name="trainer", daemon=True)
+        self._thread = threading.Thread(target=run_or_exit, args=work, name="trainer", daemon=True)
         self._thread.start()
 
     async def health(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import orjson
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.segment_rows import build_compaction_batch
 from actors.intake.steps import prepare_batch
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore

@@ -31,7 +31,7 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.store.connect import open_stores
 from deployments.console.page import Page

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Circle, UserQuery
 from actors.serving.app_follower import RECORDS_AT_ONCE, AppFollower
 from cluster.clock import SystemClock

@@ -29,7 +29,7 @@ from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.text_index import merge_hits
 from actors.retrieval.lexical.combined_parts import FREQUENT

@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import scipy.sparse as sp
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.features import build_feature_matrix, features_from_product
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot

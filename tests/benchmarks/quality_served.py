@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import load_snapshot_models
 from actors.models.loading.snapshot import Snapshot
 from actors.models.user_histories import UserHistories

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 
 

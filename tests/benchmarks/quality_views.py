@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender

@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import Boost, DiversityRule, UserQuery

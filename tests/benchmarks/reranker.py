@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot

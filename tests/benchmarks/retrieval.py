@@ -34,7 +34,7 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder, HashingEmbedder
+from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.vectors.types import Vector
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from tests.benchmarks.retrieval_sets import Collection, collections

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from actors.language import encoder, latent_embedder
-from actors.language.embedder import Embedder, HashingEmbedder
+from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
@@ -36,7 +36,7 @@ from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.product_search import BEST, ProductSearch, blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.index import VectorIndex
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from tests.benchmarks.peers import search as peers
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.retrieval import ndcg

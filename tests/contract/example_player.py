@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import deployments.api.reference
 from actors.intake.steps import prepare_batch
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from cluster.clock import Clock
 from cluster.meter import SilentMeter

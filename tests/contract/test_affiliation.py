@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.app_admin import AppAdmin
 from cluster.errors import Invalid
 from cluster.records.access import AppSettings
 from tests.fakes.asgi import call
@@ -115,7 +115,7 @@ async def test_a_filter_that_no_longer_parses_costs_no_answer(corner: Corner) ->
 
 
 async def test_a_filter_is_checked_where_it_is_set(corner: Corner) -> None:
-    keeping = KeyAdmin(corner.stores.access, corner.vault)
+    keeping = AppAdmin(corner.stores.access, corner.vault)
     settings = await keeping.set_switches("shop", {"affiliation_fq": PARTNER})
     assert settings.affiliation_fq == PARTNER
     assert (await keeping.set_switches("shop", {"affiliation_fq": ""})).affiliation_fq == ""

@@ -330,7 +330,7 @@ class ChosenApp(DefaultArchive):
 
     app_id = "news"
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         assert default == "playground"
         return self.app_id
 

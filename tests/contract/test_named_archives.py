@@ -29,7 +29,7 @@ class Apps:
     terms: dict[str, dict[str, ArchiveTerms]] = field(default_factory=dict)
     settings: dict[str, AppSettings] = field(default_factory=dict)
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         return default
 
     def find_archive(self, app_id: str) -> NamedArchive | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
@@ -17,7 +17,12 @@ from cluster.meter import SilentMeter
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.api.wire.autocomplete import Autocomplete
-from deployments.api.wire.recommendation import UserToAttributes, UserToCategories, UserToTrending, to_query
+from deployments.api.wire.recommendation_bodies import (
+    UserToAttributes,
+    UserToCategories,
+    UserToTrending,
+    to_query,
+)
 from deployments.api.wire.shared import GeoFilter
 from jobs.playground.loader import load_playground
 from tests.fakes.asgi import Answer, call

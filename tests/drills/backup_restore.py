@@ -30,7 +30,7 @@ from typing import Any
 import orjson
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.language.embedder import HashingEmbedder, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.client import RecommenderClient

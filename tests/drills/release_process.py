@@ -25,7 +25,7 @@ from actors.experiments.client import LocalExperimentAdmin
 from actors.history.client import LocalHistoryClient
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
 from actors.serving.engine_messages import answer_message

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.manifest import manifest_format
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import is_manifest

@@ -23,7 +23,7 @@ from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.intake.log_compaction import LogCompactor
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore

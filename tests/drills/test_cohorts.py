@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.state.engine_state import EngineState
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.live_cohorts import LiveCohorts

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import open_stores

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer
 from actors.serving.replay.past_app import (
     PastSettings,

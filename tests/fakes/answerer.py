@@ -9,7 +9,7 @@ from typing import Any
 from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
 from actors.history.significance import UploadedArticle
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.store.stores import Stores
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from actors.models.user_histories import UserHistories
-from actors.vectors.top import distinct_pairs
+from actors.vectors.row_selection import distinct_pairs
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, Targets
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import orjson
 
-from actors.language.embedder import HashingEmbedder, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id

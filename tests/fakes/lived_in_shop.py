@@ -15,7 +15,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -31,7 +31,7 @@ from cluster.store.connect import OpenStores
 from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.operations.frame.services import AdminConfig, AdminServices
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes.admin_shop import AdminShop
 from tests.fakes.asgi import call
 from tests.fakes.audit_list import AuditList
@@ -75,7 +75,7 @@ class LivedInShop:
     served_log: ServedLogWriter
     artifacts: ArtifactStore
     random: Random
-    place: WorkerContext
+    place: WorkerResources
     versions: list[str] = field(default_factory=list)
     last_product: int = PRODUCTS
     rules: set[str] = field(default_factory=set)
@@ -255,7 +255,7 @@ async def open_lived_in_shop(folder: Path, seed: int) -> AsyncIterator[LivedInSh
         stores=cast(OpenStores, stores), vault=corner.vault, clock=clock, artifact_source=artifacts,
         config=AdminConfig(data_dir=folder / "data"), api=LocalApi(corner.handler, corner.keyring.secret_of),
     )  # fmt: skip
-    place = WorkerContext(
+    place = WorkerResources(
         stores, artifacts, clock, folder / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
     )
     intake = IntakeLoop(stores, segments, HashingEmbedder(), clock, SilentMeter(), owner="test")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import RECORDS
 from cluster.meter import Meter, SilentMeter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot

@@ -15,7 +15,7 @@ from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.text_query import TextQuery
 from actors.search.search_pipeline import PERSONAL_WEIGHT, PRIOR_WEIGHT
 from actors.search.sort import blend_scores
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import TrainedEngine
 from jobs.refresh.build.rerank import cut_histories

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Placements, RecommendationResult, UserQuery
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.segments import SegmentStore

@@ -11,7 +11,7 @@ import orjson
 
 from actors.archive.client import LocalArchiveClient
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore

@@ -18,7 +18,7 @@ NOUNS = _words(
     applier apps archives argument arguments arrays article articles artifact artifacts assertions assets
     assigner assignment attempt attribute attributes attribution audit authentication authorization
     autocomplete automation automaton
-    backup bank basket baskets batch bearer benchmark bias bill binary blend bm body boolean boost
+    backup bank basket baskets batch bearer benchmark bias bill binary blend bm bodies body boolean boost
     bootstrap bounds breaker browser bucket buckets budget builds bulk bundle
     cache calibration caller calls candidates card catalog catalogue chain change changes channel charts
     checkpoint checks choice chunks circles citation citations claimed classes clauses cli client clients
@@ -31,10 +31,10 @@ NOUNS = _words(
     ease edge edit edits embedder encoder encoders endpoint endpoints engine engines ensemble entity
     entrance entry env envelope environment erasure erasures error errors evaluation evaluations event events
     evidence examples experiment experiments explanations exploration exports exposure
-    facets factor factors faults features feed feedback feeds fence field fields figures file files filter
+    facets factor factors fast faults features feed feedback feeds fence field fields figures file files filter
     folders follower followup followups form format forms formula frame front
     gate gateway gauges generation geo goal grams grants graph groups guardrails
-    handler handover handshake haproxy hash head histories history host hosts html http
+    handler handover handshake haproxy hash hashing head histories history host hosts html http
     idempotency identity ids imports index indexes info injection input insight installation intake
     interaction interactions interleaved interleaving invitations item
     job jobs json jsonrpc
@@ -42,14 +42,14 @@ NOUNS = _words(
     language languages ld learners lease leased leases lexer library lifecycle limit limits line links
     lists llm loader local lock log logged logs lookup loop
     machine management manifest map mappings markdown marks master matcher materials matrix mcp
-    measurement measurements mediawiki memory message messages metadata meter methods metrics mlflow model
+    me measurement measurements mediawiki memory message messages metadata meter methods metrics mlflow model
     models monitor multiplexer
     names navigation neighbours niceness node notifier number numbers
     oauth observation observer offsets onnx openapi operation operations operator origin outcome outcomes
     overlay overview
     pace page pages paragraph paragraphs parameter parser parts passage passages password past
     path paths patterns people person phrases pictures pipeline pkce place placement places plan
-    playground plots policy poller popularity ports postings preferences prefixes preview principal prior
+    playground plots policy poller popularity ports postings preferences prefix prefixes preview principal prior
     priority probe process processes product products profile profiles progress promotion promotions
     prompt proof proposal protocol provider publisher purchase
     qa quarantine queries query question questions queue
@@ -59,13 +59,15 @@ NOUNS = _words(
     requests reranker reseal resources responsive restoring result results retrieval revision revisions
     revocation robots roles roster router routes row rows rsl rule rules runs runtime
     safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen
-    script seal seals secrecy sections security segment segments sentence sentences served server service
+    script seal seals secrecy sections security segment segments selection sentence sentences served server
+    service
     services session sessions settings shell shop signals signatures significance signin silence sitemap
     size sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages
     standbys start startup state statistics status steps stopwords storage store stores stream submission
     subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
-    system table tables tail task tasks team teasers term terms text texts thread threads tier tiers time times
-    token tokens tools top traces tracker tracking trainings transformer transport treatment treatments
+    system table tables tail task tasks team teasers templates term terms text texts thread threads tier
+    tiers time times
+    token tokens tools traces tracker tracking trainings transformer transport treatment treatments
     tree trial trials trust tryout types
     units upload uploads url usage user users
     validation value values variant vault vectors verification version views visit visits vocabulary
@@ -101,8 +103,8 @@ TERMS = _words(
 
 MODIFIERS = _words(
     """
-    allowed checksummed cold compacted confidential connected delimited dry durable embedded external
-    filtered first folded global golden hybrid imported issued latent live loaded logged lost marked moved
+    allowed and checksummed cold compacted confidential connected delimited dry durable embedded external
+    fail filtered first folded global golden hybrid imported issued latent live loaded logged lost marked moved
     multiplexed named of off plain popular public published recent refreshing refused running scaled
     sealed second seeded sequential shipped shown signed sparse stateless stored structured uncompacted
     unordered unverified valid watched

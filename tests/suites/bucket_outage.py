@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -27,7 +27,7 @@ from cluster.records.intake import Noun
 from cluster.store.stores import Stores
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.generated_market import APP
 
@@ -110,7 +110,7 @@ class Outage:
         recipe = {**RECIPE, "seed": seed}
         now_ms = SystemClock().now_ms()
         run = await create_run(self.stores, APP, "default", recipe, now_ms=now_ms, by="a test")
-        place = WorkerContext(
+        place = WorkerResources(
             self.stores,
             self.open_store("trainer"),
             SystemClock(),

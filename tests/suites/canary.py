@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from actors.history import threads as rules
 from actors.intake.steps import prepare_batch
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.app_storage import RUNS
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS

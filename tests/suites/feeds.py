@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.document_client import DocumentClient
 from cluster.meter import SilentMeter

@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.log_compaction import LogCompactor
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

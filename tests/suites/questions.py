@@ -152,14 +152,14 @@ class QuestionSuite:
     ) -> None:
         question, store = a_question(), stores.questions
         await self.put_question(stores, question)
-        assert not await store.revise(question, citing(2, "a"), b"2", since=1)
+        assert not await store.replace_finished_answer(question, citing(2, "a"), b"2", since=1)
         assert await store.write(question, citing(2, "a", "b", "a"), b"2", holder="one", until_ms=NOW)
         assert (
             await store.list_citing(APP, "a") == [question.question_id] == await store.list_citing(APP, "b")
         )
         assert await store.list_citing(OTHER, "a") == []
-        assert await store.revise(question, citing(3, "b"), b"3", since=2)
-        assert not await store.revise(question, citing(3), b"x", since=2)
+        assert await store.replace_finished_answer(question, citing(3, "b"), b"3", since=2)
+        assert not await store.replace_finished_answer(question, citing(3), b"x", since=2)
         assert await store.shown(APP, question.question_id) == b"3"
 
     async def test_entitled_answers_are_in_no_list_and_go_with_their_person(self, stores: Stores) -> None:

@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.host import EngineHost

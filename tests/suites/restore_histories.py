@@ -32,8 +32,8 @@ from actors.history import threads as thread_rules
 from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.language.embedder import HashingEmbedder
-from cluster.admin.key_admin import KeyAdmin
+from actors.language.hashing_embedder import HashingEmbedder
+from cluster.admin.app_admin import AppAdmin
 from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.schema import ensure_schema
@@ -64,7 +64,7 @@ from deployments.operations.frame.principal import COMMAND_LINE
 from deployments.operations.open_admin import open_admin
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY, until_it_works
 
@@ -507,7 +507,7 @@ class History:
         run = await create_run(
             self.stores, self.app, "default", RECIPE.model_dump(mode="json"), now_ms=self.now_ms, by="a test"
         )
-        context = WorkerContext(
+        context = WorkerResources(
             self.stores, self.side.artifacts, SystemClock(), self.side.folder / "scratch", beat_s=0.05, patience_s=0.0,
             settle_s=5.0,
         )  # fmt: skip
@@ -626,7 +626,7 @@ async def open_histories(folder: Path, seed: int) -> AsyncIterator[History]:
         history = History(folder, random.Random(seed), *sides, Figures())
         await ensure_schema(sides[0].stores, history.now_ms)
         for app_id in APPS:
-            await KeyAdmin(sides[0].stores.access, sides[0].vault).create_app(
+            await AppAdmin(sides[0].stores.access, sides[0].vault).create_app(
                 app_id, "development", history.now_ms
             )
         yield history

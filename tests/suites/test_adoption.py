@@ -25,7 +25,7 @@ from cluster.store.connect import OpenStores
 from deployments.edge.access.keyring import Keyring
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.process_pool import ProcessWorkerPool
 
@@ -180,7 +180,7 @@ async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
         by="somebody", created_at=1,
     )  # fmt: skip
     assert await redis_stores.runs.compare_and_set(run) is not None
-    place = WorkerContext(redis_stores, artifacts, SystemClock(), tmp_path / "scratch", settle_s=0.1)
+    place = WorkerResources(redis_stores, artifacts, SystemClock(), tmp_path / "scratch", settle_s=0.1)
     done = await TrainingWorker(place, "a worker").work(generated_market.APP, "run-planted")
     assert done is not None
     assert done.status == "failed"

@@ -25,7 +25,7 @@ from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.answer_access import build_entitled_question
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES

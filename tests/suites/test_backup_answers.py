@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.app_follower import AppFollower
 from cluster.admin.schema import ensure_schema
 from cluster.artifacts.segments import SegmentStore

@@ -17,7 +17,7 @@ import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.log_compaction import LogCompactor
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.logs.day_files import name_day

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
 from actors.serving.app_follower import AppFollower
 from cluster.artifacts.segments import SegmentStore

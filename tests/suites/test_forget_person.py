@@ -19,7 +19,7 @@ from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.intake.person_places import PersonPlaces
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore, find_marked_snapshots
@@ -41,7 +41,7 @@ from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
-from jobs.refresh.runs.worker import MOST_RESTARTS, TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import MOST_RESTARTS, TrainingWorker, WorkerResources
 from jobs.refresh.tuning.plan import TuningPlan
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
@@ -95,9 +95,9 @@ class World:
         assert done is not None
         return done
 
-    def workplace(self, **changes: Any) -> WorkerContext:
+    def workplace(self, **changes: Any) -> WorkerResources:
         scratch = self.folder / "scratch"
-        return WorkerContext(
+        return WorkerResources(
             self.stores,
             self.artifacts,
             SystemClock(),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.app_admin import AppAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
@@ -206,7 +206,7 @@ async def test_commands_on_an_absent_artifact_store_are_refused(
 ) -> None:
     first = machine("one")
     await start(first)
-    await KeyAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
+    await AppAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
     hand_key(machine("other"), first)
     error = (await run(*words)).exception
     assert isinstance(error, InvalidSetting)
@@ -219,7 +219,7 @@ async def test_keys_of_another_installation_are_not_taken_over(
     first, other = machine("one"), machine("other")
     for settings in (first, other):
         ensure_master_key(settings)
-    await KeyAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
+    await AppAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
     with pytest.raises(InvalidSetting, match=r"none of \d API keys in Redis opens"):
         await mark_identity(other)
     assert (await mark_identity(machine("one"))).installation_id

@@ -16,7 +16,7 @@ import pytest
 from actors.intake.applier import MAX_DELIVERIES
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import CONSUMER, IntakeConfig, IntakeLoop
-from actors.language.embedder import Embedder, HashingEmbedder, Vectors
+from actors.language.hashing_embedder import Embedder, HashingEmbedder, Vectors
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock

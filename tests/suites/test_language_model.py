@@ -26,7 +26,7 @@ from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.process.tracing import OtelTracer
 from cluster.records.question import Question
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS
 from tests.fakes.corner_shop import upload

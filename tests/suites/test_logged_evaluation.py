@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -35,7 +35,7 @@ from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
 from jobs.refresh.evaluation.logged_report import REFUSED, list_notes
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS, happen, upload
 from tests.fakes.stores.memory import memory_stores
@@ -73,7 +73,7 @@ class LiveShop:
     artifacts: ArtifactStore
     intake: IntakeLoop
     administration: Administration[AdminServices]
-    place: WorkerContext
+    place: WorkerResources
     host: EngineHost
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(3))
     expected: float = 0.0
@@ -184,7 +184,7 @@ async def shop(tmp_path: Path) -> Any:
     ]
     await upload(stores, products, app_id=APP)
     services = AdminServices(cast(OpenStores, stores), Vault(b"v" * 32), clock, artifacts)
-    place = WorkerContext(
+    place = WorkerResources(
         stores, artifacts, clock, tmp_path / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
     )
     administration = Administration(services, OPERATIONS, audit, clock, AdminServices.for_principal)

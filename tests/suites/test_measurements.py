@@ -20,7 +20,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.audit_list import AuditList
 from tests.fakes.stores.memory import memory_stores
@@ -34,7 +34,7 @@ class Market:
     """An app with settled data, its administration, and a worker."""
 
     administration: Administration[AdminServices]
-    place: WorkerContext
+    place: WorkerResources
     audit: AuditList
 
     async def perform(self, name: str, role: AppRole = "editor", **given: Any) -> Any:
@@ -54,7 +54,7 @@ async def market(tmp_path: Path) -> Market:
     stores = memory_stores(clock)
     await generated_market.open_market(stores)
     services = AdminServices(cast(OpenStores, stores), Vault(b"v" * 32), clock, artifacts)
-    place = WorkerContext(
+    place = WorkerResources(
         stores, artifacts, clock, tmp_path / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
     )
     bind = AdminServices.for_principal

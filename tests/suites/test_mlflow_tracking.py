@@ -14,7 +14,7 @@ from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.mlflow_tracking import flatten, track_run
 from jobs.refresh.runs.run_commands import create_run
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.generated_market import APP
 from tests.fakes.stores.memory import memory_stores
@@ -45,15 +45,15 @@ async def stores() -> Stores:
 
 
 @pytest.fixture
-def place(tmp_path: Path, stores: Stores, uri: str) -> WorkerContext:
+def place(tmp_path: Path, stores: Stores, uri: str) -> WorkerResources:
     artifacts = ArtifactStore.open(tmp_path / "artifacts")
     generated_market.settle(SegmentStore(artifacts), generated_market.table(600, 60, 30, topics=3))
-    return WorkerContext(
+    return WorkerResources(
         stores, artifacts, ManualClock(), tmp_path / "scratch", beat_s=0.02, settle_s=0.0, tracking_uri=uri
     )
 
 
-async def train(place: WorkerContext, **options: Any) -> Run:
+async def train(place: WorkerResources, **options: Any) -> Run:
     run = await create_run(place.stores, APP, "default", RECIPE, now_ms=5, by="ada", **options)
     done = await TrainingWorker(place, "worker").work(APP, run.run_id)
     assert done is not None
@@ -61,7 +61,7 @@ async def train(place: WorkerContext, **options: Any) -> Run:
 
 
 async def test_a_training_is_copied_with_its_figures_lineage_and_reports(
-    place: WorkerContext, uri: str
+    place: WorkerResources, uri: str
 ) -> None:
     done = await train(place)
     assert done.status == "finished"
@@ -84,13 +84,13 @@ async def test_a_training_is_copied_with_its_figures_lineage_and_reports(
     assert len(client.search_runs([experiment.experiment_id])) == 1
 
 
-async def test_a_server_that_is_away_fails_no_training(place: WorkerContext) -> None:
+async def test_a_server_that_is_away_fails_no_training(place: WorkerResources) -> None:
     done = await train(replace(place, tracking_uri="http://127.0.0.1:9"))
     assert (done.status, done.error) == ("finished", "")
     assert "MLflow did not take the run" in done.log[-1]
 
 
-async def test_a_failed_run_is_copied_with_its_error(place: WorkerContext, uri: str) -> None:
+async def test_a_failed_run_is_copied_with_its_error(place: WorkerResources, uri: str) -> None:
     run = await create_run(place.stores, APP, "default", {**RECIPE, "parts": {}}, now_ms=5, by="ada")
     done = await TrainingWorker(place, "worker").work(APP, run.run_id)
     assert done is not None

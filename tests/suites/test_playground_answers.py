@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock

@@ -11,7 +11,7 @@ import pytest
 
 from actors.intake.applier import BatchApplier
 from actors.intake.loop import CONSUMER, LEASE, IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE, new_task_id
 from cluster.meter import SilentMeter

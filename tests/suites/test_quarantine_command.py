@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from actors.intake.applier import BatchApplier
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import Embedder, HashingEmbedder, Vectors
+from actors.language.hashing_embedder import Embedder, HashingEmbedder, Vectors
 from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.records.question import Answer
 from cluster.store import keys
-from cluster.store.archive.questions import LIFE_MS, LOGGED_LIFE_MS, QuestionStore
+from cluster.store.archive.user_questions import LIFE_MS, LOGGED_LIFE_MS, QuestionStore
 from cluster.store.connect import OpenStores
 from cluster.store.data.salts import Salts
 from cluster.store.stores import Stores

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import SEARCH_RERANKER
 from actors.models.reranker import Reranker
 from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer

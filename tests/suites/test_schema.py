@@ -30,7 +30,7 @@ from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
 from cluster.process.connecting import connect_serving_actor
 from cluster.records.engine import Engine
-from cluster.runtime.actors import actor_thread
+from cluster.runtime.actors import fail_fast
 from cluster.runtime.actors.actor_roles import (
     ActorRole,
     assigner_role,
@@ -273,7 +273,7 @@ async def test_no_actor_opens_data_of_a_newer_schema(actor: ActorRole, redis_sto
 async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
     redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_thread, "REFUSED_S", 0.0)
+    monkeypatch.setattr(fail_fast, "REFUSED_S", 0.0)
     await ensure_schema(redis_stores, NOW, steps([], oldest=2))
     await redis_stores.intake.accept(APP, "user", "put", b"[]", task_id="t", total=0, now_ms=NOW)
     before = set(await redis_stores.server.execute_slow("KEYS", "*"))

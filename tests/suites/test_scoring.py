@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore

@@ -17,7 +17,7 @@ from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.shipped_code import code_path, pack_and_store
-from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
@@ -38,7 +38,7 @@ async def trained(folder: Path, *, code: str) -> Run:
     run = await create_run(
         stores, generated_market.APP, "default", recipe, now_ms=clock.now_ms(), by="a test", code=code
     )  # fmt: skip
-    place = WorkerContext(
+    place = WorkerResources(
         stores, ArtifactStore.open(folder / "shelf"), clock, folder / "scratch",
         beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_path(folder),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -36,7 +36,7 @@ from jobs.refresh.runs.promotion import roll_back_version
 from jobs.refresh.runs.run_commands import cancel_training, create_run
 from jobs.refresh.runs.training import KEPT_VERSIONS
 from jobs.refresh.runs.uncompacted_data import wait_for_compaction
-from jobs.refresh.runs.worker import LEFTOVER_AGE_MS, TrainingWorker, WorkerContext
+from jobs.refresh.runs.worker import LEFTOVER_AGE_MS, TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
@@ -74,8 +74,8 @@ class Place:
         places = [*(self.folder / "scratch").rglob("*"), *(self.folder / "shelf" / "runs").rglob("*")]
         return [str(path) for path in places if path.is_file()]
 
-    def at(self, **changes: Any) -> WorkerContext:
-        place = WorkerContext(
+    def at(self, **changes: Any) -> WorkerResources:
+        place = WorkerResources(
             self.stores,
             self.artifacts,
             self.clock,

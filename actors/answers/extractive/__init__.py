@@ -2,7 +2,7 @@
 
 answer_composer     compose an answer of cited sentences, or refuse
 question_analysis   analyze a question once: its words, names and answer type
-question_forms      parse plain questions (what is it, who does it); form_evidence finds sentences of the form of
+question_templates  parse plain questions (what is it, who does it); form_evidence finds sentences of the form of
                     their answers
 sentence_features   compare every sentence with the question; text_tokens splits texts and compares stems
 sentence_scorer     weigh the features: which sentence answers best, and whether it answers at all

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from actors.answers.extractive.question_forms import QuestionForm
+from actors.answers.extractive.question_templates import QuestionForm
 from actors.answers.extractive.sentence_features import ScoredSentence
 from actors.answers.extractive.text_tokens import TextTokenizer
 from actors.language.language_data import find_plain_questions

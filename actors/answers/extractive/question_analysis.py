@@ -18,7 +18,7 @@ from actors.answers.extractive.entity_patterns import (
     find_numbers,
     find_role,
 )
-from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.answers.extractive.question_templates import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import STOP_WORDS
 from actors.language.language_data import (

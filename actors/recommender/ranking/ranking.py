@@ -13,7 +13,7 @@ import numpy as np
 
 from actors.recommender.state.global_signals import PriorScores, TopRows
 from actors.recommender.state.score_components import PersonalScores
-from actors.vectors.top import best_few, best_rows
+from actors.vectors.row_selection import best_few, best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
 ExcludedRows = tuple[list[int], Mask]

@@ -12,7 +12,7 @@ from actors.recommender.ranking.user_profile import UserProfile
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.filtered_groups import FilteredGroups, sum_by_group
 from actors.recommender.state.groups import Groups
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Rows, Scores
 
 V = TypeVar("V", bound=Hashable)

@@ -21,7 +21,7 @@ from actors.recommender.state.score_components import (
     SparseScores,
 )
 from actors.recommender.state.serving_model import ServingModel
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Rows, Scores
 
 RERANKER = "learned:reranker"

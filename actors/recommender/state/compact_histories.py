@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from actors.recommender.state.events import KIND_CODES, KINDS, EventArrays, Ints
 from actors.recommender.state.interaction_rows import ALWAYS, ConsumptionTimes, InteractionRows
-from actors.vectors.top import expand_runs
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.types import Floats
 from cluster.store.data.append_plan import CAP
 

@@ -15,7 +15,7 @@ import numpy as np
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.trending import DecayedCounts, zscores
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores, Vector
 
 # Best rows kept with each prior: most lists are decided among them (see `Ranking.select_best`).

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.language.embedder import Embedder, embedding_text
+from actors.language.hashing_embedder import Embedder, embedding_text
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.compact_histories import CompactHistories, hash_user
 from actors.recommender.state.cooccurrence import CooccurrenceTable, build_basket_pairs, build_sequence_pairs

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from actors.language.folding import fold_text
 from actors.language.language_data import parse_toml
-from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes
+from actors.retrieval.prefix_edit_distance import BLANK, LONGEST, CharCodes
 from actors.vectors.types import Mask, Rows
 
 # Zeros behind the last text, so that a window of the comparison never reads past the array.

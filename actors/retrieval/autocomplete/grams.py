@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.prefixes import Allowed
-from actors.retrieval.edit_distance import CharCodes
+from actors.retrieval.prefix_edit_distance import CharCodes
 from actors.vectors.types import Floats, Rows
 
 SHARED_BY_CHANCE = 0.05

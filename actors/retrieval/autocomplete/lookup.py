@@ -13,7 +13,14 @@ from actors.retrieval.autocomplete.folded_texts import FoldedTexts, restore_arti
 from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes, EditPattern, char_codes, max_edits
+from actors.retrieval.prefix_edit_distance import (
+    BLANK,
+    LONGEST,
+    CharCodes,
+    EditPattern,
+    char_codes,
+    max_edits,
+)
 from actors.vectors.types import Floats, Mask, Rows
 
 LONGEST_TEXT = 300

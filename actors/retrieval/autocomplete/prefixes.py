@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
-from actors.retrieval.edit_distance import CharCodes
+from actors.retrieval.prefix_edit_distance import CharCodes
 from actors.vectors.types import Floats, Mask, Rows
 
 BLOCK = 64

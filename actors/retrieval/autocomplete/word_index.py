@@ -10,8 +10,8 @@ import numpy.typing as npt
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
-from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
-from actors.vectors.top import distinct_values
+from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
+from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Rows
 
 # Bounds of a look-up: near words of each typed one, words that are compared, and typed words.

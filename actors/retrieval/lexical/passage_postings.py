@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from actors.retrieval.lexical.bm25 import K1, compute_length_norms, saturate_counts
 from actors.retrieval.lexical.postings import PassageTermCounts, Postings, locate, merge_lists, starts_of_kept
-from actors.vectors.top import best_rows
+from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
 _LEVELS = 255

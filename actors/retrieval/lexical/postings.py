@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.vectors.top import distinct_values
+from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Mask, Rows
 
 

@@ -19,7 +19,7 @@ from actors.language.folding import fold_text
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex, ngram_keys
 from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
-from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
+from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
 
 # Characters of the pieces by which similar words are found: short words share few longer ones.

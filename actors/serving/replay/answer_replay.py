@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from actors.experiments.messages import ExperimentTreatment
 from actors.experiments.team_draft import find_seed
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RULE_LABEL, RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.rerank.exploration import draw_exploration
@@ -254,7 +254,7 @@ class AnswerReplayer:
             replayed.advance_products(state.signal_products + 1)
             replayed.advance_events(state.signal_interactions + 1)
             self._signals = state.signals
-            replayed.compute_signals(now_ms)
+            replayed.refresh_global_signals(now_ms)
             for engine_id, version, name in needed:
                 self._bind(replayed, engine_id, version, name, change)
                 replayed.compute_priors(name, now_ms)

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import Draw
@@ -137,9 +137,9 @@ class StateReplay:
             )
         self._events_at = max(self._events_at, end)
 
-    def compute_signals(self, now_ms: int) -> None:
+    def refresh_global_signals(self, now_ms: int) -> None:
         """Compute the signals of the whole app from the state that was reached; they hold for a while."""
-        self._recommender.compute_signals(now_ms)
+        self._recommender.refresh_global_signals(now_ms)
 
     def compute_priors(self, name: str, now_ms: int) -> None:
         """Compute the priors of an engine from the state that was reached."""

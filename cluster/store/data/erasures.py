@@ -16,8 +16,8 @@ from cluster.ids import user_key_from_anonymous_id
 from cluster.records.erasure import ErasedUsers, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
-from cluster.store.archive.questions import erase_questions
 from cluster.store.archive.threads import erase_threads
+from cluster.store.archive.user_questions import erase_questions
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script

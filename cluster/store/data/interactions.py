@@ -11,8 +11,8 @@ from cluster.clock import Clock
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.store import keys
-from cluster.store.archive.questions import erase_questions
 from cluster.store.archive.threads import erase_threads
+from cluster.store.archive.user_questions import erase_questions
 from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs

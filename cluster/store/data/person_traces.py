@@ -21,7 +21,7 @@ from cluster.records.experiment import Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.records.question import is_entitled_id
 from cluster.store import keys
-from cluster.store.archive.questions import question_fingerprint
+from cluster.store.archive.user_questions import question_fingerprint
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.engines.experiments import erase_exposures_of

@@ -177,7 +177,7 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
     return (
         Endpoint(
             "search.search", "POST", "/v1/search/search", _ASK, "detail", searches.answer,
-            schema=searches.read, hot=True,
+            schema=searches.parse_request, hot=True,
             about=EndpointTexts(
                 "Search products", "Search", SearchBody,
                 {200: wire.build_envelope(SearchReply), 404: wire.MessageReply},
@@ -185,7 +185,7 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
         ),
         Endpoint(
             "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_many,
-            schema=searches.read_many, hot=True,
+            schema=searches.parse_many, hot=True,
             about=EndpointTexts(
                 "Read products by id", "Search", ManyProducts,
                 {200: wire.build_envelope(NamedProducts), 404: wire.MessageReply},
@@ -193,7 +193,7 @@ def _search(searches: SearchResource, completions: CompletionsResource) -> tuple
         ),
         Endpoint(
             "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", completions.answer,
-            schema=completions.read, hot=True,
+            schema=completions.parse_request, hot=True,
             about=EndpointTexts(
                 "Complete a search", "Search", Autocomplete,
                 {200: wire.build_envelope(CompletionsReply), 404: wire.MessageReply},
@@ -211,7 +211,7 @@ def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
             _MANY,
             "detail",
             resource.answer,
-            schema=resource.read,
+            schema=resource.parse_request,
             about=EndpointTexts("Send several queries at once", "Bulk", Bulk, {200: BulkReply}),
         ),
     )
@@ -225,18 +225,18 @@ def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "interactions.upload", "POST", path, _STREAM, "upload", resource.upload,
-            schema=resource.read_upload, hot=True,
+            schema=resource.parse_upload, hot=True,
             about=EndpointTexts(
                 "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
             ),
         ),
         Endpoint(
-            "interactions.erase", "DELETE", path, _UPLOAD, "detail", resource.erase, schema=resource.read_erase,
+            "interactions.erase", "DELETE", path, _UPLOAD, "detail", resource.erase, schema=resource.parse_erase,
             about=EndpointTexts("Erase users' interactions", tag, erase, {200: wire.MessageReply}),
         ),
         Endpoint(
             "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", resource.erase,
-            schema=resource.read_erase,
+            schema=resource.parse_erase,
             about=EndpointTexts("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.MessageReply}),
         ),
     )  # fmt: skip
@@ -283,12 +283,12 @@ def _records(resource: RecordsResource, counting: AggregationResource, stored: A
     deleted = wire.delete_schema(resource.id_field + "s", wrapped=True)
     return (
         Endpoint(
-            f"{noun}s.upload", "POST", root, _UPLOAD, "upload", resource.upload, schema=resource.read_upload,
+            f"{noun}s.upload", "POST", root, _UPLOAD, "upload", resource.upload, schema=resource.parse_upload,
             about=EndpointTexts(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
         ),
         Endpoint(
             f"{noun}s.delete_many", "POST", root + "/_delete", _UPLOAD, "detail", resource.delete_many,
-            schema=resource.read_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
+            schema=resource.parse_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
         ),
         Endpoint(
             f"{noun}s.ids", "GET", root + "/_ids", _READ, "message", resource.list_ids,
@@ -298,12 +298,12 @@ def _records(resource: RecordsResource, counting: AggregationResource, stored: A
         ),
         Endpoint(
             f"{noun}s.aggregate", "POST", root + "/_aggregate", _COUNT, "detail", counting.count,
-            schema=counting.read_body,
+            schema=counting.parse_body,
             about=EndpointTexts(f"Count values of a {noun} field", tag, wire.AggregateBody, counted),
         ),
         Endpoint(
             f"{noun}s.aggregate_by_query", "GET", root + "/_aggregate", _READ, "detail", counting.count,
-            schema=counting.read_query,
+            schema=counting.parse_query,
             about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
         ),
         Endpoint(
@@ -311,11 +311,11 @@ def _records(resource: RecordsResource, counting: AggregationResource, stored: A
             about=EndpointTexts("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
-            f"{noun}s.read", "GET", item, _READ, "message", resource.read, schema=resource.read_id, hot=True,
+            f"{noun}s.read", "GET", item, _READ, "message", resource.read, schema=resource.parse_id, hot=True,
             about=EndpointTexts(f"Read one {noun}", tag, None, {200: stored, **lost}),
         ),
         Endpoint(
-            f"{noun}s.delete_one", "DELETE", item, _REMOVE, "message", resource.delete_one, schema=resource.read_id,
+            f"{noun}s.delete_one", "DELETE", item, _REMOVE, "message", resource.delete_one, schema=resource.parse_id,
             about=EndpointTexts(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
         ),
     )  # fmt: skip

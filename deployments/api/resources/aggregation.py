@@ -39,11 +39,11 @@ class AggregationResource:
         self._records = records
         self._turns = asyncio.Semaphore(at_once)
 
-    def read_body(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
+    def parse_body(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the POST form."""
         return _read(request.payload, "body")
 
-    def read_query(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
+    def parse_query(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the GET form; unknown parameters are ignored."""
         fields = {name: value for name, value in request.query.items() if name in AggregateBody.model_fields}
         return _read(fields, "query")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cluster.records.answer_access import open_entitled, opens
 from cluster.records.question import entitled_id
-from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import tiers_from_token
 from deployments.edge.http.caller import UserToken
 

@@ -84,7 +84,7 @@ class AskSearchResource:
         self._recommender = recommender
         self._new_service_id = new_service_id
 
-    def read(self, request: ApiRequest) -> tuple[AskSearch, RequestIdentity, UserQuery]:
+    def parse_request(self, request: ApiRequest) -> tuple[AskSearch, RequestIdentity, UserQuery]:
         """Validate the body."""
         body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)

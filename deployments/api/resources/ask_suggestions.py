@@ -246,7 +246,7 @@ def _search_rows(resource: AskSearchResource) -> tuple[Endpoint, ...]:
             _ASK,
             "detail",
             resource.answer,
-            schema=resource.read,
+            schema=resource.parse_request,
             hot=True,
             about=EndpointTexts(
                 "Search by words and meaning, and ask a question",
@@ -311,7 +311,7 @@ def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
             _ASK,
             "detail",
             resource.ask,
-            schema=resource.read,
+            schema=resource.parse_request,
             hot=True,
             about=EndpointTexts(
                 "Ask a question",
@@ -327,7 +327,7 @@ def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
             _READ,
             "detail",
             resource.answer,
-            schema=resource.read_id,
+            schema=resource.parse_id,
             hot=True,
             about=EndpointTexts(
                 "Read an answer", _TAG, None, {200: build_envelope(wire.ShownAnswer), 404: MessageReply}
@@ -340,7 +340,7 @@ def _question_rows(resource: QuestionsResource) -> tuple[Endpoint, ...]:
             _ASK,
             "detail",
             resource.answers,
-            schema=resource.read_many,
+            schema=resource.parse_many,
             about=EndpointTexts(
                 "Read several answers",
                 _TAG,

@@ -63,7 +63,7 @@ class BulkResource:
         }
         self._waiting = 0
 
-    def read(self, request: ApiRequest) -> Bulk:
+    def parse_request(self, request: ApiRequest) -> Bulk:
         """Validate the body."""
         try:
             return Bulk.model_validate(request.payload)

@@ -23,7 +23,7 @@ from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.recommendation import render_notices
+from deployments.api.wire.recommendation_bodies import render_notices
 from deployments.edge.http.envelope import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
 
@@ -52,7 +52,7 @@ class CompletionsResource:
         self._new_service_id = new_service_id
         self._query_log = query_log
 
-    def read(self, request: ApiRequest) -> UserQuery:
+    def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
         try:
             body = Autocomplete.model_validate(request.payload)

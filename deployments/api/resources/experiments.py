@@ -45,7 +45,7 @@ class ExperimentEventsResource:
         self._client = client
         self._clock = clock
 
-    def read(self, request: ApiRequest) -> ExperimentEvent:
+    def parse_request(self, request: ApiRequest) -> ExperimentEvent:
         """Validate the body; without an id the visitor's id is derived from key, address, agent and day."""
         given = parse_event(request.body)
         try:
@@ -196,7 +196,7 @@ def build_experiment_endpoints(
             _EVENT,
             "experiments",
             events.answer,
-            schema=events.read,
+            schema=events.parse_request,
             hot=True,
             about=EndpointTexts(
                 "Assign a user to a variant",

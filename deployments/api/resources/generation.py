@@ -29,7 +29,7 @@ from cluster.records.question import (
     Question,
     TextGeneration,
 )
-from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from cluster.store.data.records import RecordStore
 from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
@@ -133,7 +133,7 @@ class GenerationResource:
         self._clock = clock
         self._new_task_id = new_task_id
 
-    def read(self, request: ApiRequest) -> Generation:
+    def parse_request(self, request: ApiRequest) -> Generation:
         """Validate the body."""
         try:
             body = Generation.model_validate(request.payload)
@@ -254,7 +254,7 @@ def build_generation_endpoint(ask: HasQuestionClient | None, stores: Stores, clo
         AdmissionRules(body="json", bucket="write"),
         "detail",
         resource.answer,
-        schema=resource.read,
+        schema=resource.parse_request,
         about=EndpointTexts(
             "Generate a text about products",
             "Generation",

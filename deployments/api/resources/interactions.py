@@ -51,7 +51,7 @@ class InteractionsResource:
         self._clock = clock
         self._storage = StorageBounds(stores.usage, clock)
 
-    def read_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
+    def parse_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
         """Validate interactions; an event without any id gets the default visitor id."""
         now_ms = self._clock.now_ms()
         check = WritePermission(request)
@@ -107,7 +107,7 @@ class InteractionsResource:
         lost = [product_id for product_id, record in zip(product_ids, records, strict=True) if record is None]
         return _unknown_warnings(accepted, lost)
 
-    def read_erase(self, request: ApiRequest) -> list[str]:
+    def parse_erase(self, request: ApiRequest) -> list[str]:
         """Validate the ids whose interactions to erase; the alias wraps the ids in `data`."""
         return parse_interaction_delete(request.body)
 

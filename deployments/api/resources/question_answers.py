@@ -29,7 +29,7 @@ from deployments.api.wire.qa import (
     QuestionBank,
     to_answer_query,
 )
-from deployments.api.wire.recommendation import render_notices
+from deployments.api.wire.recommendation_bodies import render_notices
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.http.envelope import Reply, dumps, result, success
@@ -55,7 +55,7 @@ class QuestionAnswersResource:
         self._new_service_id = new_service_id
         self._query_log = query_log
 
-    def read(self, request: ApiRequest) -> UserQuery:
+    def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
         try:
             body = QuestionAnswering.model_validate(request.payload)
@@ -120,7 +120,7 @@ class QuestionBankResource:
         self._banks = banks
         self._new_service_id = new_service_id
 
-    def read_bank(self, request: ApiRequest) -> QuestionBank:
+    def parse_bank(self, request: ApiRequest) -> QuestionBank:
         """Validate the body of an upload."""
         try:
             return QuestionBank.model_validate(request.payload)
@@ -133,7 +133,7 @@ class QuestionBankResource:
         await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
         return success({"took": request.took_ms(), "service_id": self._new_service_id()})
 
-    def read_typed(self, request: ApiRequest) -> QuestionAutocomplete:
+    def parse_typed(self, request: ApiRequest) -> QuestionAutocomplete:
         """Validate the body of a completion."""
         try:
             return QuestionAutocomplete.model_validate(request.payload)
@@ -170,7 +170,7 @@ def build_question_answer_endpoints(
             _ASK,
             "detail",
             pages.answer,
-            schema=pages.read,
+            schema=pages.parse_request,
             hot=True,
             about=EndpointTexts(
                 "Answer a question from the pages of products",
@@ -186,7 +186,7 @@ def build_question_answer_endpoints(
             _WRITE,
             "detail",
             banks.replace,
-            schema=banks.read_bank,
+            schema=banks.parse_bank,
             about=EndpointTexts(
                 "Replace the question bank", _TAG, wire.QuestionBank, {200: build_envelope(wire.BankReply)}
             ),
@@ -198,7 +198,7 @@ def build_question_answer_endpoints(
             _ASK,
             "detail",
             banks.complete,
-            schema=banks.read_typed,
+            schema=banks.parse_typed,
             hot=True,
             about=EndpointTexts(
                 "Complete a question of the bank",

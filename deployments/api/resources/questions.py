@@ -28,7 +28,7 @@ from cluster.query.language.parser import parse
 from cluster.records.answer_access import build_entitled_question
 from cluster.records.logged_query import UNKNOWN, has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
-from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_format
 from deployments.api.http.identity import RequestIdentity, identity_from_request
@@ -82,7 +82,7 @@ class QuestionsResource:
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    def read(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
+    def parse_request(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
         """Validate the body of a question."""
         body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
@@ -224,7 +224,7 @@ class QuestionsResource:
         ]
         return max(counts) > quota
 
-    def read_id(self, request: ApiRequest) -> str:
+    def parse_id(self, request: ApiRequest) -> str:
         """Validate the id in the path."""
         try:
             return parse_question_id(request.ids[NAMED])
@@ -251,7 +251,7 @@ class QuestionsResource:
             shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}", user_id)
         return with_etag(success_json(shown))
 
-    def read_many(self, request: ApiRequest) -> AskAnswers:
+    def parse_many(self, request: ApiRequest) -> AskAnswers:
         """Validate a list of ids."""
         body: AskAnswers = validate_body(AskAnswers, request.payload)
         check_browser_format(request, body)

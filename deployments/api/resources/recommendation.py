@@ -21,7 +21,7 @@ from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.recommendation import (
+from deployments.api.wire.recommendation_bodies import (
     ProductToProducts,
     Recommendation,
     UserToAttributes,

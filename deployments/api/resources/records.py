@@ -58,7 +58,7 @@ class RecordsResource:
         self._new_task_id = new_task_id
         self._storage = StorageBounds(stores.usage, clock)
 
-    def read_upload(self, request: ApiRequest) -> AcceptedRecords:
+    def parse_upload(self, request: ApiRequest) -> AcceptedRecords:
         """Validate an upload body: all records or none."""
         return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
 
@@ -100,7 +100,7 @@ class RecordsResource:
             types = {**types, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
 
-    def read_id(self, request: ApiRequest) -> str:
+    def parse_id(self, request: ApiRequest) -> str:
         """Return the id of a record in the path.
 
         Errors:
@@ -146,7 +146,7 @@ class RecordsResource:
     def _type_of(self, request: ApiRequest) -> str | None:
         return None
 
-    def read_delete(self, request: ApiRequest) -> list[str]:
+    def parse_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         raise NotImplementedError
 
@@ -238,7 +238,7 @@ class ProductsResource(RecordsResource):
     def _type_of(self, request: ApiRequest) -> str | None:
         return request.query.get("type") or None
 
-    def read_delete(self, request: ApiRequest) -> list[str]:
+    def parse_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         return parse_product_delete(request.body)
 
@@ -279,6 +279,6 @@ class UsersResource(RecordsResource):
         erasure = await self._erasures.receipt(request.app_id, request.ids["erasure_id"])
         return success(erasure.to_dict())
 
-    def read_delete(self, request: ApiRequest) -> list[str]:
+    def parse_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         return parse_user_delete(request.body)

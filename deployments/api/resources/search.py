@@ -22,7 +22,7 @@ from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.recommendation import NOT_FOR_BROWSERS
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.recommendation import render_notices
+from deployments.api.wire.recommendation_bodies import render_notices
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.http.envelope import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
@@ -47,7 +47,7 @@ class SearchResource:
         self._query_log = query_log
         self._served_log = served_log
 
-    def read(self, request: ApiRequest) -> UserQuery:
+    def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body of a search.
 
         Errors:
@@ -69,7 +69,7 @@ class SearchResource:
         )
         return check_query(request, query)
 
-    def read_many(self, request: ApiRequest) -> UserQuery:
+    def parse_many(self, request: ApiRequest) -> UserQuery:
         """Validate the body of mget."""
         try:
             body = ManyProducts.model_validate(request.payload)

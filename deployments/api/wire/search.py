@@ -25,7 +25,7 @@ from deployments.api.wire.search_clauses import (
     FacetEntry,
     OrderBy,
     anchorings_from_body,
-    check_budget,
+    check_facet_budget,
     facet_filters_from_body,
     facets_from_body,
     order_keys_from_body,
@@ -242,7 +242,7 @@ def _search_of(body: SearchBody) -> SearchQuery:
             "enable_partial_match_threshold",
             kind="value_error.missing",
         )
-    check_budget(body.facets, body.facet_filters)
+    check_facet_budget(body.facets, body.facet_filters)
     sought = (body.q or "").strip()
     return SearchQuery(
         text="" if sought == "*" else (body.q or "")[:MOST_SOUGHT].rstrip(),

@@ -308,7 +308,7 @@ def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFil
     return tuple(filters)
 
 
-def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]) -> None:
+def check_facet_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]) -> None:
     """Check that all facet filters of one body together keep to the budget of one filter.
 
     Errors:

@@ -16,7 +16,7 @@ from cluster.access_tier import may_read
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.archive.article_revision import ArticleRead, ArticleRevision
-from cluster.store.archive.article_revisions import ArticleReadStore
+from cluster.store.archive.article_reads import ArticleReadStore
 from deployments.archive.admission import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 

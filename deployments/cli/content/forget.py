@@ -132,7 +132,7 @@ async def _intake(
         yield
         return
     from actors.intake.loop import IntakeLoop
-    from actors.language.embedder import HashingEmbedder
+    from actors.language.hashing_embedder import HashingEmbedder
     from cluster.admin.person_files import PersonFiles
     from cluster.artifacts.segments import SegmentStore
     from cluster.meter import SilentMeter

@@ -13,7 +13,7 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.content import catalog
-from deployments.operations.content.catalog import build_record_table
+from deployments.operations.content.catalog import build_field_value_table
 
 app = typer.Typer(help="Single products: show, change or add one.", no_args_is_help=True)
 
@@ -55,7 +55,7 @@ def set_product(
         screen.print_json(changed)
         return
     screen.out().print(f"Product {product_id} of {name} is {'added' if new else 'changed'}.")
-    screen.print_result((build_record_table(changed["product"]),))
+    screen.print_result((build_field_value_table(changed["product"]),))
 
 
 def check_changes(changes: Sequence[str]) -> None:

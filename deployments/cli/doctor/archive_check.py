@@ -23,7 +23,8 @@ from deployments.archive.card import (
 )
 from deployments.archive.mcp.methods import VERSIONS
 from deployments.archive.mcp.stateless_request import REVISION
-from deployments.cli.doctor.mcp_check import ALL_TOOLS, PUBLIC, HttpResponse, McpCheck, require
+from deployments.cli.doctor.http_session import HttpResponse
+from deployments.cli.doctor.mcp_check import ALL_TOOLS, PUBLIC, McpCheck, require
 
 _META = "io.modelcontextprotocol/"
 _BODIES = "a proxy in front replaces the bodies of errors; let it pass 4xx of /mcp unchanged"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.app_admin import AppAdmin
 from cluster.local.redis_binary import RedisBinary
 from cluster.process import probe
 from cluster.process.installation_state import InstallationState
@@ -61,7 +61,7 @@ def check_sign_in(state: InstallationState, settings: Settings) -> Finding:
 def check_exposed_keys(installation: Installation, now_ms: int) -> Finding:
     """Check whether a live secret key came where others can read it."""
 
-    async def read(_: KeyAdmin, stores: OpenStores) -> Finding:
+    async def read(_: AppAdmin, stores: OpenStores) -> Finding:
         return await installation_checks.check_exposed_keys(stores.access, now_ms)
 
     return installation.administer(read)

@@ -14,8 +14,8 @@ import psutil
 
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.app_admin import AppAdmin
 from cluster.admin.audit_log import protect_audit
-from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.clock import SystemClock
@@ -185,12 +185,12 @@ class Installation:
             time.sleep(0.05)
         raise Unavailable(f"no progress for {stalled_s:.0f} s; see {self.places.supervisor_log}")
 
-    def administer(self, work: Callable[[KeyAdmin, OpenStores], Awaitable[T]]) -> T:
+    def administer(self, work: Callable[[AppAdmin, OpenStores], Awaitable[T]]) -> T:
         """Do something to apps and keys, whether the installation runs or not."""
 
         async def run() -> T:
             async with self.open_stores() as stores:
-                return await work(KeyAdmin(stores.access, open_vault(self.settings)), stores)
+                return await work(AppAdmin(stores.access, open_vault(self.settings)), stores)
 
         return asyncio.run(run())
 
@@ -236,7 +236,7 @@ class Installation:
             vault = protect_audit(stores.audit, self.settings)
             clock = SystemClock()
             state = self.state
-            api = RunningApi(state, KeyAdmin(stores.access, vault)) if state is not None else None
+            api = RunningApi(state, AppAdmin(stores.access, vault)) if state is not None else None
             yield open_admin(
                 stores,
                 vault,
@@ -252,7 +252,7 @@ class Installation:
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, str]:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> dict[str, str]:
             return await stores.info(section)
 
         return self.administer(read)
@@ -260,7 +260,7 @@ class Installation:
     def list_apps(self) -> list[App]:
         """List the apps with their settings."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[App]:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> list[App]:
             return await keeping.apps()
 
         return self.administer(read)
@@ -268,7 +268,7 @@ class Installation:
     def count_waiting_batches(self) -> int:
         """Count accepted uploads that were not applied yet, over all apps."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> int:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
 
@@ -277,7 +277,7 @@ class Installation:
     def read_app_memory(self) -> list[ReplicaMemory]:
         """Return what the loaded apps of each API replica take of its memory budget."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ReplicaMemory]:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> list[ReplicaMemory]:
             return await ReplicaMemoryStore(stores.server).read(read_clock_ms())
 
         return self.administer(read)
@@ -285,7 +285,7 @@ class Installation:
     def read_app_storage(self) -> list[tuple[App, int]]:
         """Return the apps with their measured bytes in the artifact store."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[tuple[App, int]]:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> list[tuple[App, int]]:
             return [(app, await stores.usage.stored_bytes(app.app_id)) for app in await keeping.apps()]
 
         return self.administer(read)
@@ -293,7 +293,7 @@ class Installation:
     def list_differing_replicas(self) -> dict[str, list[str]]:
         """Return the replicas that hold other states than another one at the same offset, by app."""
 
-        async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, list[str]]:
+        async def read(keeping: AppAdmin, stores: OpenStores) -> dict[str, list[str]]:
             differing = {}
             for app in await keeping.apps():
                 followers = await stores.changes.list_followers(app.app_id)

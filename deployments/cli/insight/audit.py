@@ -13,7 +13,7 @@ from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.frame import audit as operations
+from deployments.operations.access import audit_log as operations
 from deployments.operations.frame.operation import Download
 from deployments.operations.frame.principal import COMMAND_LINE
 

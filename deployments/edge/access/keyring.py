@@ -16,7 +16,7 @@ from cluster.records.access import IN_BROWSER, ApiKey, App, AppSettings, find_ar
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.administration.access import AccessBook, AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.http.caller import Credential
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 class Keyring:
     """Looks keys up by hash and follows the version counter in the store."""
 
-    def __init__(self, store: AccessStore, vault: Vault, *, poll_s: float = 0.25) -> None:
+    def __init__(self, store: AppAndKeyStore, vault: Vault, *, poll_s: float = 0.25) -> None:
         self._store = store
         self._vault = vault
         self._poll_s = poll_s
@@ -103,7 +103,7 @@ class Keyring:
         ]
         return min(credentials, key=lambda credential: credential.key_id, default=None)
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         """Return the app that agents read; the default before one was chosen."""
         return find_archive_app(self._apps, default)
 
@@ -215,7 +215,7 @@ class Keyring:
         _log.info("keys_loaded", keys=len(live), version=book.version)
         return self._credentials
 
-    def _open(self, book: AccessBook) -> dict[str, Credential]:
+    def _open(self, book: AppsAndKeys) -> dict[str, Credential]:
         opened = [(key, self._reveal(key)) for key in book.keys.values() if key.app_id in book.apps]
         secrets: dict[str, list[tuple[int, bytes]]] = {}
         for key, text in opened:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from actors.hosting.uncompacted_interactions import read_uncompacted
-from cluster.admin.key_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, KeyAdmin
+from cluster.admin.app_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, AppAdmin
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
@@ -221,7 +221,7 @@ def switches_to_dict(settings: AppSettings) -> dict[str, Any]:
 async def list_apps(services: AdminServices, _: Arguments) -> AppList:
     """List the apps in which you have a role."""
     visible = services.principal.app_ids
-    apps = await key_admin(services).apps()
+    apps = await app_admin(services).apps()
     return AppList([app for app in apps if visible is None or app.app_id in visible])
 
 
@@ -232,7 +232,7 @@ async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
     Errors:
         NotFound: no such app
     """
-    return AppDetails(await key_admin(services).app(given.app_id))
+    return AppDetails(await app_admin(services).app(given.app_id))
 
 
 @operation("apps.progress", "GET", "/apps/{app_id}/progress")
@@ -246,7 +246,7 @@ async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
     Cost:
         reads the types of all interactions, once in 30 seconds
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     stores = services.stores
     products, engines, types = await asyncio.gather(
         stores.records.count(given.app_id, "product"),
@@ -295,14 +295,14 @@ async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
         Invalid: the name is not allowed, or there is no such environment
     """
     environment = _environment(given.environment)
-    issued = await key_admin(services).create_app(
+    issued = await app_admin(services).create_app(
         given.app_id, environment, services.now_ms(), given.display_name
     )
     return NewKeys(given.app_id, environment, issued)
 
 
 async def _read_display_name(services: AdminServices, given: SetDisplayName) -> dict[str, Any]:
-    return {"display_name": (await key_admin(services).app(given.app_id)).display_name}
+    return {"display_name": (await app_admin(services).app(given.app_id)).display_name}
 
 
 @operation(
@@ -317,11 +317,11 @@ async def set_display_name(services: AdminServices, given: SetDisplayName) -> Ap
         NotFound: no such app
         Invalid: the name has control characters
     """
-    return AppDetails(await key_admin(services).set_display_name(given.app_id, given.display_name))
+    return AppDetails(await app_admin(services).set_display_name(given.app_id, given.display_name))
 
 
 async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
-    return AppDetails(await key_admin(services).app(given.app_id)).limits()
+    return AppDetails(await app_admin(services).app(given.app_id)).limits()
 
 
 @operation("apps.set_limits", "PATCH", "/apps/{app_id}/limits", "owner", read_before=_read_limits)
@@ -331,14 +331,14 @@ async def set_limits(services: AdminServices, given: SetLimits) -> AppLimits:
     Errors:
         NotFound: no such app
     """
-    limits = await key_admin(services).set_rate_limits(
+    limits = await app_admin(services).set_rate_limits(
         given.app_id, queries_per_s=given.queries_per_s, writes_per_s=given.writes_per_s
     )
     return AppLimits(given.app_id, limits)
 
 
 async def _read_switches(services: AdminServices, given: SetSwitches) -> dict[str, Any]:
-    app = await key_admin(services).app(given.app_id)
+    app = await app_admin(services).app(given.app_id)
     switches = switches_to_dict(app.settings)
     return {name: switches.get(name) for name in given.switches}
 
@@ -352,12 +352,12 @@ async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitch
         Invalid: no such switch, or a value it does not accept
     """
     changes = {name: _switch_text(value) for name, value in given.switches.items()}
-    return AppSwitches(given.app_id, await key_admin(services).set_switches(given.app_id, changes))
+    return AppSwitches(given.app_id, await app_admin(services).set_switches(given.app_id, changes))
 
 
-def key_admin(services: AdminServices) -> KeyAdmin:
+def app_admin(services: AdminServices) -> AppAdmin:
     """Return the administration of apps and keys."""
-    return KeyAdmin(services.stores.access, services.vault)
+    return AppAdmin(services.stores.access, services.vault)
 
 
 def _switch_text(value: SwitchValue) -> str:

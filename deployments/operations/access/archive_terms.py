@@ -19,7 +19,7 @@ from cluster.records.archive.archive_terms import (
 )
 from cluster.records.archive.named_archive import mcp_path
 from cluster.records.archive.rsl_document import format_link, licence_path, render_robots
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -148,7 +148,7 @@ async def _describe(services: AdminServices, app: App) -> DescribedTerms:
 
 
 async def _read_terms(services: AdminServices, given: OfTerms) -> dict[str, Any] | None:
-    terms = (await key_admin(services).app(given.app_id)).terms.get(name_terms(given.licence))
+    terms = (await app_admin(services).app(given.app_id)).terms.get(name_terms(given.licence))
     return None if terms is None else terms.model_dump(mode="json")
 
 
@@ -162,7 +162,7 @@ async def show_terms(services: AdminServices, given: OfApp) -> DescribedTerms:
     Errors:
         NotFound: no such app
     """
-    return await _describe(services, await key_admin(services).app(given.app_id))
+    return await _describe(services, await app_admin(services).app(given.app_id))
 
 
 @operation("archive.set_terms", "PUT", _PATH, "owner", read_before=_read_terms)
@@ -176,7 +176,7 @@ async def set_terms(services: AdminServices, given: SetTerms) -> DescribedTerms:
         Invalid: a word or an address is none of RSL 1.0, the terms contradict themselves, or say nothing
         Conflict: too many licences have terms
     """
-    app = await key_admin(services).app(given.app_id)
+    app = await app_admin(services).app(given.app_id)
     name = name_terms(given.licence)
     if given.licence.strip() and not name:
         raise Invalid("the licence has no letter and no digit")
@@ -193,7 +193,7 @@ async def set_terms(services: AdminServices, given: SetTerms) -> DescribedTerms:
     if name not in app.terms and len(app.terms) >= MOST_TERMS:
         raise Conflict(f"{MOST_TERMS} licences of {app.app_id} have terms; remove those of one first")
     return await _describe(
-        services, await key_admin(services).set_terms(app.app_id, {**app.terms, name: terms})
+        services, await app_admin(services).set_archive_terms(app.app_id, {**app.terms, name: terms})
     )
 
 
@@ -204,9 +204,9 @@ async def remove_terms(services: AdminServices, given: OfTerms) -> DescribedTerm
     Errors:
         NotFound: no such app, or it has no such terms
     """
-    app = await key_admin(services).app(given.app_id)
+    app = await app_admin(services).app(given.app_id)
     name = name_terms(given.licence)
     if name not in app.terms:
         raise NotFound(f"{app.app_id} has no such terms; it has: {', '.join(app.terms) or 'none'}")
     left = {each: terms for each, terms in app.terms.items() if each != name}
-    return await _describe(services, await key_admin(services).set_terms(app.app_id, left))
+    return await _describe(services, await app_admin(services).set_archive_terms(app.app_id, left))

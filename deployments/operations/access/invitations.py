@@ -20,7 +20,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import is_username
 from cluster.records.administration import INVITATION_PREFIX, AppRole, Invitation
 from cluster.secrecy import key_sha256, mint_token
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_role, app_role
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
@@ -205,7 +205,7 @@ async def list_app_invitations(services: AdminServices, given: OfApp) -> Invitat
     Errors:
         NotFound: no such app
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     invitations = await services.stores.invitations.all()
     return InvitationList(
         [invitation for invitation in invitations if is_for_app(invitation, given.app_id)], services.now_ms()
@@ -252,7 +252,7 @@ async def _add(
             f"{username!r} can't be a user name: up to 64 letters, digits and . _ @ + -, the first a letter or a digit"
         )
     for app_id in roles:
-        await key_admin(services).app(app_id)
+        await app_admin(services).app(app_id)
     principal = services.principal
     now_ms = services.now_ms()
     invitations = await services.stores.invitations.all()

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.admin.key_admin import KINDS, KeyEntry
+from cluster.admin.app_admin import KINDS, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import KeyKind
-from deployments.operations.access.apps import NewKeys, key_admin
+from deployments.operations.access.apps import NewKeys, app_admin
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -86,13 +86,13 @@ async def list_keys(services: AdminServices, given: OfApp) -> KeyList:
     Errors:
         NotFound: no such app
     """
-    return KeyList(await key_admin(services).keys(app_id=given.app_id))
+    return KeyList(await app_admin(services).keys(app_id=given.app_id))
 
 
 @operation("keys.list_all", "GET", "/keys", "owner", scope="installation")
 async def list_all_keys(services: AdminServices, _: Arguments) -> KeyList:
     """List the keys of all apps, without their texts."""
-    return KeyList(await key_admin(services).keys())
+    return KeyList(await app_admin(services).keys())
 
 
 @operation("keys.reveal", "POST", "/apps/{app_id}/keys/reveal", "owner", secret_results={"key", "token_key"})
@@ -103,7 +103,7 @@ async def reveal_keys(services: AdminServices, given: OfApp) -> KeyList:
         NotFound: no such app
         Fault: a key does not open under the master key
     """
-    return KeyList(await key_admin(services).keys(app_id=given.app_id, reveal=True))
+    return KeyList(await app_admin(services).keys(app_id=given.app_id, reveal=True))
 
 
 @operation(
@@ -120,7 +120,7 @@ async def reveal_all_keys(services: AdminServices, _: Arguments) -> KeyList:
     Errors:
         Fault: a key does not open under the master key
     """
-    return KeyList(await key_admin(services).keys(reveal=True))
+    return KeyList(await app_admin(services).keys(reveal=True))
 
 
 @operation(
@@ -138,7 +138,7 @@ async def rotate_keys(services: AdminServices, given: RotateKeys) -> NewKeys:
         Invalid: no such kind of key
     """
     kinds = _kinds(given.kind)
-    return NewKeys(given.app_id, "", await key_admin(services).rotate(given.app_id, kinds, services.now_ms()))
+    return NewKeys(given.app_id, "", await app_admin(services).rotate(given.app_id, kinds, services.now_ms()))
 
 
 @operation("keys.revoke", "DELETE", "/apps/{app_id}/keys/{key_id}", "owner")
@@ -148,7 +148,7 @@ async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
     Errors:
         NotFound: the app has no such key
     """
-    admin = key_admin(services)
+    admin = app_admin(services)
     # `revoke` also takes hints and texts, of keys of any app; an owner may revoke those of this app only.
     if all(entry.key.key_id != given.key_id for entry in await admin.keys(app_id=given.app_id)):
         raise NotFound(f"{given.app_id} has no key {given.key_id}")
@@ -163,7 +163,7 @@ async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> Revoke
         NotFound: no key in use matches
         Invalid: several keys match
     """
-    return RevokedKey(await key_admin(services).revoke(given.key))
+    return RevokedKey(await app_admin(services).revoke(given.key))
 
 
 def _kinds(text: str) -> tuple[KeyKind, ...]:

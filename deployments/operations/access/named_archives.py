@@ -15,7 +15,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account
 from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
 from cluster.store.administration.grants import ActiveGrant
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -113,7 +113,7 @@ class ClosedArchive:
 
 
 async def _read_settings(services: AdminServices, given: OfApp) -> dict[str, Any] | None:
-    archive = (await key_admin(services).app(given.app_id)).archive
+    archive = (await app_admin(services).app(given.app_id)).archive
     return None if archive is None else archive.model_dump(mode="json")
 
 
@@ -127,7 +127,7 @@ async def show_archive(services: AdminServices, given: OfApp) -> ArchiveDetails:
     Errors:
         NotFound: no such app, or it has no such address
     """
-    archive = (await key_admin(services).app(given.app_id)).archive
+    archive = (await app_admin(services).app(given.app_id)).archive
     if archive is None:
         raise NotFound(
             f"agents do not read {given.app_id} at an address of its own; open one with archive.open"
@@ -152,12 +152,12 @@ async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDe
         raise Invalid(f"{wrong[0][:20]!r} is no code of a language; write en, de or fra")
     if given.app_id in RESERVED_NAMES:
         raise Invalid(f"{mcp_path(given.app_id)} is another page; an archive needs an app of another name")
-    app = await key_admin(services).app(given.app_id)
+    app = await app_admin(services).app(given.app_id)
     await _check_included(services, given.app_id, given.includes or ())
     before = app.archive or NamedArchive(title=app.display_name or app.app_id)
     change = given.model_dump(exclude={"app_id"}, exclude_none=True)
     archive = NamedArchive.model_validate({**before.model_dump(), **change})
-    await key_admin(services).set_archive(given.app_id, archive)
+    await app_admin(services).set_archive(given.app_id, archive)
     # After the change, so that nobody without a role connects again in between.
     if archive.members_only and not before.members_only:
         await end_grants(services, given.app_id, members_stay=True)
@@ -186,10 +186,10 @@ async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
         NotFound: no such app
         Conflict: it has no such address
     """
-    if (await key_admin(services).app(given.app_id)).archive is None:
+    if (await app_admin(services).app(given.app_id)).archive is None:
         raise Conflict(f"agents do not read {given.app_id} at an address of its own")
     # The address first: a client that connects in between would keep its grant.
-    await key_admin(services).set_archive(given.app_id, None)
+    await app_admin(services).set_archive(given.app_id, None)
     return ClosedArchive(given.app_id, await end_grants(services, given.app_id))
 
 
@@ -218,7 +218,7 @@ async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
     Errors:
         NotFound: no such app
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
     return RotatedKey(given.app_id, (await keys.rotate(given.app_id)).key_id)
 
@@ -259,7 +259,7 @@ async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
     Errors:
         NotFound: no such app, or it has no such key
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
     current = await keys.remove(given.app_id, given.key_id)
     return RemovedKey(given.app_id, given.key_id, current.key_id)
@@ -291,7 +291,7 @@ async def exclude_archives(
         if gone:
             stay = tuple(other_id for other_id in app.archive.includes if other_id not in gone)
             archive = app.archive.model_copy(update={"includes": stay})
-            await key_admin(services).set_archive(app_id, archive)
+            await app_admin(services).set_archive(app_id, archive)
             excluded[app_id] = gone
     return excluded
 

@@ -14,7 +14,7 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS, AppRole
 from cluster.store.administration.grants import ActiveGrant
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.access.named_archives import end_grants, exclude_archives
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
@@ -379,7 +379,7 @@ async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
     Errors:
         NotFound: no such app
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     accounts = [account for account in await account_admin(services).all() if given.app_id in account.roles]
     return AppPeople(given.app_id, accounts)
 
@@ -398,7 +398,7 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
         Invalid: no such role
         Conflict: the account is an administrator; owners of an app get NotFound
     """
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     return await _set_role(services, given, app_role(given.role))
 
 

@@ -14,7 +14,7 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AdminToken, AppRole
 from cluster.secrecy import key_hint, key_sha256, mint_token
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_admin, app_role
 from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.principal import Principal
@@ -168,7 +168,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     now_ms = services.now_ms()
     account = await _owner(services, given)
     _refuse_exceeding(services.principal, role, given.apps, "create")
-    app_ids = {app.app_id for app in await key_admin(services).apps()}
+    app_ids = {app.app_id for app in await app_admin(services).apps()}
     for app_id in given.apps:
         if app_id not in app_ids:
             raise NotFound(f"there is no app named {app_id}")

@@ -173,10 +173,10 @@ class ProductView:
 
     def to_lines(self) -> ResultLines:
         """Return a table of the record."""
-        return (build_record_table(self.product),)
+        return (build_field_value_table(self.product),)
 
 
-def build_record_table(record: Mapping[str, Any]) -> ResultTable:
+def build_field_value_table(record: Mapping[str, Any]) -> ResultTable:
     """Return the fields of a product as a table."""
     rows = [
         (field, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

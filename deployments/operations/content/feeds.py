@@ -14,7 +14,7 @@ from cluster.addresses.public_addresses import find_address_fault
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly
 from cluster.records.archive.feed import LEAST_EVERY_MINUTES, MOST_EVERY_MINUTES, MOST_FEEDS, Feed, FeedState
-from deployments.operations.access.apps import key_admin
+from deployments.operations.access.apps import app_admin
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -182,7 +182,7 @@ async def _find(services: AdminServices, given: OfFeed) -> Feed:
 @operation("feeds.list", "GET", "/apps/{app_id}/feeds")
 async def list_feeds(services: AdminServices, given: OfApp) -> FeedList:
     """List the feeds of an app, the result of the last poll and its errors."""
-    await key_admin(services).app(given.app_id)
+    await app_admin(services).app(given.app_id)
     feeds = await services.stores.feeds.all(given.app_id)
     return FeedList(tuple([await _view(services, feed) for feed in feeds]))
 
@@ -209,7 +209,7 @@ async def add_feed(services: AdminServices, given: NewFeed) -> FeedView:
         Invalid: the name, the address or the language is not allowed
         Conflict: the app has a feed of that name, or as many as it may have
     """
-    app = await key_admin(services).app(given.app_id)
+    app = await app_admin(services).app(given.app_id)
     if app.read_only:
         raise ReadOnly(f"the app {given.app_id} takes no writes")
     if not _NAME.fullmatch(given.feed):

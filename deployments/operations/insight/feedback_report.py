@@ -15,7 +15,7 @@ import orjson
 from actors.hosting.uncompacted_interactions import read_uncompacted
 from cluster.artifacts.segments import SegmentStore
 from cluster.records.validation.upload import ORIGIN
-from cluster.store.archive.questions import StoredQuestion
+from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.stores import Stores
 
 KINDS = ("feedback",)

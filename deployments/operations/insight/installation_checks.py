@@ -14,7 +14,7 @@ from cluster.process.disk import used_share
 from cluster.process.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.records.access import IN_BROWSER, App
 from cluster.records.replica_memory import ABOVE_BUDGET_MB, ReplicaMemory
-from cluster.store.administration.access import AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.installation.schema import RunningRelease, StoredSchema
 
 Level = Literal["ok", "warning", "bad"]
@@ -175,7 +175,7 @@ def check_release(stored: StoredSchema, schema: int, releases: Sequence[RunningR
     return Finding("release", "ok", words)
 
 
-async def check_exposed_keys(access: AccessStore, now_ms: int) -> Finding:
+async def check_exposed_keys(access: AppAndKeyStore, now_ms: int) -> Finding:
     """Return whether a live secret key came where others can read it.
 
     That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands

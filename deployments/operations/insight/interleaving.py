@@ -51,7 +51,7 @@ class InterleaveSides(OfApp):
         default=False, description="Promote the snapshot of the second side once users certainly prefer it."
     )
 
-    def require_rival(self) -> None:
+    def check_sides(self) -> None:
         """Refuse sides that are the same, and promotions of anything but a snapshot of the engine.
 
         Errors:
@@ -129,7 +129,7 @@ class InterleavingView:
     "POST",
     "/apps/{app_id}/interleavings",
     "editor",
-    check=InterleaveSides.require_rival,
+    check=InterleaveSides.check_sides,
 )
 async def interleave_sides(services: AdminServices, given: InterleaveSides) -> ExperimentStep:
     """Start to fill lists from two sides by turns: what an engine serves now, and a snapshot, an engine or a rule.
@@ -139,7 +139,7 @@ async def interleave_sides(services: AdminServices, given: InterleaveSides) -> E
         Invalid: the sides are the same, or the app keeps no served log with users, or promotes nothing by itself
         Conflict: the engine is interleaved already, or the name is taken
     """
-    given.require_rival()
+    given.check_sides()
     await require_app(services.stores, given.app_id)
     app = (await services.stores.access.read_all()).apps[given.app_id]
     if app.settings.served_log != "on":

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 from pydantic import Field
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.replay.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
 from actors.serving.replay.past_app import estimate_memory, load_past_app, read_past_settings
 from actors.serving.replay.replay_change import FORMS, ReplayChange

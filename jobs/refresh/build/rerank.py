@@ -24,8 +24,8 @@ from actors.models.scaled_scores import StandardizedScores
 from actors.models.tree_ensemble import TreeEnsemble
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.models.user_history import UserHistory
+from actors.vectors.row_selection import best_few, expand_runs
 from actors.vectors.snapshot_arrays import ModelState
-from actors.vectors.top import best_few, expand_runs
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import HouseError
 from jobs.refresh.build.fit import TrainedEngine, train_engine

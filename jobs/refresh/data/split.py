@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from actors.models.user_histories import UserHistories
-from actors.vectors.top import distinct_pairs, distinct_values, expand_runs
+from actors.vectors.row_selection import distinct_pairs, distinct_values, expand_runs
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions

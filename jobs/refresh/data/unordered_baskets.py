@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from actors.vectors.top import distinct_pairs
+from actors.vectors.row_selection import distinct_pairs
 from jobs.refresh.data.dataset import Interactions
 
 ENDS_IN_BASKETS = 0.2

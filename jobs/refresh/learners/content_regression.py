@@ -22,7 +22,7 @@ from scipy.linalg import solve
 
 from actors.models.content import ContentWeights
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
-from actors.vectors.top import distinct_values
+from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets

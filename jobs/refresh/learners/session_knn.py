@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from actors.models.sessions import SessionModel, SessionSearchConfig
+from actors.vectors.row_selection import distinct_pairs
 from actors.vectors.snapshot_arrays import ModelState
-from actors.vectors.top import distinct_pairs
 from actors.vectors.types import Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.protocol import PartRecipe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.transformer import bucket_gaps, bucket_weights
-from actors.vectors.top import expand_runs
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.types import Codes, Rows
 from jobs.refresh.data.dataset import Interactions
 

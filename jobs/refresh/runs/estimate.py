@@ -32,10 +32,10 @@ from jobs.refresh.runs.workload import (
     Workload,
     count_trainings,
     count_variants,
-    estimate_candidate_bytes,
     estimate_score_seconds,
     estimate_shared_seconds,
     estimate_train_seconds,
+    estimate_variant_score_bytes,
     measure_speed,
     reduce_size,
 )
@@ -337,7 +337,7 @@ def estimate_sizes(
         allowed = min(allowed, free_memory_mb)
     settled = is_settled(recipe)
     shared = estimate_shared_seconds(fitting, size, load, is_settled=settled) * speed.rest
-    candidates = 0 if settled else estimate_candidate_bytes(fitting, size, load)
+    candidates = 0 if settled else estimate_variant_score_bytes(fitting, size, load)
     return DryRunEstimate(
         {"events": size.events, "readers": size.users, "items": size.items},
         costs,

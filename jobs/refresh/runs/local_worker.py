@@ -60,10 +60,10 @@ async def run_locally(
     from jobs.refresh.runs.mlflow_tracking import URI_VARIABLE
     from jobs.refresh.runs.worker import (  # imports all learners, which the scheduler does not need
         TrainingWorker,
-        WorkerContext,
+        WorkerResources,
     )
 
-    place = WorkerContext(
+    place = WorkerResources(
         stores,
         artifacts,
         SystemClock(),

@@ -158,7 +158,7 @@ class RunAttempt:
         self.report(f"{what}: {text}", fraction)
 
 
-def delete_leftovers(
+def delete_ended_run_files(
     artifacts: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
 ) -> int:
     """Delete checkpoints and scratch folders of ended runs that are older than a time; return their number."""

@@ -43,7 +43,7 @@ from jobs.refresh.tuning.blend_weights import confirm_blend
 from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
 from jobs.refresh.tuning.plan import TuningPlan, is_settled, make_plan, plan_without_tuning, remove_parts
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 
 EVALUATION_USERS = 4_000
 "Maximum number of users in the evaluation."

@@ -46,7 +46,7 @@ from jobs.refresh.runs.run_attempt import (
     RunStage,
     TrainingContext,
     TrainingDataOutdated,
-    delete_leftovers,
+    delete_ended_run_files,
 )
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
@@ -79,7 +79,7 @@ class RunLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerContext:
+class WorkerResources:
     """The stores, folders and limits of a worker."""
 
     stores: Stores
@@ -103,7 +103,7 @@ class WorkerContext:
 class TrainingWorker:
     """Executes one run."""
 
-    def __init__(self, place: WorkerContext, owner: str, watch: RunWatcher | None = None) -> None:
+    def __init__(self, place: WorkerResources, owner: str, watch: RunWatcher | None = None) -> None:
         self._place = place
         self._owner = owner
         self._watch = watch
@@ -217,7 +217,7 @@ class TrainingWorker:
             # Read after the promotion, which changes what serves.
             in_use = {run.version, *await self._serving_versions(run)}
             await asyncio.to_thread(attempt.delete_outdated_versions, in_use)
-            await self._delete_leftovers(run)
+            await self._delete_ended_run_files(run)
         except HouseError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
         return run
@@ -363,13 +363,13 @@ class TrainingWorker:
         other = "" if engine is None or engine.trial is None else engine.trial.version
         return {serving, other, *tried}
 
-    async def _delete_leftovers(self, run: Run) -> None:
+    async def _delete_ended_run_files(self, run: Run) -> None:
         """Delete the leftovers of runs that ended without their worker."""
         place = self._place
         going = {open_run.run_id for open_run in await place.stores.runs.open(run.app_id)}
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
         await asyncio.to_thread(
-            delete_leftovers, place.artifacts, place.scratch, run.app_id, going, before_ms
+            delete_ended_run_files, place.artifacts, place.scratch, run.app_id, going, before_ms
         )
 
     async def _record_progress(self, **changes: Any) -> None:

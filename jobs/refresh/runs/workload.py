@@ -234,7 +234,7 @@ def estimate_shared_seconds(recipe: Recipe, size: DataSize, load: Workload, *, i
     return (0.0 if is_settled else choice) + ranked + reported + texts + 3e-6 * size.events
 
 
-def estimate_candidate_bytes(recipe: Recipe, size: DataSize, load: Workload) -> int:
+def estimate_variant_score_bytes(recipe: Recipe, size: DataSize, load: Workload) -> int:
     """Return the memory of the scores of one block of validation users that is taken when components train again."""
     users = min(_BLOCK_USERS, _BLOCK_BYTES // (4 * max(size.items, 1)), load.users // max(load.splits, 1))
     entries = sum(

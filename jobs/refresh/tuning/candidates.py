@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from actors.models.model import Model
 from actors.models.scaled_scores import StandardizedScores
-from actors.vectors.top import distinct_values
+from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import rank_discounts

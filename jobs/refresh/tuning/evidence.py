@@ -20,7 +20,7 @@ from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, tune_part
-from jobs.refresh.tuning.split_protocol import is_coarse_clock, select_users_with_history
+from jobs.refresh.tuning.split_selection import is_coarse_clock, select_users_with_history
 
 StepCallback = Callable[[str], None]
 "Called with the name of each step, for a progress display."

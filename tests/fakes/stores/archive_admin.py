@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from cluster.records.archive.archive_client import ClientRule, fold_client_name
 from cluster.records.archive.article_revision import ArticleRead, ArticleRevision, PublisherKey
-from cluster.store.archive.article_revisions import (
-    MOST_READS,
-    ArticleReadStore,
-    ArticleRevisionStore,
-    PublisherKeyStore,
-)
+from cluster.store.archive.article_reads import MOST_READS, ArticleReadStore
+from cluster.store.archive.article_revisions import ArticleRevisionStore
 from cluster.store.archive.client_rules import ClientRuleStore
+from cluster.store.archive.publisher_keys import PublisherKeyStore
 
 
 class MemoryClientRules(ClientRuleStore):

@@ -30,7 +30,7 @@ from tests.fakes.stores.records import MemoryRecords, MemoryTasks
 from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedules
 from tests.fakes.stores.schema import MemorySchema
 from tests.fakes.stores.small_stores import (
-    MemoryAccess,
+    MemoryAppsAndKeys,
     MemoryEngines,
     MemoryEngineWatch,
     MemoryIdempotency,
@@ -53,7 +53,7 @@ def memory_stores(
     queries = MemoryLogStream[LoggedQuery](clock)
     interactions = MemoryInteractions(state, experiments, threads, questions)
     return Stores(
-        access=MemoryAccess(),
+        access=MemoryAppsAndKeys(),
         records=MemoryRecords(state),
         intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=MemoryTasks(state),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cluster.errors import TooMany
 from cluster.records.question import Answer, Question
-from cluster.store.archive.questions import (
+from cluster.store.archive.user_questions import (
     FREQUENCY_DAYS,
     MOST_CITING,
     MOST_OPEN,
@@ -79,7 +79,9 @@ class MemoryQuestions(QuestionStore):
             self._citing[question.app_id, passage.product_id, question.is_entitled].add(question.question_id)
         return True
 
-    async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
+    async def replace_finished_answer(
+        self, question: Question, answer: Answer, shown: bytes, *, since: int
+    ) -> bool:
         kept = self._kept.get((question.app_id, question.question_id))
         if kept is None or not kept.finished or kept.recorded.answer.revision != since:
             return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.administration.access import AccessBook, AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from cluster.store.data import idempotency
 from cluster.store.data.idempotency import IdempotencyState, IdempotencyStore
 from cluster.store.engines import engine_watch, shown_products
@@ -21,8 +21,8 @@ from cluster.store.installation.limits import LimitStore, TokenGrant
 from tests.fakes.stores.state import MemoryState
 
 
-class MemoryAccess(AccessStore):
-    """`AccessStore` in dictionaries."""
+class MemoryAppsAndKeys(AppAndKeyStore):
+    """`AppAndKeyStore` in dictionaries."""
 
     def __init__(self) -> None:
         self._version = 0
@@ -33,8 +33,8 @@ class MemoryAccess(AccessStore):
     async def version(self) -> int:
         return self._version
 
-    async def read_all(self) -> AccessBook:
-        return AccessBook(self._version, dict(self._apps_by_id), dict(self._keys_by_sha256))
+    async def read_all(self) -> AppsAndKeys:
+        return AppsAndKeys(self._version, dict(self._apps_by_id), dict(self._keys_by_sha256))
 
     async def put_app(self, app: App) -> None:
         self._apps_by_id[app.app_id] = app

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from actors.language.embedder import Embedder, HashingEmbedder
+from actors.language.hashing_embedder import Embedder, HashingEmbedder
 
 MOST_QUESTIONS = 2_000
 "Questions that are grouped: the most frequent ones. The rest are in no group."

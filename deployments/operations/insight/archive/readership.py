@@ -16,7 +16,7 @@ import polars as pl
 from pydantic import Field
 
 from actors.archive.snapshot_store import PassageSnapshotStore
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from actors.language.imported_encoders import EncoderStore
 from cluster.artifacts.logs.call_log import COLUMNS
 from cluster.errors import HouseError, NotFound, Unavailable

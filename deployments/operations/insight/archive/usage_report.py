@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from actors.language.embedder import Embedder
+from actors.language.hashing_embedder import Embedder
 from deployments.operations.insight.archive.call_sums import (
     DIMENSIONS,
     UNANSWERED_BELOW,

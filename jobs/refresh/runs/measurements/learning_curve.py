@@ -13,7 +13,7 @@ import numpy as np
 
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
-from actors.vectors.top import expand_runs
+from actors.vectors.row_selection import expand_runs
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.split import EvaluationSplit

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from actors.intake.attribution import VIEWS
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot

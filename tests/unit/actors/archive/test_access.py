@@ -23,7 +23,7 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.archive.teasers import list_teasers
 from actors.language.analysis import Analyzers
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import MOST_TIERS, may_read
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

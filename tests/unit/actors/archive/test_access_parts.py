@@ -20,7 +20,7 @@ from actors.archive.passages import Document, read_product
 from actors.archive.retrieve import get_article, is_fast, resize_snippets, search_passages
 from actors.archive.segment import PassageSegment
 from actors.archive.snapshot_store import PassageSnapshotStore
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 
 WORDS = [

@@ -18,7 +18,7 @@ from actors.archive.messages import ArchiveQuery, ArchiveResult
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.retrieval.lexical import passage_postings
 from actors.retrieval.lexical.combined_parts import FREQUENT
 from cluster.artifacts.storage.artifact_store import ArtifactStore

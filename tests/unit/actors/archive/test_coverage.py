@@ -13,7 +13,7 @@ from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval_sets import collections

@@ -14,7 +14,7 @@ from actors.archive.messages import ArchiveQuery, Snippet
 from actors.archive.passages import Document, read_product
 from actors.archive.question_dates import DateRange, parse_date_range
 from actors.archive.retrieve import get_article, is_fast, search_passages
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from tests.fakes.small_archive import ARTICLES
 
 NOW_MS = 1_717_200_000_000

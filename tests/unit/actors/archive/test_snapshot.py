@@ -14,7 +14,7 @@ from actors.archive.snapshot import PassageSnapshot, document_from_bytes, docume
 from actors.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language import latent_embedder
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.storage.artifact_store import ArtifactStore

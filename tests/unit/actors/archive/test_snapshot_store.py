@@ -9,7 +9,7 @@ import numpy as np
 from actors.archive.library import PassageLibrary
 from actors.archive.passages import Document, read_product
 from actors.archive.shared_embedder import SharedEmbedder
-from actors.language.embedder import HashingEmbedder, Vectors
+from actors.language.hashing_embedder import HashingEmbedder, Vectors
 from tests.fakes.small_archive import ARTICLES
 
 

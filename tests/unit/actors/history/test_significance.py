@@ -21,7 +21,7 @@ from actors.history.significance import (
 )
 from actors.history.watched_thread_index import WatchedThreadIndex
 from actors.language.analysis import Analyzers
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.records.thread import Thread, UserThreads
 
 NOW = 1_772_442_930_250

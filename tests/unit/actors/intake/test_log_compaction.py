@@ -10,7 +10,7 @@ import pytest
 
 from actors.intake.log_compaction import LogCompactionConfig, LogCompactor
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

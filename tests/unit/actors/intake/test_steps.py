@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch
-from actors.language.embedder import HashingEmbedder, Vectors, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
 
 

@@ -85,7 +85,7 @@ def test_without_interactions_the_newest_products_lead() -> None:
 
 
 def open_shop_without_interactions() -> Recommender:
-    from actors.language.embedder import HashingEmbedder
+    from actors.language.hashing_embedder import HashingEmbedder
 
     empty = Recommender(HashingEmbedder())
     empty.apply(product_change(PRODUCTS, "1-0"))
@@ -616,7 +616,7 @@ def test_history_is_newest_first_and_by_kind(shop: Recommender) -> None:
 
 
 def test_an_empty_shop_answers_with_nothing() -> None:
-    from actors.language.embedder import HashingEmbedder
+    from actors.language.hashing_embedder import HashingEmbedder
 
     empty = Recommender(HashingEmbedder())
     for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
@@ -630,7 +630,7 @@ def test_an_empty_shop_answers_with_nothing() -> None:
 
 
 def test_a_catalog_of_one_product() -> None:
-    from actors.language.embedder import HashingEmbedder
+    from actors.language.hashing_embedder import HashingEmbedder
 
     tiny = Recommender(HashingEmbedder())
     tiny.apply(product_change(PRODUCTS[:1], "1-0"))

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.models.transformer import TransformerModel
 from actors.recommender.messages import RecommendationResult, UserQuery

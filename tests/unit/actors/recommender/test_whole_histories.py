@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import UserSignals, build_user_signals

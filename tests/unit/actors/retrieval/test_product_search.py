@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.state.overlay import Overlay
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from actors.retrieval.product_search import blend_hits

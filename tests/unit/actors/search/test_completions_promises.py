@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.retrieval.logged_queries import SuccessfulQuery

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches
 from cluster.query.language.field_values import canonical, collect_record_values

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Boost, Circle, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
 from actors.serving import thread_pace

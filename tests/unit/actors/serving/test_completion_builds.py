@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.retrieval.autocomplete.field_indexes import FieldKey

@@ -11,7 +11,7 @@ import pytest
 from actors.hosting import log_follower as following_loop
 from actors.hosting.memory_budget import MemoryBudget
 from actors.intake.loop import IntakeLoop
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
 from actors.serving import dispatch

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from actors.intake.segment_rows import build_compaction_batch
-from actors.language.embedder import HashingEmbedder, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 from actors.recommender.messages import UserQuery
 from actors.serving.host import EngineHost
 from cluster.artifacts.segments import SegmentStore

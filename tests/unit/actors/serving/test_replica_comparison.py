@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.recommender import Recommender
 from actors.serving.replica_comparison import ReplicaComparison
 from cluster.ids import DEFAULT_ENGINE

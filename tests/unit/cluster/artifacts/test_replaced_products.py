@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts import replaced_products
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.replaced_products import KEEP_MS, ReplacedProducts, read_versions, select_replaced

@@ -120,7 +120,7 @@ async def test_the_subjects_are_those_of_the_publisher() -> None:
 class ChosenApp(DefaultArchive):
     app_id = "gazette"
 
-    def archive_app(self, default: str) -> str:
+    def default_archive_app(self, default: str) -> str:
         return self.app_id
 
 

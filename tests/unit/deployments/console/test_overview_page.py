@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.store.installation.leases import LEASES
-from deployments.console.pages.overview import describe_findings
+from deployments.console.pages.installation_overview import describe_findings
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.insight.installation_checks import Finding, check_lease
 

@@ -9,7 +9,7 @@ import structlog
 from cluster.errors import Unavailable
 from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault, key_sha256
-from cluster.store.administration.access import AccessBook, AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from deployments.edge.access.keyring import Keyring
 from tests.fakes.request_handler import MASTER, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
@@ -21,7 +21,7 @@ APP = App(app_id="shop", environment="development", created_at=0)
 class Counted:
     """An access store that counts reads of the book and can be away."""
 
-    def __init__(self, store: AccessStore) -> None:
+    def __init__(self, store: AppAndKeyStore) -> None:
         self._store = store
         self.books = 0
         self.away = False
@@ -31,17 +31,17 @@ class Counted:
             raise Unavailable("away")
         return await self._store.version()
 
-    async def read_all(self) -> AccessBook:
+    async def read_all(self) -> AppsAndKeys:
         self.books += 1
         return await self._store.read_all()
 
 
 @pytest.fixture
-def store() -> AccessStore:
+def store() -> AppAndKeyStore:
     return memory_stores(StillClock()).access
 
 
-async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AccessStore) -> None:
+async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     secret, public = (issue_key(vault, APP, kind, now_ms=1) for kind in ("secret", "publishable"))
     await store.put_app(APP)
@@ -63,7 +63,7 @@ async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AccessStore
     assert ring.app_ids == ("shop",)
 
 
-async def test_unknown_keys_never_reach_the_store(store: AccessStore) -> None:
+async def test_unknown_keys_never_reach_the_store(store: AppAndKeyStore) -> None:
     counted = Counted(store)
     ring = Keyring(counted, Vault(MASTER))  # type: ignore[arg-type]
     await ring.refresh()
@@ -73,7 +73,7 @@ async def test_unknown_keys_never_reach_the_store(store: AccessStore) -> None:
     assert counted.books == 1
 
 
-async def test_a_revoked_key_is_refused_within_a_second(store: AccessStore) -> None:
+async def test_a_revoked_key_is_refused_within_a_second(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -90,7 +90,7 @@ async def test_a_revoked_key_is_refused_within_a_second(store: AccessStore) -> N
     assert not ring.is_following
 
 
-async def test_an_absent_store_leaves_cached_keys_valid_and_is_followed_again(store: AccessStore) -> None:
+async def test_an_absent_store_leaves_cached_keys_valid_and_is_followed_again(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     first = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -112,7 +112,9 @@ async def test_an_absent_store_leaves_cached_keys_valid_and_is_followed_again(st
     assert first.text not in str(lines)
 
 
-async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes(store: AccessStore) -> None:
+async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes(
+    store: AppAndKeyStore,
+) -> None:
     counted = Counted(store)
     counted.away = True
     ring = Keyring(counted, Vault(MASTER), poll_s=0.01)  # type: ignore[arg-type]
@@ -123,7 +125,7 @@ async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes
     await ring.close()
 
 
-async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AccessStore) -> None:
+async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AppAndKeyStore) -> None:
     counted = Counted(store)
     counted.away = True
     ring = Keyring(counted, Vault(MASTER), poll_s=0.005)
@@ -138,7 +140,7 @@ async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AccessSto
     await ring.close()
 
 
-async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store: AccessStore) -> None:
+async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store: AppAndKeyStore) -> None:
     good, bad = Vault(MASTER), Vault(bytes(32))
     readable, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
     await store.put_app(APP)
@@ -152,7 +154,7 @@ async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store
     assert [line["event"] for line in lines] == ["key_unreadable", "keys_loaded"]
 
 
-async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
+async def test_listeners_hear_which_keys_are_alive(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -166,7 +168,7 @@ async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
     assert heard == [frozenset({issued.record.key_id}), frozenset()]
 
 
-async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(store: AccessStore) -> None:
+async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -194,7 +196,7 @@ async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(stor
 @pytest.mark.parametrize(
     "change", [{"kind": "secret"}, {"app_id": "other"}, {"key_id": "key-1"}, {"mac": ""}]
 )
-async def test_a_relabelled_key_is_skipped_and_logged(store: AccessStore, change: dict[str, str]) -> None:
+async def test_a_relabelled_key_is_skipped_and_logged(store: AppAndKeyStore, change: dict[str, str]) -> None:
     """Who writes Redis makes no browser key a secret one, and moves it to no other app."""
     vault = Vault(MASTER)
     await store.put_app(APP)
@@ -212,20 +214,20 @@ async def test_a_relabelled_key_is_skipped_and_logged(store: AccessStore, change
 class Copied:
     """An access store in which a key's record stands under the hash of another text as well."""
 
-    def __init__(self, store: AccessStore, sha256: str) -> None:
+    def __init__(self, store: AppAndKeyStore, sha256: str) -> None:
         self._store = store
         self._sha256 = sha256
 
     async def version(self) -> int:
         return await self._store.version()
 
-    async def read_all(self) -> AccessBook:
+    async def read_all(self) -> AppsAndKeys:
         book = await self._store.read_all()
         (record,) = book.keys.values()
         return replace(book, keys={**book.keys, self._sha256: record})
 
 
-async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(store: AccessStore) -> None:
+async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(store: AppAndKeyStore) -> None:
     vault = Vault(MASTER)
     await store.put_app(APP)
     issued = issue_key(vault, APP, "secret", now_ms=1)

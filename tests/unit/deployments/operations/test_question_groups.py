@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from deployments.operations.insight.archive.question_groups import (
     MOST_EXAMPLES,
     MOST_QUESTIONS,

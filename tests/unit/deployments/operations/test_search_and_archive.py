@@ -217,18 +217,18 @@ async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop
     for given in ({}, {"app_id": APP}):
         with pytest.raises(Forbidden):
             await administration.perform(guest, "archive.app", given)
-    assert shop.corner.keyring.archive_app("news") == "news"
+    assert shop.corner.keyring.default_archive_app("news") == "news"
     chosen = await administration.perform(ada, "archive.choose", {"app_id": APP})
     assert (chosen.app_id, chosen.is_chosen) == (APP, True)
     assert (await administration.perform(ada, "archive.app", {})).app_id == APP
     assert (await shop.perform("connections.list")).applications == ()
     await shop.corner.keyring.refresh()
-    assert shop.corner.keyring.archive_app("news") == APP
+    assert shop.corner.keyring.default_archive_app("news") == APP
     other = (await shop.services.stores.access.read_all()).apps[APP].model_copy(update={"app_id": "second"})
     await shop.services.stores.access.put_app(other.model_copy(update={"archive_since": 0}))
     await administration.perform(ada, "archive.choose", {"app_id": "second"})
     await shop.corner.keyring.refresh()
-    assert shop.corner.keyring.archive_app("news") == "second"
+    assert shop.corner.keyring.default_archive_app("news") == "second"
 
 
 async def test_checks_of_the_house_are_no_traffic_and_articles_have_titles(shop: AdminShop) -> None:

@@ -35,7 +35,7 @@ from jobs.refresh.runs.estimate import check_memory, estimate_costs, estimate_pe
 from jobs.refresh.runs.workload import DataSize
 from jobs.refresh.tuning.evidence import reduce_split
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.fakes.newest_plan import plan_on_newest
 
 

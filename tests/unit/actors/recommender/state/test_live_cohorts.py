@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate_prior
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot

@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.language.embedder import HashingEmbedder, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 from actors.recommender.state.overlay import Overlay
 from cluster.store.data.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (

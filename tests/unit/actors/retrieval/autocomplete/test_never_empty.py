@@ -10,7 +10,7 @@ import pytest
 
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
+from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
 
 _WORDS = (
     "garden hose steel trowel lamp night summer case galaxy castle freak murray door seventh 2000 1995 8 25"

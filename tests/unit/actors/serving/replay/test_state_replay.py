@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
 from actors.serving.replay.state_replay import (
     MOST_RECENT,

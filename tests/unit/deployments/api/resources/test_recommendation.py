@@ -10,7 +10,7 @@ from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.tree import Phrase, Term
 from deployments.api.resources.recommendation import BODIES
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.recommendation import to_query
+from deployments.api.wire.recommendation_bodies import to_query
 from tests.fakes.request_handler import NOW_MS
 
 

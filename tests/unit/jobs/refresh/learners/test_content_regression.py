@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from actors.language.embedder import HashingEmbedder
+from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.features import (
     ALWAYS,
     build_feature_matrix,

@@ -20,7 +20,7 @@ from jobs.refresh.learners.conformance import ConformanceCheck, check_conformanc
 from jobs.refresh.learners.training_progress import keep_progress
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
 
 EXAMPLES = Path(__file__).parents[5] / "docs" / "examples"

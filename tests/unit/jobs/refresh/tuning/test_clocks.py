@@ -15,7 +15,7 @@ from jobs.refresh.data.split import leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import is_coarse_clock, split_for_recipe
+from jobs.refresh.tuning.split_selection import is_coarse_clock, split_for_recipe
 
 ITEMS = 120
 BEGIN_S = 1.6e9

@@ -24,7 +24,7 @@ from jobs.refresh.runs.stages import (
 from jobs.refresh.tuning.blend_weights import confirm_blend
 from jobs.refresh.tuning.outcomes import summarize_outcomes
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.unit.jobs.refresh.test_training import circles
 
 COUNTS = f"{__name__}:Counts"

@@ -12,7 +12,7 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.evaluation.reports import describe_split, markdown_from_reports, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.runs.stages import evaluate_plan, plan_training, split_data
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.benchmarks import quality_sets as sets
 
 BEGIN_S = 1_600_000_000.0

@@ -18,7 +18,7 @@ from jobs.refresh.data.split import EvaluationSplit, leave_last_out, split_at
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.fakes.stores.memory import memory_stores
 
 DAY_S = 86_400.0

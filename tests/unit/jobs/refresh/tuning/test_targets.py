@@ -15,7 +15,7 @@ from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.recipe import load_recipe_file as load_recipe
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.split_protocol import split_for_recipe
+from jobs.refresh.tuning.split_selection import split_for_recipe
 
 ITEMS = 60
 

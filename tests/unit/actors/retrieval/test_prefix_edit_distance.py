@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
-from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
+from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
 
 WORDS = st.text("abc ", min_size=1, max_size=70).map(" ".join).map(lambda text: "".join(text.split("  ")))
 

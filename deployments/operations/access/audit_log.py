@@ -1,4 +1,4 @@
-"""The audit log: pages of it, a check of its chain, an export; and who the principal is."""
+"""The audit log: pages of it, a check of its chain, and an export."""
 
 from __future__ import annotations
 
@@ -48,16 +48,6 @@ class AuditRows:
             droppable=("way",),
         )
         return (table, f"Older ones: --cursor {self.page.next}") if self.page.next else (table,)
-
-
-@dataclass(frozen=True, slots=True)
-class Me:
-    """Who the principal is and what that person may do."""
-
-    facts: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.facts
 
 
 class ReadAudit(Arguments):
@@ -132,24 +122,6 @@ async def export_audit(services: AdminServices, _: Arguments) -> Download:
     """Export the audit log as JSON Lines, the oldest row first."""
     await _add_begun(services)
     return Download(_lines(services), "audit.jsonl")
-
-
-@operation("me.get", "GET", "/me", scope="person")
-async def read_me(services: AdminServices, _: Arguments) -> Me:
-    """Show who you are here and what you may do."""
-    principal = services.principal
-    return Me(
-        {
-            "username": principal.username,
-            "user_id": principal.user_id,
-            "way": principal.way,
-            "administrator": principal.may("owner", ""),
-            "roles": {app_id: principal.role_in(app_id) for app_id in principal.app_ids or ()},
-            "ceiling": principal.ceiling,
-            "apps": list(principal.apps),
-            "expires_at": principal.expires_at,
-        }
-    )
 
 
 async def _page(services: AdminServices, given: ReadAudit, app_id: str) -> AuditRows:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.vectors.top import best_few, best_rows, distinct_pairs, distinct_values
+from actors.vectors.row_selection import best_few, best_rows, distinct_pairs, distinct_values
 
 
 @pytest.mark.parametrize("out", [0.0, 0.1, 0.5, 0.99, 1.0])

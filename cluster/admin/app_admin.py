@@ -32,7 +32,7 @@ from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.records.field_types.changes import with_changes
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.administration.access import AccessBook, AccessStore
+from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
 FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production")
@@ -84,10 +84,10 @@ class KeyEntry:
         return fields
 
 
-class KeyAdmin:
+class AppAdmin:
     """The administrator's operations on apps and keys."""
 
-    def __init__(self, access: AccessStore, vault: Vault) -> None:
+    def __init__(self, access: AppAndKeyStore, vault: Vault) -> None:
         self._access = access
         self._vault = vault
 
@@ -181,7 +181,7 @@ class KeyAdmin:
         await self._access.put_app(changed)
         return changed
 
-    async def set_terms(self, app_id: str, terms: Mapping[str, ArchiveTerms]) -> App:
+    async def set_archive_terms(self, app_id: str, terms: Mapping[str, ArchiveTerms]) -> App:
         """Replace the terms of an app's articles that machines read, by the name of a licence.
 
         Errors:
@@ -309,13 +309,13 @@ def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
     return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
 
 
-def _app_missing_error(app_id: str, book: AccessBook) -> HouseError:
+def _app_missing_error(app_id: str, book: AppsAndKeys) -> HouseError:
     if app_id in book.unreadable_apps:
         return NewerRelease(f"a newer release of kiosk wrote the app {app_id}; use its commands, or upgrade")
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}")
 
 
-def _ordered(book: AccessBook) -> list[App]:
+def _ordered(book: AppsAndKeys) -> list[App]:
     def place(app: App) -> tuple[int, str]:
         first = list(FIRST_APPS)
         return (first.index(app.app_id) if app.app_id in first else len(first), app.app_id)
@@ -323,7 +323,7 @@ def _ordered(book: AccessBook) -> list[App]:
     return sorted(book.apps.values(), key=place)
 
 
-def _list_keys(book: AccessBook, app_id: str) -> list[ApiKey]:
+def _list_keys(book: AppsAndKeys, app_id: str) -> list[ApiKey]:
     mine = [key for key in book.keys.values() if key.app_id == app_id]
     return sorted(mine, key=lambda key: (KINDS.index(key.kind), key.created_at, key.key_id))
 

@@ -15,7 +15,7 @@ from cluster.store.seals.sealed_hash import SealedHash
 
 
 @dataclass(frozen=True, slots=True)
-class AccessBook:
+class AppsAndKeys:
     """All apps and keys, which an API replica keeps in memory to check keys."""
 
     version: int
@@ -33,7 +33,7 @@ _DROP = Script.load("drop_access")
 _READ = Script.load("read_access")
 
 
-class AccessStore:
+class AppAndKeyStore:
     """Apps and API keys."""
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
@@ -45,12 +45,12 @@ class AccessStore:
         """Return the counter that every change increments."""
         return int(await self._server.execute("GET", keys.access_version()) or 0)
 
-    async def read_all(self) -> AccessBook:
+    async def read_all(self) -> AppsAndKeys:
         names = [keys.access_version(), keys.access_app(), keys.access_key()]
         version, apps, api_keys = await self._server.run(_READ, names, [])
         apps_by_id, unreadable_apps = await self._apps.open_reporting("", apps)
         keys_by_sha256, unreadable_keys = await self._keys.open_reporting("", api_keys)
-        return AccessBook(int(version), apps_by_id, keys_by_sha256, unreadable_apps, unreadable_keys)
+        return AppsAndKeys(int(version), apps_by_id, keys_by_sha256, unreadable_apps, unreadable_keys)
 
     async def put_app(self, app: App) -> None:
         sealed = await self._apps.seal_update("", app.app_id, app)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.language.embedder import HashingEmbedder, embedding_text
+from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 
 _ROOT = Path(__file__).parents[4]
 
@@ -43,7 +43,7 @@ def test_filling_words_hardly_count() -> None:
 @pytest.mark.usefixtures("allow_world")
 def test_another_process_makes_the_same_vectors() -> None:
     vectors = HashingEmbedder().embed(["Café au lait, 20cm"]).tobytes().hex()
-    script = "from actors.language.embedder import HashingEmbedder as E;import sys;"
+    script = "from actors.language.hashing_embedder import HashingEmbedder as E;import sys;"
     script += "sys.stdout.write(E().embed(['Café au lait, 20cm']).tobytes().hex())"
     there = subprocess.run(
         [sys.executable, "-c", script], cwd=_ROOT, capture_output=True, text=True, check=True, timeout=60

@@ -17,7 +17,7 @@ REFUSED_S = 30.0
 _log = structlog.get_logger()
 
 
-def run_actor(name: str, work: Coroutine[Any, Any, None], end_process: Callable[[int], None]) -> None:
+def run_or_exit(name: str, work: Coroutine[Any, Any, None], end_process: Callable[[int], None]) -> None:
     """Run an actor's work; end the process if it fails."""
     try:
         asyncio.run(work)

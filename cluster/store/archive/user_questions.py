@@ -162,7 +162,9 @@ class QuestionStore:
         ]
         return bool(await self._server.run(_WRITE, names, args))
 
-    async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
+    async def replace_finished_answer(
+        self, question: Question, answer: Answer, shown: bytes, *, since: int
+    ) -> bool:
         """Write the rest of a finished answer whose sources changed; return False if its revision is not `since`."""
         name = keys.question(question.app_id, question.question_id)
         args: list[Argument] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.answers.extractive.answer_composer import compose_answer
-from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.answers.extractive.question_templates import QuestionForm, parse_form
 from actors.archive.messages import Snippet
 from actors.language.language_data import find_plain_questions, load_languages
 
