@@ -310,6 +310,7 @@ class AnswerPipeline:
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
             hand.model_tokens += prompt + _RESERVED - spare
             tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
+            # An answer must not fail because its unused tokens can't be given back.
             with contextlib.suppress(HouseError):
                 await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)
 

@@ -268,6 +268,7 @@ def get_thread(user_threads: UserThreads, question_id: str) -> Thread:
 
 def parse_offset(offset: str) -> tuple[int, int]:
     """Parse an offset of the change log into a comparable value."""
+    # As numbers: as texts, 9-0 would come after 10-0.
     at_ms, _, number = offset.partition("-")
     return int(at_ms or 0), int(number or 0)
 
@@ -330,6 +331,7 @@ def _trim_threads(user_threads: UserThreads) -> UserThreads:
         return user_threads
     order = sorted(user_threads.threads.values(), key=lambda thread: (thread.subscribed, thread.time_ms))
     gone = {thread.thread_id for thread in order[:spare]}
+    # Without another revision: the caller's change has counted already.
     return user_threads.model_copy(
         update={"threads": {key: thread for key, thread in user_threads.threads.items() if key not in gone}}
     )

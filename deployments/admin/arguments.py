@@ -54,6 +54,7 @@ def _from_query(operation: AnyOperation, query: QueryParams) -> dict[str, Any]:
         field = operation.arguments.model_fields.get(name)
         is_list = field is not None and get_origin(field.annotation) in (list, tuple, set, frozenset)
         values = query.getlist(name)
+        # Programs differ in which of several values counts, so none is chosen.
         if len(values) > 1 and not is_list:
             raise _fault(f"{name}: it stands there {len(values)} times", ["query", name])
         given[name] = values if is_list else values[0]

@@ -147,8 +147,10 @@ class RecommenderReplica:
         """
         self._target = float(options["target_requests"])
         opened = (options["app_id"], options["engine_id"], int(options["memory_budget_mb"]))
+        # Serve calls this for each change of the options; the same engine stays open.
         if self._host is not None and opened == self._opened:
             return
+        # The host before answers until the new one has loaded.
         before = self._host, self._stores
         settings = Settings()
         if PROCESS.tracer is None:
@@ -213,6 +215,7 @@ class RecommenderReplica:
         """Close the channel server, the host and the stores."""
         host = self._host
         stores = self._stores
+        # First of all, so that later queries are refused and do not meet a closed host.
         self._host = self._stores = None
         if self._identity is not None:
             await self._identity.close()

@@ -195,6 +195,7 @@ def _list_images(item: Any) -> tuple[str, ...]:
 
 
 def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str) -> SourceArticle:
+    # RFC 4287, 4.2.7.2: a link without `rel` is an alternate.
     links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
     link = links[0].get("href", "") if links else ""
     names = tuple(

@@ -81,6 +81,7 @@ def _walk(tree: Any) -> Iterator[dict[str, Any]]:
     waiting = [tree]
     count = 0
     while waiting and count < _MOST_NODES:
+        # From the outside inwards, so the article of the page comes before those that it contains.
         node = waiting.pop(0)
         count += 1
         if isinstance(node, list):

@@ -51,6 +51,7 @@ def article_id(name: str, address: str, feed: str) -> str:
     """
     chosen = name if ":" in name else address or f"{feed}:{name}"
     chosen = _UNSAFE.sub(lambda match: quote(match[0], safe=""), chosen)
+    # No product id begins with an underscore.
     chosen = f":{chosen}" if chosen.startswith("_") else chosen
     if len(chosen) > _LONGEST_ID:
         chosen = f"{chosen[: _LONGEST_ID - 33]}~{digest_address(chosen)}"

@@ -150,6 +150,7 @@ class FieldColumn:
                 run.add(at, values) if not self._words else run.add_words(at, values)
         self._size = max(self._size, start + len(cells))
         present = [carried for carried, _ in cells]
+        # An array that ends before these rows needs no entry: rows behind its end count as empty.
         if any(present) or start < len(self._present):
             self._present.write(start, np.array(present, np.bool_))
         if any(run.flags) or start < len(self._flags):

@@ -85,6 +85,7 @@ class PointColumn:
         vectors = [_unit(lat, lon) for points in cells for lat, lon in points]
         first = self._count
         self._count = self._count + len(vectors)
+        # Doubled, so that appending takes constant time on average.
         while self._count > len(self._vectors):
             self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
         if vectors:

@@ -35,6 +35,7 @@ class RecordReader:
 
     def read_batch(self, packed: Sequence[Record | bytes | None]) -> Sequence[Record]:
         """Return some records, given as objects or JSON; a missing one is empty."""
+        # One call decodes all; `{}` keeps the places of records that are no JSON.
         written = [record if type(record) is bytes else b"{}" for record in packed]
         read: list[Record] = self._decoder.decode(b"[" + b",".join(written) + b"]")
         for at, record in enumerate(packed):

@@ -141,6 +141,7 @@ class _Parser:
     def parse(self) -> Node:
         if self._token.kind is TokenKind.END:
             raise syntax_error("empty", 0, "the filter is empty")
+        # Groups are kept in a list: recursion could exhaust Python's stack with the parentheses of a request.
         while True:
             token = self._token
             level = self._levels[-1]
@@ -313,6 +314,7 @@ class _Parser:
             else:
                 patterns.wildcard(token.wildcard, self._effort, fold=fold if is_text(field) else None)
         except FilterSyntax as error:
+            # A regular expression begins behind its slash.
             raise shift_error(error, token.position + (token.wildcard is None)) from None
 
 

@@ -150,6 +150,7 @@ class _Reader:
         elif char == ".":
             group.parts.append(CharSet(_ANY))
         elif char == "$" and self._at == len(self._pattern) and len(self._open) == 1:
+            # A pattern fits the whole value, so this sign changes nothing.
             pass
         elif char in "^$":
             raise syntax_error("pattern", at, f"{char} is only allowed at the outermost end; write \\{char}")

@@ -117,6 +117,7 @@ def equal(value: Scalar, text: str) -> bool:
     """Return whether a value matches `field:text`: exact for texts, by value for numbers and booleans."""
     if isinstance(value, str):
         return value == text
+    # A bool is an int in Python: true would otherwise equal 1.
     if isinstance(value, bool):
         return text.lower() == ("true" if value else "false")
     number = number_of(value)

@@ -162,6 +162,7 @@ class EngineRouter:
         if engine.placement == "door":
             if route is None or not route.remote:
                 return _CachedRoute(engine, self._local, remote=False)
+            # Until this replica has loaded the engine, the dedicated one goes on answering.
             if route.loading_task is None:
                 route.loading_task = asyncio.get_running_loop().create_task(self._load(engine))
             elif route.loading_task.done():
@@ -172,6 +173,7 @@ class EngineRouter:
         try:
             client = await self._connect(engine.app_id, engine.engine_id)
         except self._away as error:
+            # Only the look-up failed: the route that worked before may still work.
             if route is not None:
                 return route
             raise self._unavailable(engine.app_id, engine.engine_id, error) from error

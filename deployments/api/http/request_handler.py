@@ -179,6 +179,7 @@ class RequestHandler:
 
         HAProxy treats a 404 to a request with a key as proof that the key is valid.
         """
+        # Browsers send no key with a preflight.
         if request.method == "OPTIONS":
             return preflight()
         given = request.headers.get(KEY_HEADER)
@@ -189,6 +190,7 @@ class RequestHandler:
             return reply_from_error(wrong, "message", request_id=request.request_id)
         if match is not None:
             return method_not_allowed_reply(match.entry.allowed)
+        # Paths are named to callers with a key only.
         return unknown_path_reply(self._paths.suggest(raw_path(request.scope)) if shown else "")
 
     async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:

@@ -294,6 +294,7 @@ def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_Pe
 def _is_logged(request: ApiRequest, treatments: Sequence[ExperimentTreatment]) -> bool:
     if request.credential.app.settings.served_log == "off" or request.is_automated:
         return False
+    # A preview or a forced variant says nothing of what people choose.
     return PREVIEW.get() is None and not (treatments and any(treatment.forced for treatment in treatments))
 
 

@@ -151,6 +151,7 @@ async def check_access(
     elif b"origin" in request.headers:
         _check_origin(request, credential, gate)
     if spend:
+        # Everybody has a publishable key, so its rate is also bounded for each address.
         address = "" if credential.is_secret else request.ip
         await gate.limits.spend(credential, rules.bucket, address)
     if rules.writes:

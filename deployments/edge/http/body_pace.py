@@ -38,6 +38,7 @@ class BodyPace:
 
         async def receive_in_time() -> Message:
             nonlocal waited_s, taken
+            # Only waiting counts: what this process does between two parts is not the client's time.
             begun_s = now_s()
             with Deadline(max(0.0, self.within_s + taken / self.bytes_per_s - waited_s)):
                 message = await receive()

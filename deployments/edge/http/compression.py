@@ -45,6 +45,7 @@ def _accepts(accept_encoding: bytes) -> bool:
             weights[name.strip()] = float(weight) if weight else 1.0
         except ValueError:
             weights[name.strip()] = 0.0
+    # RFC 9110, 12.5.3: `*` stands for each coding that the header does not name.
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
 

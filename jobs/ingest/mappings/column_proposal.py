@@ -260,6 +260,7 @@ _BOOLEAN_WORDS = frozenset((*TRUE_WORDS, *FALSE_WORDS)) - {"1", "0"}
 
 
 def _kind_of_json(value: Any) -> str:
+    # `bool` first, because a bool is an int in Python.
     for kind, types in (("bool", bool), ("integer", int), ("number", float), ("object", Mapping)):
         if isinstance(value, types):
             return kind
