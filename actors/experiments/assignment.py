@@ -335,6 +335,7 @@ class TreatmentAssigner:
                 counts[f"{guard}answered"] += 1
                 counts[f"{guard}empty"] += is_empty
                 counts[f"{guard}ms"] += whole_ms
+                # The sum of squares gives the variance.
                 counts[f"{guard}ms_ms"] += whole_ms * whole_ms
 
     def expect_answer(self, question_id: str, treatments: tuple[ExperimentTreatment, ...]) -> None:
@@ -460,6 +461,7 @@ class ExperimentAssigner:
         stored = await self._store.assign(experiment, user_keys, proposed, mode, event.writer)
         if stored is None:
             return Assignment(fresh.in_experiment, fresh.variant)
+        # The store decides, as another process may have assigned the person meanwhile.
         final = choose_variant(experiment, user_keys, {user_keys[0]: stored.variant_id}, now_ms=now_ms)
         return Assignment(final.in_experiment, final.variant)
 

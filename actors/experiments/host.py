@@ -38,8 +38,10 @@ class AssignerHost:
             return EXPERIMENT_MESSAGES.encode(Refusal.of(error))
 
     async def _record(self, event: ExperimentEvent) -> Assignment | Refusal:
+        # The next event tries a failed opening again.
         if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open_assigner())
+        # Shielded: a cancelled request must not end the opening that others wait for.
         reply = await (await asyncio.shield(self._opening)).record(event)
         self._counts["refused" if isinstance(reply, Refusal) else "recorded"] += 1
         return reply

@@ -349,6 +349,7 @@ def _build_experiment(
         if name in item:
             raise Invalid(f"experiments.{at}.{name} is invalid. It is not for a draft to say")
     written: dict[str, Any] = {"entry_salt": new_salt(), "variant_salt": new_salt(), **item}
+    # A millisecond apart, so that the drafts of one document keep their order.
     written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms + at}
     written.setdefault("slug", slug_from_name(str(item.get("name", ""))))
     variants = item.get("variants", ())

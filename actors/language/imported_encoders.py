@@ -77,6 +77,7 @@ class EncoderStore:
             try:
                 return SentenceEncoder.open(folder, manifest=manifest)
             except (Fault, NotFound):
+                # A damaged copy on this machine is fetched once more.
                 if not left or not self._store.discard_copy(folder):
                     raise
         raise AssertionError("the last attempt returns or raises")

@@ -124,6 +124,7 @@ class SegmentStream:
                         days.update(pc.unique(pc.divide(table["at_ms"], DAY_MS)).to_pylist())
                 return days
             except NotFound:
+                # A file was merged meanwhile; the days that were found stay right.
                 continue
         return days
 

@@ -286,6 +286,7 @@ class DayFiles:
             data = self._store.read_checked(path, size=entry.size, sha256=entry.sha256)
             file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(dictionaries))
             stored = set(file.schema_arrow.names)
+            # Files of earlier releases lack the columns that were added since.
             missing = [name for name in self.added if name in names and name not in stored]
             present = [name for name in names if name not in missing]
             table = file.read(columns=present, use_threads=False)

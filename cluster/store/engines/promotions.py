@@ -43,6 +43,7 @@ class PromotionStore:
                 return False
             after = engine.model_copy(update={"snapshot": entry.version, "trial": trial})
             args: list[str | bytes] = [engine_id, sealed, seal_record(after, key, engine_id), sealed_entry]
+            # The script compares the stored bytes, so that a change in between is never overwritten.
             if await self._server.run(_PROMOTE, [key, history], args):
                 return True
         raise Unavailable("the engine is being changed by many at once", retry_after_s=1)

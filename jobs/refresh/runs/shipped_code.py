@@ -188,6 +188,7 @@ def check_package(package: bytes, recipe: Mapping[str, Any]) -> None:
     with zipfile.ZipFile(io.BytesIO(package)) as opened:
         shipped = {name.partition("/")[0].removesuffix(".py") for name in opened.namelist()}
     for learner in classes:
+        # Of the top-level module only: for a deeper name, `find_spec` imports the modules above it.
         top = learner.partition(":")[0].partition(".")[0]
         if top not in shipped and importlib.util.find_spec(top) is None:
             raise Invalid(
