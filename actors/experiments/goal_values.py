@@ -35,7 +35,7 @@ from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import SystemClock
-from cluster.errors import NotFound
+from cluster.errors import Fault, NotFound
 from cluster.records.experiment import CONVERSION, LISTS, Experiment, ExperimentGoal
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import LIST_ENDPOINTS
@@ -180,13 +180,18 @@ async def load_figures(
     """Return the figures of people; files are read in another thread.
 
     Errors:
-        Fault: the segments are damaged, or keep changing
+        Fault: the segments are damaged, or they or the log of answers keep changing
         Unavailable: the store is unreachable
     Cost:
         reads the segments of the interactions since 28 days before the first exposure
     """
     size = len(people.variants)
-    since_ms = int(people.met_at.min(initial=0 if size == 0 else 1 << 62)) - BEFORE_MS
+    if not size:
+        # Without a first exposure there is no time to read from.
+        empty = np.zeros(0)
+        values = (GoalValues(goal, empty, empty if goal.per else None, empty) for goal in goals)
+        return PeopleFigures(tuple(values), np.zeros(0, bool))
+    since_ms = int(people.met_at.min()) - BEFORE_MS
     columns = _Columns.of(goals)
     events, returning = await asyncio.to_thread(read_events, artifacts, app_id, columns, people, since_ms)
     if columns.refunds_revenue and events.height:
@@ -334,6 +339,8 @@ def count_lists(store: ServedLogStore, app_id: str, people: ExperimentPeople, sa
 
     Shapes:
         result: one number for each person
+    Errors:
+        Fault: the files of the log keep changing
     """
     members = people.by_user_key.with_columns(
         pl.Series(
@@ -353,7 +360,7 @@ def count_lists(store: ServedLogStore, app_id: str, people: ExperimentPeople, sa
             return counts
         except NotFound:  # a writer replaced the file during the read
             continue
-    return counts
+    raise Fault(f"the files of {store.kind} keep changing")
 
 
 def _sum_goal(goal: ExperimentGoal, events: pl.DataFrame, lists: Floats, size: int) -> GoalValues:

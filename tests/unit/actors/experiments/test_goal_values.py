@@ -16,6 +16,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
+from cluster.errors import Fault
 from cluster.records.experiment import Experiment, ExperimentGoal, Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer
@@ -63,6 +64,11 @@ class Place:
             "interaction", [ChangeLogEntry("interaction", offset, "put", orjson.dumps(list(items)))]
         )
         SegmentStore(self.artifacts).append(APP, "interaction", batch.table, first=offset, last=offset)
+
+    def lose_file(self, folder: str) -> None:
+        """Remove the newest Parquet file of a folder, which its manifest still names."""
+        paths = [stored.path for stored in self.artifacts.entries(f"{APP}/{folder}")]
+        self.artifacts.remove(max(path for path in paths if path.endswith(".parquet")))
 
     async def values(self, experiment: Experiment) -> dict[str, tuple[list[float], Any, list[float]]]:
         _, figures = await load_people_figures(self.stores, self.artifacts, experiment)
@@ -313,3 +319,27 @@ async def test_an_experiment_that_counts_conversions_reads_no_values(place: Plac
     await place.meet(experiment, {"u:ada": "a"})
     report = await place.report(experiment)
     assert (report.goals, report.segments) == ((), ())
+
+
+async def test_an_experiment_without_people_reads_no_segment(place: Place) -> None:
+    experiment = an_experiment(goals=["revenue", "clicks-per-list"])
+    place.compact(happened("ada", "checkout", -40 * DAY_MS, revenue=5))
+    place.lose_file("segments")
+    values = await place.values(experiment)
+    assert values["revenue"] == ([], None, [])
+    assert values["clicks-per-list"] == ([], [], [])
+
+
+async def test_lists_are_counted_whole_or_not_at_all(place: Place) -> None:
+    experiment = an_experiment(goals=["clicks-per-list"])
+    await place.meet(experiment, {"u:ada": "a"})
+    user = pseudonym(await place.stores.served.salt(APP), "u:ada")
+    rows = [
+        ServedAnswer(f"{day:032x}", AT + day * DAY_MS, "user_to_products", "default", user=user)
+        for day in (1, 2)
+    ]
+    ServedLogStore(place.artifacts, SystemClock()).append(APP, rows, "1-0")
+    assert (await place.values(experiment))["clicks-per-list"][1] == [2]
+    place.lose_file(ServedLogStore.kind)
+    with pytest.raises(Fault, match="keep changing"):
+        await place.values(experiment)
