@@ -30,12 +30,14 @@ from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
-from cluster.store.archive.log_stream import LogStream
+from cluster.store.archive.log_stream import LogBatch, LogStream
 from cluster.store.data.changes import ChangeLog, ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 
 _PAGE = 1_000
+_BATCHES = 200
+"Batches of a log in one read."
 _COLUMNS = {"interaction": ("reader", "at_ms", "offset", "json")}
 _RECORD = ("id", "gone", "offset", "json")
 
@@ -204,7 +206,8 @@ class DaySource:
 
     def is_current(self) -> bool:
         newest = self.files.commit(self.app_id).facts.get("forgotten", {})
-        return set(newest) <= set(self.commit.facts.get("forgotten", {}))
+        # With the times: a person who came back may be erased a second time.
+        return bool(newest.items() <= self.commit.facts.get("forgotten", {}).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ class LogSource(Generic[Row]):
         """Return the rows that are not compacted yet."""
         source = self.compacted
         rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), source.commit)
-        rows = self.daily_log.add_context(source.app_id, rows)
+        rows = self.daily_log.add_context(source.app_id, rows, source.commit)
         return rows.filter(pc.greater_equal(rows["at"], source.since_ms))
 
 
@@ -277,11 +280,14 @@ async def _open_log(
     app_id: str, daily_log: DailyLog[Row], stream: LogStream[Row], since_ms: int
 ) -> LogSource[Row]:
     """Return the source of a log, with the rows that are not compacted yet."""
-    for _ in range(_TRIES):
-        commit = await asyncio.to_thread(daily_log.commit, app_id)
-        offset = str(commit.facts.get("offset", "0"))
-        waiting = await stream.read_all(app_id, offset)
-        # A compaction in between moves rows from the stream into files of a later commit.
-        if await asyncio.to_thread(daily_log.last_offset, app_id) == offset:
-            break
+    batches: list[LogBatch[Row]] = []
+    # The stream before the commit: rows that a compaction moves in between are in files of the commit, and its offset
+    # tells which these are.
+    while page := await stream.read(app_id, batches[-1].offset if batches else "0", count=_BATCHES):
+        batches += page
+    commit = await asyncio.to_thread(daily_log.commit, app_id)
+    compacted = position_from_offset(str(commit.facts.get("offset", "0")))
+    waiting = [
+        row for batch in batches if position_from_offset(batch.offset) > compacted for row in batch.rows
+    ]
     return LogSource(DaySource(app_id, daily_log, commit, since_ms), daily_log, waiting)

@@ -41,7 +41,8 @@ from cluster.records.user import User
 from cluster.store.stores import Stores
 from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
-from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file
+from jobs.export.export_source import open_source
+from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file, read_tables
 from jobs.ingest.pipeline import IngestOrder, ingest
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
@@ -425,6 +426,78 @@ async def test_who_is_erased_meanwhile_is_in_no_file(world: World, monkeypatch: 
     assert erased == [5]
     assert "u2" not in {row.get("user_id") for row in rows}
     assert len(rows) == 4
+
+
+async def test_a_log_that_is_compacted_at_every_read_is_exported_without_gaps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = world.stores.queries
+    compactor = LogCompactor(stream, QueryLogStore(world.artifacts), SystemClock(), SilentMeter())
+    read, now_ms = stream.read, SystemClock().now_ms()
+    written, reads = list[str](), list[int]()
+
+    async def append() -> None:
+        for _ in range(3):
+            written.append(f"s{len(written):03d}")
+            at = now_ms - 500 + len(written)
+            await stream.append(
+                APP, [LoggedQuery(at, "search", written[-1], 3, "en", "", "default", 1.5, "")]
+            )
+
+    async def compact() -> None:
+        monkeypatch.setattr(stream, "read", read)
+        await compactor.run_once([APP], at_once=True)
+        monkeypatch.setattr(stream, "read", read_two)
+
+    async def read_two(app_id: str, after: str, *, count: int) -> Any:
+        """Read two of three batches, then have the intake compact all; each third read sees an empty queue."""
+        batches = await read(app_id, after, count=2)
+        step = len(reads) % 3
+        reads.append(len(batches))
+        if step < 2:
+            await compact()
+        if step != 1:
+            await append()
+        return batches
+
+    await append()
+    monkeypatch.setattr(stream, "read", read_two)
+    rows = [row["text"] for row in await world.rows("queries")]
+    monkeypatch.setattr(stream, "read", read)
+    assert reads[:3] == [2, 2, 0]
+    assert rows == written[: len(rows)]
+    assert len(rows) >= 3
+
+
+async def test_answers_that_are_compacted_before_they_are_written_are_exported(world: World) -> None:
+    stream, now_ms = world.stores.served, SystemClock().now_ms()
+    compactor = LogCompactor(stream, ServedLogStore(world.artifacts), SystemClock(), SilentMeter())
+    await stream.append(APP, [ServedAnswer("s1", now_ms, "search", "default")])
+    source = await open_source(world.stores, world.artifacts, APP, "served", 0, world.folder)
+    await compactor.run_once([APP], at_once=True)
+    tables = read_tables("served", source)
+    assert tables is not None
+    assert [row["service_id"] for table in tables for row in table.to_pylist()] == ["s1"]
+
+
+async def test_who_is_erased_twice_during_an_export_is_in_no_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, now_ms = ServedLogStore(world.artifacts), SystemClock().now_ms()
+    log.append(APP, [ServedAnswer("s1", now_ms, "search", "default", user="anna")], "1-0")
+    log.delete(APP, ["anna"])
+    log.append(APP, [ServedAnswer("s2", now_ms + 60_000, "search", "default", user="anna")], "2-0")
+    table_from_log, erased = file_export.table_from_log, list[int]()
+
+    def erasing(subject: Any, batch: Any) -> Any:
+        if not erased:
+            erased.append(log.delete(APP, ["anna"]))
+        return table_from_log(subject, batch)
+
+    monkeypatch.setattr(file_export, "table_from_log", erasing)
+    await world.export("served", "out.csv")
+    assert erased == [1]
+    assert pl.read_csv(world.folder / "out.csv").is_empty()
 
 
 async def test_the_file_is_private_whole_and_named_by_its_digest(world: World) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
+from cluster.artifacts.manifest import Manifest
 from cluster.meter import Meter
 from cluster.records.archive.archive_client import ArchiveCall
 
@@ -82,13 +83,12 @@ class CallLogStore(DailyLog[ArchiveCall]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_calls", rows)
 
-    def add_context(self, app_id: str, table: Any) -> Any:
+    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
         """Leave out rows that are stored already. `table` is sorted by time."""
         if not table.num_rows:
             return table
         first_ms = table["at"][0].as_py()
-        last_ms = table["at"][-1].as_py()
-        stored = set(_identities(self.read(app_id, first_ms, last_ms, _IDENTITY)))
+        stored = set(_identities(self._read_commit(app_id, commit, first_ms, _IDENTITY)))
         is_new = [identity is None or identity not in stored for identity in _identities(table)]
         return table.filter(pa.array(is_new, pa.bool_()))
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from cluster.artifacts.logs.day_files import DayFiles
+from cluster.artifacts.manifest import Manifest
 from cluster.meter import Meter
 
 Row = TypeVar("Row")
@@ -26,8 +27,12 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         """Count rows that were compacted."""
 
-    def add_context(self, app_id: str, table: Any) -> Any:
-        """Return new rows with columns that depend on earlier rows."""
+    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
+        """Return new rows with columns that depend on the rows of a commit.
+
+        Errors:
+            NotFound: a file of the commit was replaced meanwhile
+        """
         return table
 
     def last_offset(self, app_id: str) -> str:
@@ -41,9 +46,14 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
             Conflict: another writer committed meanwhile
         """
         manifest = self._manifest(app_id)
-        table = self.add_context(app_id, self.without_erased(self.table_from_rows(rows), manifest))
+        table = self.add_context(app_id, self.without_erased(self.table_from_rows(rows), manifest), manifest)
         self._commit(app_id, manifest, [*manifest.files, *self._write_days(app_id, table)], offset=last)
         return int(table.num_rows)
+
+    def _read_commit(self, app_id: str, commit: Manifest, since_ms: int, columns: Sequence[str]) -> Any:
+        """Return the rows of a commit from a time on, in the order of its files."""
+        tables = self.files(app_id, commit, since_ms, 1 << 62, columns)
+        return pa.concat_tables([self.schema.empty_table().select(self._names(columns)), *tables])
 
 
 def table_from_objects(rows: Sequence[Any], schema: Any) -> Any:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
 from cluster.artifacts.logs.query_log import TYPING_MS
+from cluster.artifacts.manifest import Manifest
 from cluster.meter import Meter
 from cluster.records.served_answer import ServedAnswer
 
@@ -92,22 +93,22 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_answers", rows)
 
-    def add_context(self, app_id: str, table: Any) -> Any:
+    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
         """Leave out answers that are stored already, and name the session of each other row.
 
         A session is the rows of a user without a pause of 30 minutes.
 
-        `table` is sorted by time. The newest sessions are read from earlier rows, so a restart continues them.
+        `table` is sorted by time. The newest sessions are read from the rows of `commit`, so a restart continues them.
         """
         if not table.num_rows:
             return table
         first_ms = table["at"][0].as_py()
         # A row that is stored twice has one time, so copies are not older than the first row.
-        stored = self.read(app_id, first_ms, columns=("service_id",))["service_id"].combine_chunks()
+        stored = self._read_commit(app_id, commit, first_ms, ("service_id",))["service_id"].combine_chunks()
         table = table.filter(pc.invert(pc.is_in(table["service_id"], value_set=stored)))
-        earlier = self.read(app_id, first_ms - SESSION_GAP_MS, columns=("user", "session"))
+        earlier = self._read_commit(app_id, commit, first_ms - SESSION_GAP_MS, ("user", "session"))
         users = pc.filter(table["user"].unique(), pc.not_equal(table["user"].unique(), ""))
-        newest = _list_newest(earlier.filter(pc.is_in(earlier["user"], value_set=users)))
+        newest = _list_newest(earlier.sort_by("at").filter(pc.is_in(earlier["user"], value_set=users)))
         sessions = name_sessions(table["user"].to_pylist(), table["at"].to_pylist(), newest)
         at = table.schema.get_field_index("session")
         return table.set_column(at, "session", pa.array(sessions, pa.string()))
