@@ -1,9 +1,10 @@
-"""Look at interleavings of two snapshots, and carry out what they decide: promote the better snapshot, and end.
+"""Look at experiments with snapshots, and carry out what interleavings decide: promote the better snapshot, and end.
 
-Only interleavings with `promote_when_better` are looked at, in apps whose switch `automatic_models` is on. A promotion
-replaces the record of the engine in one step with its history, and starts the trial that guards every promotion. The
-interleaving ends afterwards. A process that is killed between both leaves an interleaving of a snapshot that serves
-already, which the next look ends.
+An experiment ends once one of its snapshots learned from people who were erased since. Only interleavings with
+`promote_when_better` promote, in apps whose switch `automatic_models` is on. A promotion replaces the record of the
+engine in one step with its history, and starts the trial that guards every promotion. The interleaving ends
+afterwards. A process that is killed between both leaves an interleaving of a snapshot that serves already, which the
+next look ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LOAD: Final = 20
 
 
 class InterleavingWatch:
-    """Looks at the interleavings of all apps; only one may work at a time."""
+    """Looks at the experiments of all apps; only one may work at a time."""
 
     def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock) -> None:
         self._stores = stores
@@ -49,30 +50,48 @@ class InterleavingWatch:
         self._log = structlog.get_logger()
 
     async def examine_app(self, app: App) -> None:
-        """Look at the interleavings of an app whose outcomes changed; end those that are decided.
+        """Look at the running experiments of an app; end those that are decided, or whose snapshots have erased people.
 
         Errors:
             Unavailable: the store or the artifact store is unreachable
         """
         started_s = self._clock.monotonic_s()
-        if not app.is_automatic or self._due_s.get(app.app_id, 0.0) > started_s:
+        if self._due_s.get(app.app_id, 0.0) > started_s:
             return
         book = await self._stores.experiments.read_all(app.app_id)
-        running = [
-            experiment
-            for experiment in book.experiments
-            if experiment.promote_when_better and experiment.is_running_at(self._clock.now_ms())
-        ]
+        promoting = []
+        for experiment in book.experiments:
+            if not experiment.is_running_at(self._clock.now_ms()) or await self._end_if_erased(experiment):
+                continue
+            if experiment.promote_when_better and app.is_automatic:
+                promoting.append(experiment)
         # Rebuilt at each look, so that interleavings that ended are forgotten.
         before = self._counted.get(app.app_id, {})
         self._counted[app.app_id] = counted = {
-            experiment.experiment_id: before.get(experiment.experiment_id, -1) for experiment in running
+            experiment.experiment_id: before.get(experiment.experiment_id, -1) for experiment in promoting
         }
-        for experiment in running:
+        for experiment in promoting:
             await self._examine(experiment, counted)
         now_s = self._clock.monotonic_s()
         # A report that takes long comes seldom: at most 1/21 of the time goes into reports.
         self._due_s[app.app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
+
+    async def _end_if_erased(self, experiment: Experiment) -> bool:
+        """End an experiment that gives people a snapshot with erased people; return whether it was ended.
+
+        The snapshot that an engine serves does not count: the next training replaces it.
+        """
+        versions = {variant.snapshot for variant in experiment.variants} - {""}
+        for engine_id in experiment.engines if versions else ():
+            engine = await self._stores.engines.get(experiment.app_id, engine_id)
+            if engine is None:
+                continue
+            for version in sorted(versions - {engine.snapshot}):
+                if await asyncio.to_thread(has_erased_people, self._artifacts, engine, version):
+                    reason = f"{version} learned from people who were erased since"
+                    await self._end(experiment, engine, reason)
+                    return True
+        return False
 
     async def _examine(self, experiment: Experiment, counted: dict[str, int]) -> None:
         engine = await self._stores.engines.get(experiment.app_id, experiment.engines[0])
@@ -81,11 +100,6 @@ class InterleavingWatch:
         # Promoted by an operator or by another trial: the lists no longer compare what was planned.
         if engine.snapshot != experiment.variants[0].snapshot:
             await self._end(experiment, engine, f"the engine serves {engine.snapshot or 'no snapshot'} now")
-            return
-        other = experiment.variants[1].snapshot
-        if await asyncio.to_thread(has_erased_people, self._artifacts, engine, other):
-            # it could not be promoted any more, and without the interleaving nobody gets it
-            await self._end(experiment, engine, f"{other} learned from people who were erased since")
             return
         commit = await asyncio.to_thread(OutcomeStore(self._artifacts).commit, experiment.app_id)
         if commit.sequence == counted[experiment.experiment_id]:

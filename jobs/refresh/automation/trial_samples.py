@@ -117,11 +117,11 @@ class TrialSamples:
             (pl.col("answered_at") >= self._since_ms)
             & (pl.col("engine_id") == self._engine.engine_id)
             & pl.col("snapshot").is_in(self._versions)
+            # As for answers: what a completion or a question led to is no figure of a list.
+            & pl.col("endpoint").is_in(LIST_ENDPOINTS)
             & (pl.col("user") != "")
         )
-        clicks = pl.col("service_id").filter(
-            pl.col("type").is_in(VIEWS) & pl.col("endpoint").is_in(LIST_ENDPOINTS)
-        )
+        clicks = pl.col("service_id").filter(pl.col("type").is_in(VIEWS))
         # Distinct answers: two clicks in one list are one success.
         return credited.group_by("user").agg(
             clicked=clicks.n_unique().cast(pl.Int64), revenue=pl.col("value").sum()

@@ -203,6 +203,44 @@ async def test_an_erasure_ends_the_interleaving_of_a_snapshot_that_learned_from_
     assert row.reason == f"{learned} learned from people who were erased since"
 
 
+@pytest.mark.parametrize("method", ["interleave", "split"])
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_an_erasure_ends_every_experiment_that_serves_a_snapshot_with_the_person(
+    shop: InterleavedShop, tmp_path: Path, method: str, is_on: bool
+) -> None:
+    await shop.set_switch(is_on)
+    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
+    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
+    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
+    look = {"method": method, "promote_when_better": False}
+    await interleave(shop.stores, shop.clock, shop.now, learned, name="Learned", **look)
+    await interleave(shop.stores, shop.clock, learned, shop.rival, name="First", **look)
+    await interleave(shop.stores, shop.clock, shop.now, shop.rival, name="Without", **look)
+    await shop.look()
+    assert sorted(await shop.statuses()) == ["Active"] * 3 + ["Completed"]
+    erase_person(shop.artifacts, shop.clock, APP, 7)
+    await shop.look()
+    book = await shop.stores.experiments.read_all(APP)
+    running = [experiment.name for experiment in book.experiments if experiment.status == "Active"]
+    assert running == ["Without"]
+    rows = [row for _, row in await shop.stores.audit.begun()]
+    assert {row.reason for row in rows} == {f"{learned} learned from people who were erased since"}
+    assert sorted(row.arguments["experiment"] for row in rows) == ["first", "learned"]
+
+
+async def test_an_experiment_with_the_serving_snapshot_goes_on_after_an_erasure(
+    shop: InterleavedShop, tmp_path: Path
+) -> None:
+    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
+    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
+    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=learned))
+    await interleave(shop.stores, shop.clock, learned, shop.rival, name="Serving", promote_when_better=False)
+    erase_person(shop.artifacts, shop.clock, APP, 7)
+    await shop.look()
+    assert sorted(await shop.statuses()) == ["Active", "Completed"]
+
+
 async def test_a_snapshot_that_is_gone_is_not_promoted(shop: InterleavedShop) -> None:
     SnapshotStore(shop.artifacts).remove(APP, "default", shop.rival)
     shop.click(100, 400)

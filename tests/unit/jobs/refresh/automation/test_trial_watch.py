@@ -252,7 +252,7 @@ async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_c
     assert samples.has_news({shop.old: 3})
 
 
-async def test_a_click_on_a_later_page_counts_over_all_pages_and_one_on_an_answer_not(shop: Shop) -> None:
+async def test_later_pages_count_over_all_pages_and_answers_that_are_no_lists_not(shop: Shop) -> None:
     trial = await shop.promote(shop.new)
     assert trial is not None
     begins_ms = NOON_MS + SETTLING_MS
@@ -267,17 +267,22 @@ async def test_a_click_on_a_later_page_counts_over_all_pages_and_one_on_an_answe
     ServedLogStore(shop.artifacts, shop.clock).append(APP, [*answers, later], f"{begins_ms}-0")
     clicks = [
         {
-            "at": begins_ms + 99, "type": "click", "endpoint": endpoint, "service_id": service_id, "value": 0.0,
+            "at": begins_ms + 99, "type": kind, "endpoint": endpoint, "service_id": service_id, "value": value,
             "answered_at": begins_ms, "engine_id": "default", "snapshot": shop.new, "user": "ada",
         }
-        for service_id, endpoint in (("s0", "search"), ("s10", "search"), ("q", "ask/questions"))
+        for service_id, endpoint, kind, value in (
+            ("s0", "search", "click", 0.0), ("s10", "search", "click", 0.0), ("q", "ask/questions", "click", 0.0),
+            ("s0", "search", "checkout", 5.0), ("q", "ask/questions", "checkout", 7.0),
+            ("c", "autocomplete", "checkout", 9.0),
+        )
     ]  # fmt: skip
     table = pa.Table.from_pylist(clicks, schema=OUTCOMES)
     OutcomeStore(shop.artifacts, shop.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
     serving, _ = TrialSamples(shop.artifacts, await shop.engine(), trial).read({})
     assert (serving.people, serving.lists) == (1, 4)
-    sums = {measure: serving.sample(measure).mean for measure in ("clicks", "latency", "empty", "coverage")}
-    assert sums == {"clicks": 0.5, "latency": 4.0, "empty": 0.0, "coverage": 1.0}
+    measures = ("clicks", "revenue", "latency", "empty", "coverage")
+    sums = {measure: serving.sample(measure).mean for measure in measures}
+    assert sums == {"clicks": 0.5, "revenue": 5.0, "latency": 4.0, "empty": 0.0, "coverage": 1.0}
 
 
 @pytest.mark.parametrize("deed", ["stop", "promote"])
