@@ -14,7 +14,6 @@ In a bash block, a line `# 422` or `# 422: reason` above a command names the sta
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 import re
 import shlex
@@ -27,6 +26,7 @@ from tests.contract.example_player import SECOND_MS, ExamplePlayer
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER
 from tests.house.tree import ROOT
+from tests.suites.waiting import until
 
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^<!-- (run|answer) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -139,11 +139,11 @@ class PagePlayer:
         self.variables |= {name.upper(): value for name, value in texts.items() if not name.startswith("_")}
 
     async def _send(self, page: Path, command: Command) -> None:
-        for _ in range(200):
+        async def is_answered() -> bool:
             self.last = await self._call(command.text)
-            if not is_unfinished(self.last):
-                break
-            await asyncio.sleep(0.02)
+            return not is_unfinished(self.last)
+
+        await until(is_answered)
         assert self.last.status == command.status, (page.name, command.text, self.last.body)
         if command.keep:
             value = self.last.json()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.fakes.asgi import call
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.small_archive import ARTICLES
+from tests.suites.waiting import until
 
 QUESTION = "Who signed the treaty about the water of the river?"
 NONSENSE = "zyx qwv unheard of gibberish?"
@@ -63,13 +63,15 @@ async def ask(corner: Corner, question: str = QUESTION, **settings: Any) -> dict
         corner.handler, "POST", "/v1/ask/questions", headers=headers, json={"question": question}
     )
     path = f"/v1/ask/questions/{accepted.json()['data']['question_id']}/answer"
-    for _ in range(400):
-        record: dict[str, Any] = (await call(corner.handler, "GET", path, headers=headers)).json()["data"]
-        if record["finished"]:
-            return record
-        assert record["affiliation_products"] == []
-        await asyncio.sleep(0.01)
-    raise AssertionError("the answer was never finished")
+    record: dict[str, Any] = {}
+
+    async def is_finished() -> bool:
+        record.update((await call(corner.handler, "GET", path, headers=headers)).json()["data"])
+        assert record["finished"] or record["affiliation_products"] == []
+        return bool(record["finished"])
+
+    await until(is_finished)
+    return record
 
 
 async def test_products_of_partners_stand_beside_an_answer_and_no_others(corner: Corner) -> None:

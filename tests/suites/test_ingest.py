@@ -33,6 +33,7 @@ from jobs.ingest.writing import InteractionWriter, StoreRetry
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
+from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
 APP = "shop"
@@ -427,7 +428,7 @@ async def test_a_store_that_stays_away_ends_the_ingest_and_it_goes_on_later(
 
     away = mortal(stores, Life(), trouble)
     with pytest.raises(Unavailable):
-        await run(away, tmp_path, address, "interaction", chunk=5, patience_s=0.2)
+        await run(away, tmp_path, address, "interaction", chunk=5, patience_s=2.0)
     seen: list[IngestProgress] = []
     report = await run(stores, tmp_path, address, "interaction", chunk=5, watch=seen.append)
     assert report.rows == 10
@@ -459,10 +460,7 @@ async def test_while_an_intake_is_at_work_the_ingest_leaves_applying_to_it(
         rules=IntakeConfig(block_ms=50),
     )
     working = asyncio.create_task(loop.run())
-    for _ in range(500):
-        await asyncio.sleep(0.01)
-        if loop.state().working:
-            break
+    await until(lambda: loop.state().working)
     rows = [{"user_id": f"u{n}"} for n in range(30)]
     await run(stores, tmp_path, write(tmp_path / "a.jsonl", rows), "user", chunk=5)
     assert loop.state().applied == 6

@@ -122,7 +122,7 @@ async def test_replicas_whose_requests_name_different_engines_share_one_text_ind
     assert _texts(hosts) == {versions["alder"]}
     # the default engine takes over wherever it is promoted
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=versions["default"]))
-    await until(lambda: _texts(hosts) == {versions["default"]}, 5.0)
+    await until(lambda: _texts(hosts) == {versions["default"]})
 
 
 async def test_a_replica_forgets_an_engine_that_was_deleted(
@@ -133,8 +133,8 @@ async def test_a_replica_forgets_an_engine_that_was_deleted(
     [(_, follower)] = hosts[0].loaded
     assert follower.recommender.text_engine == "alder"
     await stores.engines.remove(APP, "alder")
-    await until(lambda: follower.recommender.text_engine == "", 5.0)
+    await until(lambda: follower.recommender.text_engine == "")
     assert follower.serving_version("alder") == ""
     assert not follower.is_as_loaded  # so it is renewed
     await stores.engines.put(Engine(app_id=APP, engine_id="birch", snapshot=versions["birch"]))
-    await until(lambda: _texts(hosts[:1]) == {versions["birch"]}, 5.0)
+    await until(lambda: _texts(hosts[:1]) == {versions["birch"]})

@@ -80,7 +80,7 @@ async def trial(
 
 @pytest.mark.usefixtures("allow_world")
 async def test_each_person_gets_the_drawn_snapshot_and_always_the_same(trial: Trial) -> None:
-    await until(trial.is_loaded, 10.0)
+    await until(trial.is_loaded)
     for user_id in PEOPLE:
         expected = trial.other if trial.draws(user_id) else trial.serving
         assert [await trial.version_of(user_id) for _ in range(2)] == [expected] * 2
@@ -96,7 +96,7 @@ async def test_each_person_gets_the_drawn_snapshot_and_always_the_same(trial: Tr
     async def has_ended() -> bool:
         return {await trial.version_of(user_id) for user_id in PEOPLE} == {trial.serving}
 
-    await until(has_ended, 5.0)
+    await until(has_ended)
 
 
 @pytest.mark.usefixtures("allow_world")
@@ -111,7 +111,7 @@ async def test_a_host_without_memory_for_both_serves_one_snapshot(trial: Trial) 
 async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_counted(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    await until(trial.is_loaded, 10.0)
+    await until(trial.is_loaded)
     broken = getattr(trial, fails)
     answer = app_follower.AppFollower.answer
 
@@ -133,7 +133,7 @@ async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_count
 async def test_a_query_that_both_snapshots_refuse_counts_for_neither(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await until(trial.is_loaded, 10.0)
+    await until(trial.is_loaded)
 
     async def fail(follower: Any, query: UserQuery, *more: Any) -> RecommendationResult:
         raise ZeroDivisionError("this query divides by zero")
@@ -148,7 +148,7 @@ async def test_a_query_that_both_snapshots_refuse_counts_for_neither(
 
 @pytest.mark.usefixtures("allow_world")
 async def test_a_trial_that_is_over_draws_nobody_although_it_stands_in_the_record(trial: Trial) -> None:
-    await until(trial.is_loaded, 10.0)
+    await until(trial.is_loaded)
     over = trial.record.model_copy(update={"ends_at": 2})
     await trial.stores.engines.change(
         APP, "default", lambda engine: engine.model_copy(update={"trial": over})
@@ -157,4 +157,4 @@ async def test_a_trial_that_is_over_draws_nobody_although_it_stands_in_the_recor
     async def serves_all() -> bool:
         return {await trial.version_of(user_id) for user_id in PEOPLE} == {trial.serving}
 
-    await until(serves_all, 5.0)
+    await until(serves_all)
