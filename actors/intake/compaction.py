@@ -347,5 +347,12 @@ class ChangeLogCompactor:
         if settled.erased:  # before the append: interactions after the person's return must stay
             rows = self._segments.erase(app_id, noun, settled.erased)
             self._log.info("rows_erased", app=app_id, noun=noun, rows=rows)
-        self._segments.append(app_id, noun, settled.table, first=settled.first, last=settled.last)
+        self._segments.append(
+            app_id,
+            noun,
+            settled.table,
+            first=settled.first,
+            last=settled.last,
+            has_erased_rows=settled.has_erased_rows,
+        )
         return settled

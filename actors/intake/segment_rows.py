@@ -40,6 +40,8 @@ class CompactionBatch:
     last: str
     refused: tuple[str, ...] = ()
     "Reasons for omitted rows: malformed log entries. They must never stop the rest."
+    has_erased_rows: bool = False
+    "Whether changes had rows that later changes of the batch erased."
 
 
 def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> CompactionBatch:
@@ -47,12 +49,18 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
     build = _build_interaction_table if noun == "interaction" else _build_record_table
     refused: list[str] = []
     try:
-        table, erased = build(noun, changes)
+        table, erased, has_erased_rows = build(noun, changes)
     except _READ_ERRORS:
         # Only after a failure: to check each record alone takes many times as long.
-        table, erased = build(noun, [_filter_change(noun, change, refused) for change in changes])
+        checked = [_filter_change(noun, change, refused) for change in changes]
+        table, erased, has_erased_rows = build(noun, checked)
     return CompactionBatch(
-        table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused)
+        table,
+        tuple(sorted(erased)),
+        changes[0].offset,
+        changes[-1].offset,
+        tuple(refused),
+        has_erased_rows,
     )
 
 
@@ -95,9 +103,11 @@ def _filter_change(noun: Noun, change: ChangeLogEntry, refused: list[str]) -> Ch
     return replace(change, payload=payload, vectors=b"".join(part.vectors for part in good))
 
 
-def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str]]:
+def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str], bool]:
+    """Return the rows, the erased ids, and whether a row of the changes was erased."""
     rows: dict[tuple[str, str], tuple[Any, ...]] = {}
     erased: set[str] = set()
+    has_erased_rows = False
     for change in changes:
         # a merge drops former versions of a product; until then, a list of that time can be rebuilt
         version = "" if noun == "user" else change.offset
@@ -109,12 +119,13 @@ def _build_record_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[
                 rows[row[0], version] = row
             continue
         for record_id in orjson.loads(change.payload):
-            rows.pop((record_id, version), None)
+            replaced = rows.pop((record_id, version), None)
             if noun == "user":  # a person leaves no trace; a product leaves a tombstone until compaction
                 erased.add(record_id)
+                has_erased_rows |= replaced is not None
             else:
                 rows[record_id, version] = (record_id, True, change.offset, None, None, None, None)
-    return _build_table(RECORDS, rows.values()), erased
+    return _build_table(RECORDS, rows.values()), erased, has_erased_rows
 
 
 def _build_put_rows(noun: Noun, change: ChangeLogEntry) -> list[tuple[Any, ...]]:
@@ -131,9 +142,11 @@ def _build_put_rows(noun: Noun, change: ChangeLogEntry) -> list[tuple[Any, ...]]
     return rows
 
 
-def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str]]:
+def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> tuple[Any, set[str], bool]:
+    """Return the rows, the erased users, and whether a row of the changes was erased."""
     tables = [INTERACTIONS.empty_table()]
     erased: set[str] = set()
+    has_erased_rows = False
     group = _Group()
     for change in changes:
         parsed = orjson.loads(change.payload)
@@ -146,10 +159,12 @@ def _build_interaction_table(noun: Noun, changes: Sequence[ChangeLogEntry]) -> t
         tables.append(group.table())
         group = _Group()
         gone = pa.array(parsed, pa.string())
+        before = sum(table.num_rows for table in tables)
         tables = [table.filter(pc.invert(pc.is_in(table["reader"], value_set=gone))) for table in tables]
+        has_erased_rows |= sum(table.num_rows for table in tables) < before
         # An erasure applies to what stands before it in the log; what the person does afterwards stays.
         erased.update(parsed)
-    return pa.concat_tables([*tables, group.table()]), erased
+    return pa.concat_tables([*tables, group.table()]), erased, has_erased_rows
 
 
 class _Group:

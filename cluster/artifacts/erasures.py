@@ -45,6 +45,14 @@ class ErasureLog:
         """Return the log with one more erasure."""
         return ErasureLog(self.count + 1, (*self.listed, (noun, first, at_ms))[-MOST:])
 
+    def may_concern(self, noun: str, offset: str) -> bool:
+        """Return whether rows of a log entry may have been erased: an erasure came later, and reached back so far."""
+        written = _position(offset)
+        return any(
+            erased_noun == noun and _position(first) <= written and at_ms >= written[0]
+            for erased_noun, first, at_ms in self.listed
+        )
+
     def since(self, seen: int, offsets: Mapping[str, str]) -> int:
         """Return the number of erasures that affect data read after the first `seen` erasures.
 

@@ -274,8 +274,20 @@ class SegmentStore:
 
         return self._retry_when_replaced(attempt)
 
-    def append(self, app_id: str, noun: Noun, table: Any, *, first: str, last: str) -> bool:
+    def append(
+        self,
+        app_id: str,
+        noun: Noun,
+        table: Any,
+        *,
+        first: str,
+        last: str,
+        has_erased_rows: bool = False,
+    ) -> bool:
         """Append the rows of the changes from `first` to `last`; an empty table only moves the offset.
+
+        `has_erased_rows` says that some of these changes erased rows of others, which the table lacks: a reader of the
+        change log may hold them.
 
         Returns False, and writes nothing, when the segments already cover `last`.
 
@@ -291,7 +303,10 @@ class SegmentStore:
         if position_from_offset(first) <= position_from_offset(covered):
             raise Fault(f"changes {first} to {last} overlap what is settled up to {covered}")
         added = self._files.write(app_id, manifest, noun, [table], first, last)
-        self._files.commit(app_id, manifest, (*manifest.files, *added), offsets={noun: last})
+        log = ErasureLog.of(manifest.facts)
+        if has_erased_rows:
+            log = log.add(noun, first, self._clock.now_ms())
+        self._files.commit(app_id, manifest, (*manifest.files, *added), offsets={noun: last}, erasures=log)
         return True
 
     def erase(self, app_id: str, noun: Noun, who: Sequence[str]) -> int:

@@ -83,7 +83,7 @@ class IngestOrder:
     title: str = ""
     "Name of the file in the quarantine, for an upload whose path means nothing to people; empty: its path."
     erased: ErasedUsers | None = None
-    "Whose rows are refused: people that were erased after the file was uploaded."
+    "Whose rows are refused: people that were erased after the file was uploaded; None: since the start of the run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ async def ingest(
     """Ingest files of any size and return the report; after an interruption, continue from the last progress.
 
     Unchanged files whose interactions are ingested already are skipped, unless `restart` is set. Users and products
-    replace earlier records. An interrupted run continues with its original chunk size.
+    replace earlier records. An interrupted run continues with its original chunk size, and refuses rows of people who
+    were erased since its start.
 
     `segments` lets a continued ingest find interactions that were compacted meanwhile. `watch` is called after every
     chunk.
@@ -173,7 +174,7 @@ async def ingest(
         if progress.finished:
             return _build_report(run, progress, 0, 0.0, already=True)
         await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
-        order = replace(order, chunk=progress.chunk or order.chunk)
+        order = await _continue_order(order, progress, stores, patience)
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
             source = reading.PlainFiles(order.format, order.layout, bounds)
@@ -183,7 +184,7 @@ async def ingest(
         started_s = clock.monotonic_s()
         before = progress.rows
         if order.noun == "interaction":
-            await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
+            await work.interactions(InteractionWriter(stores, order.app_id, segments, patience, order.erased))
         else:
             loop = IntakeLoop(
                 stores,
@@ -200,6 +201,19 @@ async def ingest(
         report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)
         warnings += [*work.warnings, *(baskets.report.warnings() if baskets is not None else ())]
         return replace(report, reasons=work.reasons.most_frequent(), warnings=tuple(dict.fromkeys(warnings)))
+
+
+async def _continue_order(
+    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry
+) -> IngestOrder:
+    """Return the order of a run: with its chunks, and the people who were erased since its start."""
+    erased = order.erased
+    if erased is None:
+        # A continued run must not bring them back.
+        app_id = order.app_id
+        since_ms = progress.started_ms
+        erased = await patience.call(lambda: stores.erasures.erased_since(app_id, since_ms))
+    return replace(order, chunk=progress.chunk or order.chunk, erased=erased)
 
 
 def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:

@@ -3,7 +3,7 @@
 Users and products replace earlier records, so a chunk that was accepted twice is harmless. It counts as done when its
 task has ended. Interactions are written once: before each append, the run records the end of the change log, or the
 earlier offset of the previous chunk. After a crash, the next run looks for the announced chunk after this offset, in
-the change log and in the compacted segments.
+the change log and in the compacted segments. Rows of people who were erased meanwhile may be missing in either.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
 
+import orjson
+import pyarrow as pa
 import structlog
 
 from actors.intake.segment_rows import build_compaction_batch
@@ -25,6 +27,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.access import App
+from cluster.records.erasure import ErasedUsers
 from cluster.records.intake import Noun, Task
 from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck
 from cluster.store.app_bounds import check_new_records
@@ -174,12 +177,19 @@ class InteractionWriter:
     """Appends interactions to the log and to the recent lists."""
 
     def __init__(
-        self, stores: Stores, app_id: str, segments: SegmentStore | None, patience: StoreRetry
+        self,
+        stores: Stores,
+        app_id: str,
+        segments: SegmentStore | None,
+        patience: StoreRetry,
+        erased: ErasedUsers | None = None,
     ) -> None:
         self._stores = stores
         self._app_id = app_id
         self._segments = segments
         self._patience = patience
+        self._erased = ErasedUsers() if erased is None else erased
+        "People whose rows a chunk lacks, although an earlier run may have appended them with it."
         self._log = structlog.get_logger()
 
     async def read_log_end(self) -> str:
@@ -224,13 +234,22 @@ class InteractionWriter:
             changes = await self._stores.changes.read(
                 self._app_id, {"interaction": cursor}, count=20, block_ms=0
             )
-            # Equal bytes, because a continued run cuts the same chunks and validates them with the same
-            # start time.
-            if any(change.payload == accepted.payload for change in changes):
+            if any(self._is_chunk(change, accepted) for change in changes):
                 return True
             if not changes:
                 return False
             cursor = changes[-1].offset
+
+    def _is_chunk(self, change: ChangeLogEntry, accepted: AcceptedInteractions) -> bool:
+        """Return whether a change is the chunk, or the chunk with rows of people who were erased since."""
+        # Equal bytes, because a continued run cuts the same chunks and validates them with the same start time.
+        if change.payload == accepted.payload:
+            return True
+        if change.op != "put" or not self._erased:
+            return False
+        items = orjson.loads(change.payload)
+        left = [item for item in items if not self._erased.has_any_of(item)]
+        return len(left) < len(items) and left == orjson.loads(accepted.payload)
 
     async def _is_compacted(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Return whether the chunk is in the segments after the offset `after`; false if the log still covers it."""
@@ -247,11 +266,21 @@ class InteractionWriter:
         offsets = state.interactions["offset"].to_pylist()
         behind = [position_from_offset(offset) > position_from_offset(after) for offset in offsets]
         for offset, key in zip(
-            compress(offsets, behind), _row_keys(state.interactions.filter(behind)), strict=True
+            compress(offsets, behind),
+            _row_keys(state.interactions.filter(pa.array(behind, pa.bool_()))),
+            strict=True,
         ):
             entries[offset].add(key)
-        # A log entry is compacted whole, so its rows are in the segments together or not at all.
-        return any(_limit_times(chunk, offset) <= rows for offset, rows in entries.items())
+        erasures = await asyncio.to_thread(self._segments.erasures, self._app_id)
+        # A log entry is compacted whole, so its rows are in the segments together or not at all; but for erased people.
+        return any(
+            _limit_times(chunk, offset) <= rows
+            or (
+                erasures.may_concern("interaction", offset)
+                and _is_chunk_after_erasure(_limit_times(chunk, offset), rows)
+            )
+            for offset, rows in entries.items()
+        )
 
 
 def _row_keys(table: Any) -> list[RowKey]:
@@ -260,6 +289,12 @@ def _row_keys(table: Any) -> list[RowKey]:
         (user_key, kind, tuple(ids), value, at_ms)
         for user_key, kind, ids, value, at_ms in zip(*columns, strict=True)
     ]
+
+
+def _is_chunk_after_erasure(chunk: set[RowKey], rows: set[RowKey]) -> bool:
+    """Return whether rows are those of a chunk without some of its users: an erasure removes all rows of a user."""
+    left = {user_key for user_key, *_ in rows}
+    return rows == {key for key in chunk if key[0] in left}
 
 
 def _limit_times(keys: Iterable[RowKey], offset: str) -> set[RowKey]:

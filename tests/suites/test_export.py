@@ -500,6 +500,19 @@ async def test_who_is_erased_twice_during_an_export_is_in_no_file(
     assert pl.read_csv(world.folder / "out.csv").is_empty()
 
 
+async def test_who_is_erased_before_a_compaction_is_in_no_file(world: World) -> None:
+    """The rows are in the log alone, and the compaction after the erasure never stores them."""
+    await world.ingest(ROWS["interactions"], "interactions")
+    source = await open_source(world.stores, world.artifacts, APP, "interactions", 0, world.folder)
+    assert source.rows == len(ROWS["interactions"])
+    await world.stores.interactions.erase(APP, ["u2"])
+    await world.settle()
+    assert read_tables("interactions", source) is None
+    rows = await world.rows("interactions")
+    assert "u2" not in {row.get("user_id") for row in rows}
+    assert len(rows) == 4
+
+
 async def test_the_file_is_private_whole_and_named_by_its_digest(world: World) -> None:
     await world.ingest(USERS, "users")
     (world.folder / "out.jsonl").write_text("old")

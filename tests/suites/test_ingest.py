@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
+from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
@@ -389,6 +391,83 @@ async def test_compacted_events_of_another_time_are_not_the_chunk(
     await writer.append(accepted, after)
     await _settle(stores, segments)
     assert await writer.is_appended(accepted, after)
+
+
+ERASED_USER = "u3"
+_USERS = ("u1", "u2", "u3", "u1", *["u3"] * 4, "u2", "u3", "u1", "u2")
+"Chunks of four: one with a person who is erased, one of this person alone, and one more."
+
+
+async def _erase(stores: Stores, segments: SegmentStore, state_dir: Path, app_id: str) -> None:
+    """Erase a person by an order, which a running intake carries out."""
+    rules = IntakeConfig(
+        apps_every_s=0.0,
+        compaction_pause_s=0.02,
+        erase_pause_s=0.02,
+        block_ms=10,
+        compaction=CompactionConfig(every_s=0.0),
+    )
+    loop = IntakeLoop(
+        stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(),
+        owner="eraser", rules=rules, files=PersonFiles(state_dir),
+    )  # fmt: skip
+    working = asyncio.create_task(loop.run())
+    erasures = Erasures(stores, SystemClock())
+    ordered = await erasures.order(app_id, user_id=ERASED_USER, request_id="r", by="command")
+    receipt = await erasures.wait(ordered)
+    loop.stop()
+    await working
+    assert receipt.left == 0
+
+
+@pytest.mark.parametrize("deed", ["order", "delete", "delete at once"])
+async def test_an_erasure_between_two_lives_of_an_ingest_repeats_nothing_and_brings_nobody_back(
+    stores: Stores, tmp_path: Path, deed: str
+) -> None:
+    """The ingest is killed at each of its steps, the person is erased, and the ingest goes on."""
+    rows = [
+        {"type": "click", "user_id": user_id, "product_ids": [f"p{n}"], "timestamp": "2026-03-02T09:15:30Z"}
+        for n, user_id in enumerate(_USERS)
+    ]
+    address = write(tmp_path / "a.jsonl", rows)
+    segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
+    expected = Counter(row["product_ids"][0] for row in rows if row["user_id"] != ERASED_USER)
+    for step in range(100):
+        app_id = f"shop{step}"
+        await stores.access.put_app(App(app_id=app_id, environment="development", created_at=0))
+        order = IngestOrder(address, "interaction", app_id, chunk=4)
+        state = tmp_path / "state"
+        is_killed = False
+        try:
+            await ingest(order, mortal(stores, Life(step)), state_dir=state, segments=segments)
+        except Killed:
+            is_killed = True
+        has_begun = run_from_order(order, state)._read() is not None
+        if deed != "delete at once":
+            await _settle(stores, segments)
+        if deed == "order":
+            await _erase(stores, segments, tmp_path, app_id)
+        else:
+            await stores.interactions.erase(app_id, [ERASED_USER])
+        await _settle(stores, segments)
+        if is_killed:
+            await ingest(order, stores, state_dir=state, segments=segments)
+        await _settle(stores, segments)
+        compacted = segments.load(app_id).interactions.to_pylist()
+        counted = Counter(
+            product_id
+            for row in compacted
+            if row["reader"] != f"u:{ERASED_USER}"
+            for product_id in row["product_ids"]
+        )
+        assert counted == expected, step
+        if deed == "order" and has_begun:
+            assert segments.rows_of(app_id, "interaction", [f"u:{ERASED_USER}"]) == [], step
+            assert await stores.changes.read(app_id, {"interaction": "0"}, count=9, block_ms=0) == []
+            assert await stores.interactions.recent(app_id, [f"u:{ERASED_USER}"]) == []
+        if not is_killed:
+            return
+    raise AssertionError("the ingest never ended")
 
 
 async def _settle(stores: Stores, segments: SegmentStore) -> None:
