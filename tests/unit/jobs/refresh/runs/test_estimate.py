@@ -57,6 +57,7 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
         ("default", GIFTS, Workload(2, 1_744, 872, 1_234, 2, 166.6, 526.3), 69.5, 1_023),
         ("fast", CARTS, Workload(1, 1_000, 400, 4_000, 2, 7.3, 12.5), 10.9, 642),
         ("default", CARTS, Workload(1, 4_000, 1_000, 4_000, 2, 7.3, 12.5), 90.0, 1_071),
+        ("fast", CLICKS, Workload(1, 1_000, 400, 4_000, 1, 3.06, 6.9), 2.1, 298),
         ("default", CLICKS, Workload(1, 4_000, 1_000, 4_000, 1, 3.06, 6.9), 8.5, 435),
     ],
 )
