@@ -62,6 +62,7 @@ class _Served(threading.Thread):
         self.server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         self.ready.set()
         await self.server.serve(sockets=[self.socket])
+        await corner.close()
 
 
 @pytest.fixture(scope="module")

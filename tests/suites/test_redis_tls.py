@@ -36,7 +36,8 @@ async def port(authority: Authority, private_server: RedisProcess) -> AsyncItera
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(*authority.issue("server"))
-    tasks = set()
+    tasks = set[asyncio.Task[None]]()
+    writers = list[asyncio.StreamWriter]()
 
     async def pump(incoming: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ssl.SSLError):
@@ -50,6 +51,7 @@ async def port(authority: Authority, private_server: RedisProcess) -> AsyncItera
         assert task is not None
         tasks.add(task)
         there, back = await asyncio.open_unix_connection(str(private_server.socket))
+        writers.extend((writer, back))
         await asyncio.gather(pump(incoming, back), pump(there, writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
@@ -57,7 +59,11 @@ async def port(authority: Authority, private_server: RedisProcess) -> AsyncItera
     server.close()
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    # A cancelled task closes nothing, and a socket that is left open fails a later test.
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.gather(*tasks, *(writer.wait_closed() for writer in writers), return_exceptions=True)
+    await server.wait_closed()
 
 
 @CLIENTS
