@@ -166,7 +166,7 @@ def attribute_events(
     Shapes:
         events: as of `value_events`
         people: user_key, user
-        purchases: outcomes of type checkout of the days before
+        purchases: outcomes of the types checkout and refund of the days before
     """
     distinct = drop_repeated(events)
     counts = {"repeated": events["event"].n_unique() - distinct["event"].n_unique()}
@@ -276,6 +276,7 @@ def _finish(credits: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 def _match_refunds(refunds: pl.DataFrame, people: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return an outcome for each refund of a credited purchase, with the negative value; plus `event`."""
     purchases = outcomes.filter((pl.col("type") == "checkout") & (pl.col("user") != ""))
+    refunded = outcomes.filter(pl.col("type") == "refund")
     candidates = refunds.select("event", "at", "product", "user_key").join(people, on="user_key").sort("at")
     bought = candidates.join_asof(
         purchases.rename({"at": "bought_at"}).sort("bought_at"),
@@ -289,7 +290,8 @@ def _match_refunds(refunds: pl.DataFrame, people: pl.DataFrame, outcomes: pl.Dat
     return (
         bought.sort("bought_at")
         .unique(["event", "product"], keep="last", maintain_order=True)
-        # A purchase is refunded once, however often the refund is sent.
+        # A purchase is refunded once, however often and on however many days the refund is sent.
+        .join(refunded, on=["service_id", "product"], how="anti", maintain_order="left")
         .unique(["service_id", "product"], keep="first", maintain_order=True)
         .with_columns(
             pl.lit("refund").alias("type"),

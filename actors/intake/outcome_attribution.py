@@ -228,12 +228,12 @@ class OutcomeAttributor:
         return self._served.schema.empty_table().select(names)
 
     def _read_purchases(self, app_id: str, events: pl.DataFrame, begins_ms: int) -> pl.DataFrame:
-        """Return the purchases before a day that refunds of the day may belong to."""
+        """Return the purchases before a day that refunds of the day may belong to, and their refunds."""
         table = COLUMNS.empty_table()
         if "refund" in events["type"].unique().to_list():
             table = self._outcomes.read(app_id, begins_ms - REFUND_WINDOW_MS, begins_ms - 1)
         frame = pl.DataFrame(pl.from_arrow(table))
-        return frame.filter(pl.col("type") == "checkout").select(COLUMNS.names)
+        return frame.filter(pl.col("type").is_in(["checkout", "refund"])).select(COLUMNS.names)
 
     async def _list_people(self, app_id: str, events: pl.DataFrame) -> pl.DataFrame:
         """Return each user key of interactions with the pseudonyms of all ids of the person."""

@@ -41,8 +41,6 @@ __all__ = ["DamagedFile", "SegmentStore", "position_from_offset"]
 T = TypeVar("T")
 
 _READ_TRIES = 5
-
-
 _DAY_MS = 86_400_000
 _TIME_COLUMNS = ["reader", "at_ms"]
 _JSON_COLUMNS = ["reader", "at_ms", "json"]
@@ -275,20 +273,11 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def append(
-        self,
-        app_id: str,
-        noun: Noun,
-        table: Any,
-        *,
-        first: str,
-        last: str,
-        has_erased_rows: bool = False,
+        self, app_id: str, noun: Noun, table: Any, *, first: str, last: str, has_erased_rows: bool = False
     ) -> bool:
         """Append the rows of the changes from `first` to `last`; an empty table only moves the offset.
 
-        `has_erased_rows` says that some of these changes erased rows of others, which the table lacks: a reader of the
-        change log may hold them.
-
+        With `has_erased_rows`, the changes erased rows of others among them: readers of the log may hold these.
         Returns False, and writes nothing, when the segments already cover `last`.
 
         Errors:
@@ -304,8 +293,7 @@ class SegmentStore:
             raise Fault(f"changes {first} to {last} overlap what is settled up to {covered}")
         added = self._files.write(app_id, manifest, noun, [table], first, last)
         log = ErasureLog.of(manifest.facts)
-        if has_erased_rows:
-            log = log.add(noun, first, self._clock.now_ms())
+        log = log.add(noun, first, self._clock.now_ms()) if has_erased_rows else log
         self._files.commit(app_id, manifest, (*manifest.files, *added), offsets={noun: last}, erasures=log)
         return True
 

@@ -106,6 +106,21 @@ async def test_a_purchase_is_split_by_price_and_quantity_where_prices_are_stored
     ]
 
 
+@pytest.mark.parametrize("passed_ms", [0, DAY_MS])
+async def test_a_purchase_is_refunded_once_on_whichever_day_the_refund_is_sent_again(
+    visitor: Visitor, passed_ms: int
+) -> None:
+    shown = await visitor.shop.ask("v0")
+    await visitor.track("checkout", shown.products[0], revenue=20)
+    await visitor.track("refund", shown.products[0])
+    await visitor.shop.settle()
+    visitor.shop.clock.pass_ms(passed_ms)
+    await visitor.track("refund", shown.products[0])
+    await visitor.shop.settle()
+    outcomes = pl.DataFrame(pl.from_arrow(visitor.shop.outcomes.read(APP, 0)))
+    assert outcomes.select("type", "value").rows() == [("checkout", 20.0), ("refund", -20.0)]
+
+
 async def test_what_a_visitor_saw_counts_when_their_user_buys_later(visitor: Visitor) -> None:
     shown = await visitor.shop.ask("v0")
     await visitor.track("like", "elsewhere", user_id="ada")
