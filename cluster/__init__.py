@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info, pace   small shared modules
+    ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info, backup_pace   small shared modules
     records/      the stored nouns and their validation
     query/        the filter language and the columns it is applied to
     store/        everything that accesses Redis

@@ -9,6 +9,6 @@ passages          a product as text, sections and passages
 segment           an immutable part of the corpus: documents, words, vectors
 library           segments that merge as they grow: a snapshot and later records; combined_segments joins the postings
                   of accesses that are often read together
-snapshot          a segment on disk, mapped and verified; snapshot_writer makes it, snapshot_store finds
+passage_snapshot  a segment on disk, mapped and verified; snapshot_writer makes it, snapshot_store finds
                   the newest and shares new vectors among the replicas of a node
 """

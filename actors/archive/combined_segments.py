@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.archive.segment import PassageSegment
-from actors.retrieval.lexical.combined_parts import SearchCounts
+from actors.retrieval.lexical.combined_parts import CombinationUsage
 from actors.retrieval.lexical.passage_postings import PassagePostings, merge_postings
 
 Accesses = frozenset[str]
@@ -54,7 +54,7 @@ class JoinedSegments:
     """The joined postings of one library. One thread joins, any number of threads count and find."""
 
     def __init__(self) -> None:
-        self._searches = SearchCounts[Accesses]()
+        self._searches = CombinationUsage[Accesses]()
         self._runs: Mapping[Accesses, SegmentRun] = {}
 
     @property

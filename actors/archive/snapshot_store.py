@@ -18,9 +18,9 @@ from pathlib import Path
 import structlog
 
 from actors.archive.library import PassageLibrary
+from actors.archive.passage_snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.archive.passages import Document
 from actors.archive.shared_embedder import SharedEmbedder
-from actors.archive.snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.manifest import Manifest, load_manifest

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.archive.passages import Document
-from actors.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
-from actors.archive.snapshot import (
+from actors.archive.passage_snapshot import (
     PAPERS,
     SCAN,
     SKETCHES,
@@ -31,6 +29,8 @@ from actors.archive.snapshot import (
     save_embedder,
     write_manifest,
 )
+from actors.archive.passages import Document
+from actors.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.hashing_embedder import Embedder

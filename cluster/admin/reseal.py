@@ -15,8 +15,8 @@ from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import derive_manifest_keys
 from cluster.artifacts.signing import resign_manifests
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.backup_pace import Progress, ignore_progress
 from cluster.errors import Fault
-from cluster.pace import Progress, ignore_progress
 from cluster.records.access import reseal_key
 from cluster.secrecy import Signer, Vault
 from cluster.store.administration.accounts import AccountStore

@@ -30,11 +30,11 @@ from cluster.backup.audit_row import find_audit_position
 from cluster.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
 from cluster.backup.chunks import CHUNK_BYTES, ChunkWriter
 from cluster.backup.removal import mark_running
+from cluster.backup_pace import Pace
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.ids import new_request_id, position_from_offset
-from cluster.pace import Pace
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.key_loader import PAGE, KeyLoader, KeyPart

@@ -22,10 +22,10 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.artifact_copies import restore_artifacts
 from cluster.backup.catalogue import Backup, BackupFacts, list_backup_ids, load_backup
 from cluster.backup.chunks import read_parts
+from cluster.backup_pace import Progress, ignore_progress
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.ids import position_from_offset
-from cluster.pace import Progress, ignore_progress
 from cluster.records.erasure import Person
 from cluster.records.intake import Noun
 from cluster.store import keys

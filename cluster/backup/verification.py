@@ -14,9 +14,9 @@ from typing import Any
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
 from cluster.backup.chunks import read_chunk, read_parts
+from cluster.backup_pace import Progress, ignore_progress
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
-from cluster.pace import Progress, ignore_progress
 from cluster.store.client.key_loader import PAGE, KeyLoader, KeyPart
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.replies import split_pairs

@@ -29,8 +29,8 @@ from cluster.local.haproxy_config import HAProxyOptions
 from cluster.local.haproxy_handover import LAST, STAND_IN, fallback_config, find_predecessor, is_listening_at
 from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import answers
 from cluster.process.processes import is_alive
-from cluster.process.sockets import answers
 
 MOST_CONNECTIONS = 10_000
 RETRY_S = 60.0

@@ -23,7 +23,7 @@ import structlog
 
 from cluster.paths import InstallationPaths
 from cluster.process.processes import end_processes, is_alive, list_processes
-from cluster.process.progress import STALLED_S, StallTimer
+from cluster.process.start_progress import STALLED_S, StallTimer
 from cluster.runtime.start_plan import StartPlan
 
 VITAL = ("gcs_server", "raylet")

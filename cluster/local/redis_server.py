@@ -30,8 +30,8 @@ from cluster.local.aof_sync import AofSync
 from cluster.local.redis_binary import PRODUCTS, RedisBinary, find_redis
 from cluster.local.redis_faults import Version
 from cluster.paths import InstallationPaths, write_private
-from cluster.process.memory import redis_memory_mb
-from cluster.process.progress import StallTimer, count_work_steps
+from cluster.process.redis_memory import redis_memory_mb
+from cluster.process.start_progress import StallTimer, count_work_steps
 from cluster.runtime.handover import without_secrets
 
 AOF_NAME = "appendonly.aof"

@@ -20,7 +20,7 @@ from cluster.admin.vault import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting, Unavailable
 from cluster.process.connecting import connect, run_blocking
-from cluster.process.identity import read_artifact_id, refuse_mismatch
+from cluster.process.installation_identity import read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity

@@ -6,7 +6,7 @@ from cluster.admin.vault import master_key_fingerprints, open_vault
 from cluster.errors import InvalidSetting
 from cluster.process.artifact_access import open_artifact_store_at
 from cluster.process.connecting import ADMIN_S, connect
-from cluster.process.identity import adopt_installation, mark_installation
+from cluster.process.installation_identity import adopt_installation, mark_installation
 from cluster.process.signing_upgrade import sign_keys
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

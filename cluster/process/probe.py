@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Fault
-from cluster.process.progress import StallTimer
+from cluster.process.start_progress import StallTimer
 
 EVERY_S = 0.1
 

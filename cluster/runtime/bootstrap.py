@@ -34,8 +34,8 @@ from cluster.process.connecting import ADMIN_S, connect
 from cluster.process.identity_start import mark_identity
 from cluster.process.installation_state import find_lock_holder, load_state
 from cluster.process.processes import list_processes
-from cluster.process.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.process.signing_upgrade import sign_unsigned
+from cluster.process.start_progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.process.tracing import check_tracing
 from cluster.runtime.actors.actor_roles import (
     ActorRole,

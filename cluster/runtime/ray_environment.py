@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports, port_range
 from cluster.process.priority import BACKGROUND_NICENESS, VARIABLE
 from cluster.process.processes import MARK
-from cluster.process.sockets import free_ports, port_range
 
 HOT_LAYER = "deployments.api.http.hot:middlewares"
 THREAD_VARIABLES = (

@@ -21,7 +21,7 @@ from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.access.account import HOME
-from deployments.console.pages.table import NAVIGATION, PAGES
+from deployments.console.pages.all_pages import NAVIGATION, PAGES
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices

@@ -42,8 +42,8 @@ from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
 from cluster.process.identity_check import IdentityWatch
-from cluster.process.memory import guard_writes
 from cluster.process.priority import restore_priority
+from cluster.process.redis_memory import guard_writes
 from cluster.process.tracing import open_tracing
 from cluster.records.question import Answer, Question
 from cluster.records.replica_memory import ReplicaMemory

@@ -12,7 +12,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.disk import DiskGuard
+from cluster.process.disk_guard import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.command_line import run_program

@@ -9,7 +9,7 @@ from itertools import chain
 
 from rich.console import Console
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from deployments.cli.subprocess_commands import (
     AnswersOptions,
     BenchOptions,

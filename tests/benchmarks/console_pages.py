@@ -35,7 +35,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.store.connect import open_stores
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from jobs.playground.loader import load_playground
 from tests.benchmarks.console_data import LARGE, PageDataSizes, fill_app
 from tests.benchmarks.report import print_report

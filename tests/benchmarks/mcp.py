@@ -37,7 +37,7 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
 from cluster.records.archive.archive_client import ClientRule
 from cluster.secrecy import Vault

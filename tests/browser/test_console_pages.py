@@ -12,7 +12,7 @@ from cluster.records.engine import Engine
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.connect import OpenStores
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Stage, Tab, open_browser, open_stage
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.clients.server import DOCUMENT
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world")]

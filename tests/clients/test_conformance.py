@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.clients.test_clients import FOLDER, NODE, ROOT, _needs
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(600)]

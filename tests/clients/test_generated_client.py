@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.clients.test_clients import FOLDER, ROOMS, ROOT, _needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(300)]

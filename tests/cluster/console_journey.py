@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from cluster.clock import SystemClock, iso_ms
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from tests.browser.stage import Tab, change_experiment, draft_experiment, playwright
 from tests.fakes.trained_snapshot import NOW_S, name, ring_products, ring_walks
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.cluster.test_up_down import ROOT, Installed
 from tests.fakes.request_handler import BROWSER
 

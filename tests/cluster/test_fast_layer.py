@@ -24,8 +24,8 @@ import pytest
 
 from cluster.local.haproxy_handover import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.installation_state import load_state
-from cluster.process.sockets import free_ports
 from cluster.runtime.ray_environment import HARD_STOP_S
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack, kiosk

@@ -16,7 +16,7 @@ import pytest
 
 from cluster.artifacts.snapshots import FOLDER, MANIFEST
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.store.connect import open_stores
 from tests.cluster.test_up_down import Installed
 from tests.fakes.request_handler import BROWSER

@@ -29,7 +29,7 @@ from cluster.local.haproxy_handover import fallback_config, find_predecessor
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
 from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import answers, free_ports
+from cluster.process.free_ports import answers, free_ports
 from tests.suites.waiting import wait_until
 
 pytestmark = pytest.mark.ray

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.cluster.test_front import Proxy, Replica
 from tests.fakes.edge import Edge
 from tests.suites.hostile_requests import READ, ROWS, addresses, hostile_requests, open_connections

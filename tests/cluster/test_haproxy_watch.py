@@ -16,7 +16,7 @@ from cluster.local import haproxy_watch
 from cluster.local.haproxy_handover import LAST, find_predecessor
 from cluster.local.haproxy_process import find_haproxy, write_image_wrapper
 from cluster.local.haproxy_watch import HAProxyWatch
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 
 pytestmark = pytest.mark.ray
 CONFIG = """global

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cluster.local.haproxy_process import find_haproxy
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(600), pytest.mark.alone]
 ROOT = Path(__file__).resolve().parents[2]

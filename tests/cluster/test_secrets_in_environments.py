@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.secrecy import new_master_key
 from tests.suites.redis_process import RedisProcess
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.processes import list_processes
-from cluster.process.sockets import free_ports
 
 pytestmark = [pytest.mark.drill, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).resolve().parents[2]

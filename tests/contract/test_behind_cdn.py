@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from cluster.local.haproxy_process import find_haproxy
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.access import AppSettings
 from deployments.api.http.routes import build_application
 from deployments.demo.browser_script import build_script_routes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.benchmarks import stack
 from tests.drills.bounds import MISSED, OF_THE_TEXT, Bounds
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.load import http_request
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk

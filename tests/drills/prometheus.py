@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.benchmarks.stack import ROOT
 
 ALERTS = ROOT / "cluster" / "prometheus" / "alerts.yaml"

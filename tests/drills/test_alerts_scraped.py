@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from cluster.local.haproxy_process import find_haproxy
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.interaction import RecentEvent
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores

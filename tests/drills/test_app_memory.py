@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.field_types.fields import MAX_TITLE
 from cluster.runtime.cluster_plan import reserved_bytes
 from tests.benchmarks.data import interactions, products

@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 from cluster.clock import SystemClock
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, open_archive

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.processes import list_processes
-from cluster.process.sockets import free_ports
 from cluster.settings import Settings
 from deployments.cli.frame.installation import Installation
 from tests.benchmarks.data import interactions, products, users

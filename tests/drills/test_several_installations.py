@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.processes import list_processes
-from cluster.process.sockets import free_ports
 from tests.benchmarks.stack import Stack
 from tests.drills.journal import Load, call, percentile
 

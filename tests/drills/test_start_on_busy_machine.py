@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.processes import list_processes
-from cluster.process.sockets import free_ports
 from tests.suites.busy_machine import busy_machine
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.process.sockets import answers
+from cluster.process.free_ports import answers
 
 REPLICA = """
 import http.server, socket, sys

@@ -17,7 +17,7 @@ from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.console.app import build_console_routes
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.limits.signin_limits import SignInRates

@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 
 from cluster.clock import SystemClock
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import build_archive_routes

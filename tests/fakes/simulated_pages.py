@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application

@@ -21,7 +21,7 @@ NOUNS = _words(
     backup bank basket baskets batch bearer benchmark bias bill binary blend bm bodies body boolean boost
     bootstrap bounds breaker browser bucket buckets budget builds bulk bundle
     cache calibration caller calls candidates card catalog catalogue chain change changes channel charts
-    checkpoint checks choice chunks circles citation citations claimed classes clauses cli client clients
+    checklist checkpoint checks choice chunks circles citation citations claimed classes clauses cli client clients
     clock cluster code codec cohorts column columns combined command commands commits compact compaction
     comparison completion completions components composer compression conditional config confirmation
     conflicts conformance connection connections console content context contributions cooccurrence copies
@@ -33,7 +33,7 @@ NOUNS = _words(
     evidence examples experiment experiments explanations exploration exports exposure
     facets factor factors fast faults features feed feedback feeds fence field fields figures file files filter
     folders follower followup followups form format forms formula frame front
-    gate gateway gauges generation geo goal grams grants graph groups guardrails
+    gate gateway gauges generation geo goal grams grants graph groups guard guardrails
     handler handover handshake haproxy hash hashing head histories history host hosts html http
     idempotency identity ids imports index indexes info injection input insight installation intake
     interaction interactions interleaved interleaving invitations item
@@ -61,8 +61,8 @@ NOUNS = _words(
     safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal seals secrecy sections security segment segments selection sentence sentences served server
     service
-    services session sessions settings shell shop signals signatures significance signin silence sitemap
-    size sketches slot snapshot snapshots snippets sockets source sources span spell splitter stages
+    services session sessions settings setup shell shop signals signatures significance signin silence sitemap
+    size sketches slot snapshot snapshots snippets source sources span spell splitter stages
     standbys start startup state statistics status steps stopwords storage store stores stream submission
     subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
     system table tables tail task tasks team teasers templates term terms text texts thread threads tier
@@ -104,7 +104,7 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed and checksummed cold compacted confidential connected delimited dry durable embedded external
-    fail filtered first folded global golden hybrid imported issued latent live loaded logged lost marked moved
+    fail filtered first folded free global golden hybrid imported issued latent live loaded logged lost marked moved
     multiplexed named of off plain popular public published recent refreshing refused running scaled
     sealed second seeded sequential shipped shown signed sparse stateless stored structured uncompacted
     unordered unverified valid watched

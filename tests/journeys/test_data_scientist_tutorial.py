@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from tests.cluster.test_up_down import Installed
 from tests.house.tree import ROOT
 

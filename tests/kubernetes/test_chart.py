@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from cluster.admin.schema import record_running
 from cluster.errors import HouseError
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.replica_memory import ABOVE_BUDGET_MB
 from cluster.runtime.cluster_plan import PROCESS_MB, reserved_bytes
 from cluster.settings import SECRET_VARIABLES, Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from cluster.process.sockets import free_ports, is_free
+from cluster.process.free_ports import free_ports, is_free
 from tests.suites.redis_process import redis_binary
 
 HOST = "127.0.0.1"

@@ -44,11 +44,11 @@ from cluster.backup.catalogue import load_backup
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
 from cluster.backup.verification import compare_records, verify_sample
+from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
-from cluster.pace import Pace
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, Question

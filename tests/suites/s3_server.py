@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 
 ACCESS_KEY, SECRET_KEY = "kiosk-tests", "kiosk-tests-secret"
 BUCKET = "kiosk-artifacts"

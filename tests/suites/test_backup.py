@@ -28,9 +28,9 @@ from cluster.backup.removal import (
 )
 from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore, prepare_restore
 from cluster.backup.verification import compare_records, find_damage
+from cluster.backup_pace import Pace
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, NewerRelease, NotFound
-from cluster.pace import Pace
 from cluster.records.engine import Engine
 from cluster.secrecy import Signer, new_master_key, parse_master_key
 from cluster.store import keys

@@ -19,9 +19,9 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore
 from cluster.backup.verification import ComparedRecords
+from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
-from cluster.pace import Pace
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
 from cluster.secrecy import Signer

@@ -24,9 +24,9 @@ from cluster.backup.chunks import ChunkWriter
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
 from cluster.backup.verification import verify_sample
+from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict, Fault
-from cluster.pace import Pace
 from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Person

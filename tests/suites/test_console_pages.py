@@ -15,7 +15,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
 from cluster.store.connect import open_stores
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.renderer import FOLDER, Renderer
 from jobs.refresh.evaluation.reports import ReportStore
 from tests.benchmarks.console_data import PageDataSizes, fill_app

@@ -22,7 +22,7 @@ from cluster.errors import Fault
 from cluster.local.haproxy_config import UNSENT, HAProxyOptions, tighten
 from cluster.local.haproxy_process import find_haproxy
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.runtime.ray_environment import serving_environment
 from deployments.edge.http.errors import UNSENT_STATUS
 from tests.cluster.nodes.machine import Network, missing_right

@@ -22,9 +22,9 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import fingerprint_of
 from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore
+from cluster.backup_pace import Pace
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, InvalidSetting, Unavailable
-from cluster.pace import Pace
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.identity_start import mark_identity
 from cluster.records.access import ApiKey, App, issue_key, reveal_key

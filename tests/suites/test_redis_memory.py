@@ -11,7 +11,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
-from cluster.process.memory import MemoryGuard, redis_memory_mb, used_memory_share
+from cluster.process.redis_memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
 from deployments.operations.insight.installation_checks import check_redis_memory
 from tests.fakes.asgi import Answer, call

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from cluster.errors import HouseError, Unavailable
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, view_interaction

@@ -30,7 +30,7 @@ _MOST_COUNTED: Final = 256
 "Sets of parts whose searches are counted."
 
 
-class SearchCounts(Generic[Combination]):
+class CombinationUsage(Generic[Combination]):
     """How often combinations of parts were searched that are not joined."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class JoinedParts:
     def __init__(self, seal: int, parts: Mapping[int, IndexPart]) -> None:
         self._seal = seal
         self._parts = parts
-        self._searches = SearchCounts[PartCodes]()
+        self._searches = CombinationUsage[PartCodes]()
         self._joined: dict[PartCodes, JoinedPart] = {}
 
     @property

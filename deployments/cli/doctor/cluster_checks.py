@@ -11,7 +11,7 @@ from cluster.admin.vault import master_key_fingerprints
 from cluster.errors import HouseError, Invalid
 from cluster.process.artifact_access import open_artifact_store_at
 from cluster.process.connecting import ADMIN_S, connect, run_blocking
-from cluster.process.identity import find_mismatch, read_artifact_id
+from cluster.process.installation_identity import find_mismatch, read_artifact_id
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
 from cluster.settings import Settings
 from cluster.store.installation.identity import StoredIdentity

@@ -24,7 +24,7 @@ from cluster.local.redis_server import RedisServer
 from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import ADMIN_S, connect
-from cluster.process.disk import DiskGuard
+from cluster.process.disk_guard import DiskGuard
 from cluster.process.identity_check import prepare_master_key
 from cluster.process.installation_state import (
     InstallationLock,
@@ -33,7 +33,7 @@ from cluster.process.installation_state import (
     load_state,
 )
 from cluster.process.processes import end_processes, list_processes
-from cluster.process.progress import StallTimer
+from cluster.process.start_progress import StallTimer
 from cluster.records.access import App
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.settings import Settings

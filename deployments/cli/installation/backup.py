@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cluster.backup.catalogue import Backup
     from cluster.backup.restoring import RestoreResult
     from cluster.backup.verification import SampleVerification
-    from cluster.pace import Progress
+    from cluster.backup_pace import Progress
     from cluster.settings import Settings
     from cluster.store.connect import OpenStores
 
@@ -91,7 +91,7 @@ def backup(
     # Imported here: every other command starts faster without it.
     from cluster.backup.catalogue import load_backup
     from cluster.backup.creation import BackupJob, BackupResult
-    from cluster.pace import Pace
+    from cluster.backup_pace import Pace
     from cluster.process.artifact_access import open_artifact_store
     from deployments.cli.installation.backup_verification import print_backup
 

@@ -20,9 +20,9 @@ from cluster.backup.creation import BackupResult
 from cluster.backup.query_sample import find_active_users, find_change_since, sample_app
 from cluster.backup.restoring import RestoreJob, RestorePlan
 from cluster.backup.verification import ComparedRecords, SampleVerification, compare_records
+from cluster.backup_pace import Progress, ignore_progress
 from cluster.clock import iso_ms
 from cluster.errors import HouseError
-from cluster.pace import Progress, ignore_progress
 from cluster.store.connect import OpenStores
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import read_clock_ms

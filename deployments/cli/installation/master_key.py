@@ -17,11 +17,11 @@ from cluster.admin.vault import (
     master_key_fingerprints,
     open_vault,
 )
+from cluster.backup_pace import Progress
 from cluster.errors import Conflict, InvalidSetting
-from cluster.pace import Progress
 from cluster.paths import write_private
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.identity import forget_previous_keys, switch_master_key
+from cluster.process.installation_identity import forget_previous_keys, switch_master_key
 from cluster.records.administration import AuditRow
 from cluster.secrecy import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
 from cluster.store.administration.audit_chain import RESEAL

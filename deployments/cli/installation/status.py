@@ -15,7 +15,7 @@ from cluster.local.haproxy_handover import find_predecessor
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.process import probe
-from cluster.process.disk import used_share
+from cluster.process.disk_guard import used_share
 from cluster.process.installation_state import InstallationState, load_state
 from cluster.process.processes import is_alive, list_processes, pss_bytes
 from deployments.cli.doctor.running_checks import parse_redis_server

@@ -14,9 +14,9 @@ from cluster.build_info import installed_version, package_root
 from cluster.errors import Fault, Invalid
 from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.log import set_up_logging
+from cluster.process.free_ports import is_free, is_local_address
 from cluster.process.installation_state import InstallationState
-from cluster.process.progress import StallTimer, count_work_steps
-from cluster.process.sockets import is_free, is_local_address
+from cluster.process.start_progress import StallTimer, count_work_steps
 from cluster.runtime.handover import hand_over
 from cluster.runtime.ray_environment import shared_environment
 from cluster.settings import Settings

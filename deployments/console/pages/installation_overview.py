@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages.start import START
+from deployments.console.pages.setup_checklist import START
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.insight.installation_checks import Finding

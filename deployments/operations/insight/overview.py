@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.admin.schema import newest_schema
 from cluster.errors import Forbidden, HouseError
-from cluster.process.memory import used_memory_share
+from cluster.process.redis_memory import used_memory_share
 from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
 from cluster.store.data.changes import FOLLOWING_MS, follower_lag_ms

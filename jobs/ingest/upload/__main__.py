@@ -13,7 +13,7 @@ from cluster.errors import HouseError, Unavailable
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import available_memory
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.disk import DiskGuard
+from cluster.process.disk_guard import DiskGuard
 from cluster.records.file_import import ImportProgress
 from cluster.settings import Settings
 from cluster.store.connect import open_stores

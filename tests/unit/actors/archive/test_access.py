@@ -15,10 +15,10 @@ import pytest
 from actors.archive.follower import ArchiveFollower, apply_records
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, ArchiveResult
+from actors.archive.passage_snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.archive.passages import read_product, split_kind
 from actors.archive.retrieve import get_article, search_passages
 from actors.archive.segment import build_segment, merge_segments
-from actors.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.archive.teasers import list_teasers

@@ -15,9 +15,9 @@ from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Citation, CitationState
+from actors.archive.passage_snapshot import MappedDocuments, document_from_bytes, document_to_bytes
 from actors.archive.passages import read_product
 from actors.archive.revisions import MOST_REVISIONS, ArticleRevisions
-from actors.archive.snapshot import MappedDocuments, document_from_bytes, document_to_bytes
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.archive.article_revision import passage_digest

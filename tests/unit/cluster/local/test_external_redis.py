@@ -9,7 +9,7 @@ import pytest
 from cluster.errors import Fault
 from cluster.local.external_redis import wait_for_redis
 from cluster.paths import InstallationPaths
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("allow_world")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.local.haproxy_config import NAMED_ARCHIVE_PATH, HAProxyOptions, tighten
-from cluster.process.sockets import is_loopback
+from cluster.process.free_ports import is_loopback
 from cluster.runtime.ray_environment import is_behind_haproxy
 
 OPTIONS = HAProxyOptions("haproxy", "0.0.0.0:8000", "/run/pid")

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from cluster.errors import Fault, Unavailable
 from cluster.paths import InstallationPaths
+from cluster.process.free_ports import free_ports
 from cluster.process.installation_state import InstallationState, save_state
 from cluster.process.processes import MARK, is_alive
-from cluster.process.sockets import free_ports
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import up
 

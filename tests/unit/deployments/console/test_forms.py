@@ -13,8 +13,8 @@ import pytest
 from cluster.store.stores import Stores
 from deployments.console import forms
 from deployments.console.forms import find_bounds
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.pages.imports import MOST_UPLOAD_BYTES
-from deployments.console.pages.table import PAGES
 from deployments.edge.http.body_pace import FILE, FORM, MOST_UPLOADS_EACH, SMALL_BODY, BodyPace
 from tests.fakes.administration import add_apps
 from tests.fakes.archive_oauth import an_account

@@ -16,7 +16,7 @@ from cluster.store.stores import Stores
 from deployments.console.assets import FOLDER as STATIC
 from deployments.console.assets import SERVED
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.renderer import FOLDER as TEMPLATES
 from deployments.console.renderer import POLICY
 from deployments.console.request import ConsoleRequest

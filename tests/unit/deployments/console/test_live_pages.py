@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cluster.store.stores import Stores
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.request import ConsoleRequest
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.services import AdminServices

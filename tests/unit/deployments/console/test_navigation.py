@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployments.console.navigation import build_layout
-from deployments.console.pages.table import NAVIGATION
+from deployments.console.pages.all_pages import NAVIGATION
 from deployments.operations.frame.principal import Principal
 
 ADA = Principal("ada", "1", "console", is_administrator=True)

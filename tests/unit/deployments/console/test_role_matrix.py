@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
 from deployments.console.page import Page
-from deployments.console.pages.table import PAGES
+from deployments.console.pages.all_pages import PAGES
 from deployments.console.request import ConsoleRequest
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

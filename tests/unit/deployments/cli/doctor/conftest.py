@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
-from cluster.process.sockets import free_ports
+from cluster.process.free_ports import free_ports
 from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive

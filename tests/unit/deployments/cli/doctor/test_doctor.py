@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.local.redis_binary import RedisBinary
-from cluster.process.disk import used_share
+from cluster.process.disk_guard import used_share
 from cluster.process.installation_state import InstallationState
 from cluster.records.access import App, AppSettings, issue_key, new_app_settings
 from cluster.secrecy import Vault, create_master_key

@@ -16,7 +16,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.machine_memory import machine_memory
 from cluster.meter import Meter
-from cluster.process.disk import DiskGuard
+from cluster.process.disk_guard import DiskGuard
 
 SHARE = 4
 "Redis may use one part in this number of the machine's memory, unless a setting changes it."

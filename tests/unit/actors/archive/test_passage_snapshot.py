@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from actors.archive.messages import ArchiveQuery
+from actors.archive.passage_snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.archive.passages import read_product
 from actors.archive.retrieve import search_passages
-from actors.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language import latent_embedder

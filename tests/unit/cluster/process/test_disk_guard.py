@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.process.disk import DiskGuard, used_share
+from cluster.process.disk_guard import DiskGuard, used_share
 from tests.suites.manual_clock import ManualClock
 
 

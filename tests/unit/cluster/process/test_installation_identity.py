@@ -9,7 +9,12 @@ import pytest
 from cluster.admin.vault import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
-from cluster.process.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
+from cluster.process.installation_identity import (
+    IDENTITY_FILE,
+    find_mismatch,
+    read_artifact_id,
+    refuse_mismatch,
+)
 from cluster.settings import Settings
 from cluster.store.installation.identity import StoredIdentity
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster.process.progress import WORKED_S, StallTimer, count_work_steps, report_changes
+from cluster.process.start_progress import WORKED_S, StallTimer, count_work_steps, report_changes
 from tests.suites.manual_clock import ManualClock
 
 

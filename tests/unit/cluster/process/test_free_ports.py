@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cluster.process.sockets import answers, free_ports, is_free, is_local_address, port_range
+from cluster.process.free_ports import answers, free_ports, is_free, is_local_address, port_range
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -25,7 +25,7 @@ def test_a_machine_without_free_server_ports_gets_ephemeral_ones(monkeypatch: py
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         taken = server.getsockname()[1]
-        monkeypatch.setattr("cluster.process.sockets.SERVER_PORTS", (taken,))
+        monkeypatch.setattr("cluster.process.free_ports.SERVER_PORTS", (taken,))
         ports = free_ports(3)
     assert len(set(ports)) == 3
     assert taken not in ports
