@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from actors.models.transformer import TransformerConfig, TransformerModel, array_names
 from actors.vectors.snapshot_arrays import ModelState
@@ -34,6 +34,8 @@ _STORE_INTERVAL_S = 20.0
 "Minimum time between two stored states; the last one is always stored."
 _SCORE_PARAMETERS = {"tune", "items_up_to", "items_from", "candidates", "power"}
 "Parameters that do not change the training."
+_EVENT_VISITS = 22_000_000
+"22 passes over 1,000,000 events: recipe `deep` then takes at most 45 minutes of processor time by the estimate."
 _STOPPING_SHARE = 0.2
 _STOPPING_USERS = 1_000
 
@@ -62,12 +64,26 @@ class TransformerRecipe(PartRecipe):
     "Number of sampled items with which a target is compared; in a catalog of at most this size, all items."
     epochs: int = Field(default=60, ge=1, le=1_000)
     "Maximum number of passes over the events."
+    event_visits: int = Field(default=_EVENT_VISITS, ge=1)
+    "Maximum number of events that all passes visit together; large data get fewer passes, at least one."
     patience: int = Field(default=5, ge=1)
     "Number of passes without a better NDCG after which the training stops."
     candidates: int = Field(default=300, ge=10, le=10_000)
     "Number of items with a score for a user."
     power: float = Field(default=0.5, gt=0, le=2)
     "Exponent of the softmax share that is the score of an item."
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        # With the default, a snapshot has the version that earlier releases gave it, and their stored states continue.
+        if fields.get("event_visits", 0) == _EVENT_VISITS:
+            del fields["event_visits"]
+        return fields
+
+    def limit_epochs(self, events: int) -> int:
+        """Return the maximum number of passes over a number of events."""
+        return min(self.epochs, max(1, self.event_visits // max(events, 1)))
 
 
 @dataclass
@@ -159,6 +175,7 @@ class _Training:
         self._content = None if content is None else jax.numpy.asarray(content)
         self._last_events = self._hold_out(sequences)
         self._sequences = sequences
+        self._epochs = recipe.limit_epochs(len(sequences.items))
         counts = np.bincount(np.maximum(sequences.targets, 0), minlength=n_items).astype(np.float64) + 1.0
         self._sampler = ItemSampler(counts, recipe.sampled) if recipe.sampled < n_items else None
 
@@ -205,7 +222,7 @@ class _Training:
     def _is_done(self, state: _TrainingState) -> bool:
         figures = [figure for _, figure in state.curve]
         stale = len(figures) - int(np.argmax(figures)) > self._recipe.patience if figures else False
-        return state.epoch >= self._recipe.epochs or stale or not len(self._sequences)
+        return state.epoch >= self._epochs or stale or not len(self._sequences)
 
     def _run_epoch(self, state: _TrainingState) -> None:
         recipe = self._recipe
@@ -314,7 +331,7 @@ def estimate_memory_bytes(items: int, events: int, recipe: TransformerRecipe) ->
     """Return the estimated peak memory of the training in bytes."""
     vectors = 4 * items * (recipe.dimensions * _COPIES + _CONTENT_WIDTH)
     logits = 4 * recipe.batch_events * min(recipe.sampled, items) * _COPIES
-    return vectors + logits + 100 * events + _LIBRARY_BYTES
+    return vectors + logits + 100 * events + LIBRARY_BYTES
 
 
 def estimate_seconds(items: int, events: int, recipe: TransformerRecipe, *, at_most: bool = False) -> float:
@@ -323,15 +340,16 @@ def estimate_seconds(items: int, events: int, recipe: TransformerRecipe, *, at_m
     Nothing tells beforehand in which epoch the training stops: equal sizes of data stopped after 14 to 38.
     """
     multiplied = 36 * recipe.blocks * recipe.dimensions + 3 * min(recipe.sampled, items)
-    usual = min(recipe.epochs, _USUAL_EPOCHS + _EARLY_EVENTS / max(events, 1))
-    epochs = recipe.epochs if at_most else usual
+    most = recipe.limit_epochs(events)
+    epochs = most if at_most else min(most, _USUAL_EPOCHS + _EARLY_EVENTS / max(events, 1))
     each = 2 * events * recipe.dimensions * multiplied / _FLOPS_PER_S + items * _ITEM_EPOCH_S
     return epochs * each + _COMPILE_S
 
 
 _COPIES = 8
 "Copies of the item vectors: parameters, moments, the best epoch and the stored state."
-_LIBRARY_BYTES = 500 << 20
+LIBRARY_BYTES = 500 << 20
+"JAX and its compiled steps; they stay in the process after the training."
 _FLOPS_PER_S = 3.5e10
 "Throughput of one core, including functions that are no products of matrices."
 _ITEM_EPOCH_S = 6e-6

@@ -77,6 +77,8 @@ class TrainingCost:
     "Seconds on top of the typical ones if every epoch runs and the blend keeps the component."
     once_extra: float = 0.0
     "Seconds of all further epochs of one training."
+    kept: int = 0
+    "Bytes of the memory that stay in the process after the training."
     is_ranked: bool = True
     "True if the evaluation trains it once more, as it does for components of the blend."
 
@@ -107,19 +109,27 @@ def _part_cost(
 ) -> TrainingCost:
     """Return the cost of a component: what is typical, and how much more it may take."""
     memory = _memory_bytes(part, size)
+    kept = transformer.LIBRARY_BYTES if isinstance(part, TransformerRecipe) else 0
     once, most_once = (
         estimate_train_seconds(part, size, load, speed, at_most=at_most) for at_most in (False, True)
     )
     if is_settled(recipe):
         return TrainingCost(
-            name, memory, 2 * once, 1, once, extra=2 * (most_once - once), once_extra=most_once - once
+            name,
+            memory,
+            2 * once,
+            1,
+            once,
+            extra=2 * (most_once - once),
+            once_extra=most_once - once,
+            kept=kept,
         )
     seconds, most = (
         _part_seconds(name, part, recipe, size, load, speed, at_most=at_most) for at_most in (False, True)
     )
     trainings = 1 + load.splits * (1 + count_trainings(part, recipe, size)[0])
     return TrainingCost(
-        name, memory, seconds, trainings, once, extra=most - seconds, once_extra=most_once - once
+        name, memory, seconds, trainings, once, extra=most - seconds, once_extra=most_once - once, kept=kept
     )
 
 
@@ -191,8 +201,9 @@ def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize, candidat
     Components are trained one after the other; `candidates` are the bytes that the scores of validation users leave.
     """
     # The largest and not the sum: one component's arrays are freed before the next one trains.
-    largest = max((cost.memory for cost in costs), default=0)
-    return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + largest + candidates
+    largest = max((cost.memory - cost.kept for cost in costs), default=0)
+    kept = sum(cost.kept for cost in costs)
+    return _FIXED_BYTES + size.events * _BYTES_PER_EVENT + largest + kept + candidates
 
 
 def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -> None:

@@ -256,6 +256,31 @@ def test_other_data_or_parameters_do_not_continue_it() -> None:
     assert len(memory.states) == 3
 
 
+def test_it_visits_at_most_so_many_events_and_keeps_the_best_epoch(model: TransformerModel) -> None:
+    data = ring_data()
+    visits = 3 * len(data) + 1
+    memory = _Memory()
+    with keep_progress(memory):
+        limited = _train(SMALL.model_copy(update={"event_visits": visits}))
+    assert limited.facts["curve"] == model.facts["curve"][:3]
+    assert len(memory.texts) == 3
+    (state,) = memory.states.values()
+    figures = [figure for _, figure in limited.facts["curve"]]
+    best = _train(SMALL.model_copy(update={"epochs": 1 + int(np.argmax(figures))}))
+    np.testing.assert_array_equal(state.arrays["best/items"], best.items)
+    assert len(_train(SMALL.model_copy(update={"event_visits": 1})).facts["curve"]) == 1
+
+
+def test_a_state_of_a_recipe_without_the_limit_continues() -> None:
+    fields = TransformerRecipe().model_dump(mode="json")
+    assert "event_visits" not in fields, "the field would give the state another name"
+    limited = TransformerRecipe(event_visits=5_000_000)
+    assert TransformerRecipe.model_validate(limited.model_dump(mode="json")) == limited
+    assert limited.limit_epochs(400_000) == 12
+    usual = TransformerRecipe()
+    assert [usual.limit_epochs(events) for events in (0, 360_000, 1_000_000, 30_000_000)] == [60, 60, 22, 1]
+
+
 def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     with pytest.raises(Invalid, match=r"pip install 'kiosk\[sequence\]'"):

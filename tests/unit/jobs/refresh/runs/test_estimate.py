@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.errors import Invalid
+from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.estimate import (
     CONTENT_COST,
@@ -26,6 +27,10 @@ CARTS = DataSize(453_518, 48_749, 39_493)
 CLICKS = DataSize(83_846, 21_210, 2_933)
 """Sizes of public sets; their trainings were measured on one core, in processor time. Those of `fast` were measured
 again on a faster machine, and scaled by an earlier `fast` that was measured on both."""
+
+MARKET = DataSize(1_000_000, 59_961, 20_000, described=20_000, features=1)
+"""Generated events. The training took 2,580 s of processor time, less what two kills repeated, on a machine for which
+`measure_speed` gave 1.45 to 1.73."""
 
 
 def cost_of(recipe_name: str, size: DataSize) -> float:
@@ -59,6 +64,7 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
         ("default", CARTS, Workload(1, 4_000, 1_000, 4_000, 2, 7.3, 12.5), 90.0, 1_071),
         ("fast", CLICKS, Workload(1, 1_000, 400, 4_000, 1, 3.06, 6.9), 2.1, 298),
         ("default", CLICKS, Workload(1, 4_000, 1_000, 4_000, 1, 3.06, 6.9), 8.5, 435),
+        ("deep", MARKET, Workload(1, 4_000, 1_000, 4_000, 2, 17.5, 203.6, 0.81, 0.9), 2_580 / 1.6, 2_493),
     ],
 )
 def test_time_and_memory_of_whole_trainings_are_estimated_within_30_percent(
@@ -82,6 +88,31 @@ def test_the_bound_counts_all_epochs_and_all_parts() -> None:
     assert part.extra == 0
     assert estimate.to_dict()["seconds_at_most"] == pytest.approx(
         1.3 * (estimate.seconds + sum(cost.extra for cost in estimate.costs)), abs=0.1
+    )
+
+
+def test_deep_takes_at_most_45_minutes_with_a_million_events() -> None:
+    deep = load_recipe_file("deep")
+    size = DataSize(1_000_000, 50_000, 20_000, described=20_000)
+    estimate = estimate_sizes(deep, size)
+    assert estimate.seconds < estimate.seconds_at_most <= 45 * 60
+    assert estimate.memory < 6 << 30
+    unlimited = deep.with_changes({"parts.transformer.event_visits": 60_000_000})
+    assert estimate_sizes(unlimited, size).seconds == estimate.seconds, (
+        "a usual number of epochs is below the limit"
+    )
+    assert estimate_sizes(unlimited, size).seconds_at_most > 2 * estimate.seconds_at_most
+    larger = estimate_sizes(deep, DataSize(2_000_000, 100_000, 20_000))
+    (part,) = (cost for cost in larger.costs if cost.part == "transformer")
+    assert part.extra == 0, "both figures count 11 epochs"
+    assert larger.seconds_at_most < 50 * 60
+
+
+def test_the_limit_of_visits_does_not_change_public_sets() -> None:
+    for size in (FILMS, TOYS, CLICKS):
+        assert TransformerRecipe().limit_epochs(size.events) == 60
+    assert all(TransformerRecipe().limit_epochs(size.events) > 40 for size in (GIFTS, CARTS)), (
+        "38 were the most"
     )
 
 
