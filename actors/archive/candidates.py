@@ -14,6 +14,7 @@ from actors.archive.messages import ArchiveQuery
 from actors.archive.segment import PassageSegment
 from actors.retrieval.lexical.bm25 import compute_idf
 from actors.retrieval.lexical.passage_postings import find_step
+from actors.vectors.compact import search_parts
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
@@ -107,14 +108,15 @@ def find_nearest(view: LibraryView, query: ArchiveQuery, vector: Vector) -> Cand
     Shapes:
         vector: float32 [d], the question's vector
     """
-    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    results = [
-        segment.vectors.search(vector, CANDIDATES, _allowed_mask(segment, query))
+    searched = [
+        (segment.vectors, _allowed_mask(segment, query), offset)
+        for segment, offset in zip(view.segments, view.offsets, strict=False)
         if segment.vectors
-        else empty
-        for segment in view.segments
     ]
-    return _merge_candidates(results, view.offsets)
+    if not searched:
+        return no_candidates()
+    results = search_parts([(vectors, allowed) for vectors, allowed, _ in searched], vector, CANDIDATES)
+    return _merge_candidates(results, [offset for *_, offset in searched])
 
 
 def score_similarity(view: LibraryView, rows: Rows, vector: Vector) -> Scores:
@@ -195,7 +197,7 @@ def _merge_candidates(
     """Number the candidates of parts by `offsets` and return the best; with `keep_order` the first of equal ones."""
     if not candidates:
         return no_candidates()
-    if len(candidates) == 1:
+    if len(candidates) == 1 and not offsets[0]:
         return CandidatePassages(*candidates[0])
     rows = np.concatenate([rows + offset for (rows, _), offset in zip(candidates, offsets, strict=False)])
     scores = np.concatenate([scores for _, scores in candidates])

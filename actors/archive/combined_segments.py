@@ -17,6 +17,8 @@ from actors.retrieval.lexical.passage_postings import PassagePostings, merge_pos
 Accesses = frozenset[str]
 "Accesses of the passages that a question reads."
 
+FREQUENT: Final = 8
+"Questions to the same accesses after which their postings are joined."
 MOST_PASSAGES: Final = 100_000
 """Passages in all joined postings of an app together, about 60 MB.
 
@@ -54,7 +56,7 @@ class JoinedSegments:
     """The joined postings of one library. One thread joins, any number of threads count and find."""
 
     def __init__(self) -> None:
-        self._searches = CombinationUsage[Accesses]()
+        self._searches = CombinationUsage[Accesses](FREQUENT)
         self._runs: Mapping[Accesses, SegmentRun] = {}
 
     @property

@@ -349,7 +349,7 @@ class TransformerModel:
             logits = items @ vector
         else:
             # in the order of the vectors, which are read from a mapped file
-            nearest = np.sort(self.sketches.candidates(vector, _MORE * count))
+            nearest = np.sort(self.sketches.candidates(vector, _MORE * count)[0])
             logits = items.take(nearest, axis=0) @ vector
         # The best in no order: the blend sums scores and needs none.
         rows = np.argpartition(logits, len(logits) - count)[len(logits) - count :]

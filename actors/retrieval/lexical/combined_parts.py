@@ -33,7 +33,8 @@ _MOST_COUNTED: Final = 256
 class CombinationUsage(Generic[Combination]):
     """How often combinations of parts were searched that are not joined."""
 
-    def __init__(self) -> None:
+    def __init__(self, frequent: int = FREQUENT) -> None:
+        self._frequent = frequent
         self._searches: Counter[Combination] = Counter()
 
     def count(self, combination: Combination) -> None:
@@ -45,7 +46,7 @@ class CombinationUsage(Generic[Combination]):
     def list_frequent(self) -> list[Combination]:
         """Return the combinations that are worth a copy."""
         # A copy, since another thread may count meanwhile.
-        return [combination for combination, count in list(self._searches.items()) if count >= FREQUENT]
+        return [combination for combination, count in list(self._searches.items()) if count >= self._frequent]
 
     def forget(self, combination: Combination) -> None:
         """Count a combination from 0 again."""

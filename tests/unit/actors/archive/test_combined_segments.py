@@ -11,6 +11,7 @@ import pytest
 
 from actors.archive import candidates, combined_segments
 from actors.archive import follower as follower_module
+from actors.archive.combined_segments import FREQUENT
 from actors.archive.follower import apply_records
 from actors.archive.host import ArchiveHost
 from actors.archive.library import PassageLibrary
@@ -20,7 +21,6 @@ from actors.archive.retrieve import search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.retrieval.lexical import passage_postings
-from actors.retrieval.lexical.combined_parts import FREQUENT
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

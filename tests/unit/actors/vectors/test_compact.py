@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from actors.vectors.compact import LEAST, CompactVectors
+from actors.vectors.compact import LEAST, CompactVectors, search_parts
 from actors.vectors.types import Matrix
 
 
@@ -120,3 +121,54 @@ def test_few_vectors_have_no_sketches(tmp_path: Path) -> None:
     assert len(few) < LEAST
     assert not few.with_sketches().is_sketched
     assert not few.save_sketches(tmp_path / "none.faiss")
+
+
+@pytest.mark.parametrize("sketched", [False, True])
+@pytest.mark.parametrize("by_subject", [False, True])
+def test_several_sets_give_what_one_set_gives_for_the_same_work(sketched: bool, by_subject: bool) -> None:
+    """Also if a small set has all of the nearest vectors, and if a mask leaves few."""
+    stored = clouds(12_000, 64)
+    if by_subject:
+        stored = stored[np.argsort(stored @ stored[0])]
+    cuts = (0, 300, 8_000, 10_000, len(stored))
+    ranges = [slice(*pair) for pair in itertools.pairwise(cuts)]
+    sets = [CompactVectors.of(stored[part]) for part in ranges]
+    if sketched:
+        sets = [vectors.with_sketches(least=0) for vectors in sets]
+    places = np.arange(len(stored))
+    for mask in (None, places % 30 != 7, places % 100 == 0):
+        allowed = places >= 0 if mask is None else mask
+        shares = []
+        for query in stored[-30:]:
+            masks = [None if mask is None else mask[part] for part in ranges]
+            results = search_parts(list(zip(sets, masks, strict=True)), query, 50)
+            rows = np.concatenate(
+                [each + part.start for (each, _), part in zip(results, ranges, strict=True)]
+            )
+            scores = np.concatenate([each for _, each in results])
+            assert allowed[rows].all()
+            assert len(rows) <= 5 * 50 + 20
+            assert np.allclose(scores, stored[rows] @ query, atol=0.01)
+            nearest = np.argsort(-np.where(allowed, stored @ query, -np.inf))[:50]
+            shares.append(np.isin(nearest, rows[np.argsort(-scores)[:50]]).mean())
+        assert np.mean(shares) >= 0.98
+
+
+def test_sets_that_hold_few_or_no_allowed_vectors_are_no_special_case() -> None:
+    stored = clouds(3_000, 64)
+    sets = [
+        CompactVectors.of(stored[:2_000]),
+        CompactVectors.of(stored[2_000:2_003]),
+        CompactVectors.of(stored[2_003:]),
+    ]
+    masks = [np.zeros(len(vectors), bool) for vectors in sets]
+    assert [len(rows) for rows, _ in search_parts(list(zip(sets, masks, strict=True)), stored[0], 20)] == [
+        0,
+        0,
+        0,
+    ]
+    masks[2][5] = True
+    masks[1][:] = True
+    assert [
+        rows.tolist() for rows, _ in search_parts(list(zip(sets, masks, strict=True)), stored[0], 20)
+    ] == [[], [0, 1, 2], [5]]
