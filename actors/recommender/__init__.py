@@ -2,12 +2,12 @@
 
 Read `messages` (queries and results), `pipeline` (the hot path on one screen), then the stages in their order:
 
-    ranking/query_context     page, history, profile and cohort of the user (`user_profile`, `session_context`)
+    ranking/pipeline_inputs   page, history, profile and cohort of the user (`user_profile`, `session_context`)
     ranking/score             the prior and the personal score of every row
     ranking/candidates        filters, consumed rows, and the best rows of a `ranking`
     rerank/exploration        places for cold-start items, and dithering
     rerank/rerank             dithering, boosts, diversity (`diversity`), the page, the records of the result
-    rerank/grouping           the order of categories and attribute values
+    rerank/grouping           the order of categories and attribute values, which `group_pipeline` lists
     explain                   why a product has its place
 
 The stages read the state of one engine:

@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from actors.language.folding import fold_text, fold_typed
-from actors.recommender.messages import QUERY_SOURCES, RecommendationResult
+from actors.recommender.messages import QUERY_SOURCES, RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import filter_rows
-from actors.recommender.ranking.query_context import QueryContext, build_user_signals
+from actors.recommender.ranking.pipeline_inputs import build_user_signals
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import render_products, rerank
+from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import EngineState, ItemPriors
+from actors.recommender.state.interaction_rows import RecentEventTuple
+from actors.recommender.state.overlay import Overlay
 from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
@@ -37,15 +41,20 @@ _PERSONAL_WEIGHT = 0.5
 "Gain of the best personal score among equals, in typos."
 
 
-def complete(request: QueryContext) -> RecommendationResult:
+def complete(
+    query: UserQuery,
+    recent_events: Sequence[RecentEventTuple],
+    state: EngineState,
+    priors: ItemPriors,
+    now_ms: int,
+) -> RecommendationResult:
     """Answer `autocomplete`; pages neither overlap nor change."""
-    query = request.query
+    first = _first_page(replace(query, start=0), recent_events, state, priors, now_ms)
     if not query.start:
-        return RecommendationResult(completions=_first_page(request), served_by="completions")
-    # The first page stays as it was shown; deeper ones follow it without its texts.
-    first = _first_page(replace(request, query=replace(query, start=0)))
-    # the list depends on the depth of the look-up: one depth for all later pages
-    deep = _first_page(replace(request, query=replace(query, start=0, rows=DEEPEST)))
+        return RecommendationResult(completions=first, served_by="completions")
+    # The first page stays as it was shown; deeper ones follow it without its texts. The list depends on the depth of
+    # the look-up: one depth for all later pages.
+    deep = _first_page(replace(query, start=0, rows=DEEPEST), recent_events, state, priors, now_ms)
     page = slice(query.start, query.start + query.rows)
     completions = {name: _merge_pages(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
     return RecommendationResult(completions=completions, served_by="completions")
@@ -56,50 +65,66 @@ def _merge_pages(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]
     return [*first, *(entry for entry in deep if entry["text"] not in texts)]
 
 
-def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
+def _first_page(
+    query: UserQuery,
+    recent_events: Sequence[RecentEventTuple],
+    state: EngineState,
+    priors: ItemPriors,
+    now_ms: int,
+) -> dict[str, list[dict[str, Any]]]:
     """Complete by each field, from the first completion on."""
-    query = request.query
-    catalog = request.catalog
+    catalog = state.catalog
     mask = filter_rows(query, catalog)
     offered = catalog.offered
     # Unlike a search, which finds products that are out of stock and puts them last.
     rows: Mask = offered if mask is None else mask & offered
     typed = fold_typed(query.typed)
-    page = query.rows
     lists: dict[str, list[dict[str, Any]]] = {}
     user: _UserPreference | None = None
     for name in query.completion_fields:
         if name in QUERY_SOURCES:
-            hits = _queries(request, name, typed, page)
+            hits = _queries(query, name, typed, state.overlay, now_ms)
             lists[name] = [_highlight(hit, typed) for hit in hits]
             continue
-        hits = _field_hits(request, canonical(name), typed, page, rows)
+        hits = _field_hits(query, canonical(name), typed, rows, state, priors, now_ms)
         # without a hit no score is needed
-        user = _score_user(request) if hits and user is None else user
-        preferred = _prefer_personal(request, user, hits) if user is not None else []
-        lists[name] = _build_list(request, preferred, typed, with_product=name == "title")
+        if hits and user is None:
+            user = _score_user(query, recent_events, state, priors, now_ms)
+        preferred = _prefer_personal(user, hits) if user is not None else []
+        lists[name] = _build_list(query, preferred, typed, catalog, now_ms, with_product=name == "title")
     return lists
 
 
-def _field_hits(request: QueryContext, name: str, typed: str, page: int, rows: Mask) -> list[CompletionHit]:
+def _field_hits(
+    query: UserQuery,
+    name: str,
+    typed: str,
+    rows: Mask,
+    state: EngineState,
+    priors: ItemPriors,
+    now_ms: int,
+) -> list[CompletionHit]:
     """Look up a field in the indexes that the user may read."""
-    query = request.query
-    completions = request.engine_state.completions
-    limit = _POOL * page
+    completions = state.completions
+    limit = _POOL * query.rows
+
+    def popularity() -> Floats:
+        # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
+        return priors.relative_popularity * _COUNTED
+
     lists = [
-        completions.get_field(key, request.catalog, lambda: _popularity(request)).look_up(
-            typed, limit, page, rows, request.now_ms, lambda: _popularity(request)
+        completions.get_field(key, state.catalog, popularity).look_up(
+            typed, limit, query.rows, rows, now_ms, popularity
         )
         for key in completions.readable_keys(FieldKey(name, query.language, query.only_language), query.tiers)
     ]
     return lists[0] if len(lists) == 1 else merge_hits(chain.from_iterable(lists), limit)
 
 
-def _queries(request: QueryContext, name: str, typed: str, rows: int) -> list[CompletionHit]:
+def _queries(query: UserQuery, name: str, typed: str, overlay: Overlay, now_ms: int) -> list[CompletionHit]:
     """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log."""
-    overlay = request.engine_state.overlay
-    least = request.query.min_users
-    now_ms = request.now_ms
+    rows = query.rows
+    least = query.min_users
     hits = overlay.popular_queries.look_up(typed, rows, least, now_ms)
     if name != "suggested_queries" or not len(overlay.logged_queries.popular):
         return hits
@@ -111,11 +136,6 @@ def _queries(request: QueryContext, name: str, typed: str, rows: int) -> list[Co
     return list(best.values())[:rows]
 
 
-def _popularity(request: QueryContext) -> Floats:
-    # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
-    return request.item_priors.relative_popularity * _COUNTED
-
-
 @dataclass(frozen=True, slots=True)
 class _UserPreference:
     """The scores of the user, and whether any of them is personal."""
@@ -124,24 +144,27 @@ class _UserPreference:
     has_profile: bool
 
 
-def _score_user(request: QueryContext) -> _UserPreference:
-    user = build_user_signals(
-        request.query, request.recent_events, request.engine_state, request.item_priors, request.now_ms
-    )
-    scores = compute_user_scores(user, request.engine_state, request.item_priors)
-    return _UserPreference(scores, user.profile.has_signal)
+def _score_user(
+    query: UserQuery,
+    recent_events: Sequence[RecentEventTuple],
+    state: EngineState,
+    priors: ItemPriors,
+    now_ms: int,
+) -> _UserPreference:
+    user = build_user_signals(query, recent_events, state, priors, now_ms)
+    return _UserPreference(compute_user_scores(user, state, priors), user.profile.has_signal)
 
 
 def _prefer_personal(
-    request: QueryContext, user: _UserPreference, hits: Sequence[CompletionHit]
+    user: _UserPreference, hits: Sequence[CompletionHit]
 ) -> list[tuple[CompletionHit, int, float]]:
     """Choose the product of each text, and order equals by personal score: hit, row and score."""
     if not hits:
         return []
     all_rows = sorted({row for hit in hits for row in hit.rows})
-    scored_rows = [row for row in all_rows if row < len(request.item_priors)]
-    scores = dict.fromkeys(all_rows, 0.0)
     start = user.scores.prior.scores
+    scored_rows = [row for row in all_rows if row < len(start)]
+    scores = dict.fromkeys(all_rows, 0.0)
     personal = user.scores.personal.get_scores(np.array(scored_rows, np.int64))
     for row, value in zip(scored_rows, personal.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
@@ -163,19 +186,19 @@ def _prefer_personal(
 
 
 def _build_list(
-    request: QueryContext,
+    query: UserQuery,
     preferred: Sequence[tuple[CompletionHit, int, float]],
     typed: str,
+    catalog: Catalog,
+    now_ms: int,
     *,
     with_product: bool,
 ) -> list[dict[str, Any]]:
     """Boost, cut to the page, mark and project."""
-    query = request.query
-    catalog = request.catalog
     if query.dedupe and with_product:
-        preferred = _one_per_group(preferred, request)
+        preferred = _one_per_group(preferred, catalog)
     rows = list(dict.fromkeys(row for _, row, _ in preferred))
-    seed = dithering_seed(query, request.now_ms)
+    seed = dithering_seed(query, now_ms)
     placed = {item.row: item for item in rerank(rows, query, catalog, start=0, rows=len(rows), seed=seed)}
     order = {row: at for at, row in enumerate(placed)}
     if query.boosts or query.boost_circles:
@@ -200,12 +223,12 @@ def _build_list(
 
 
 def _one_per_group(
-    preferred: Sequence[tuple[CompletionHit, int, float]], request: QueryContext
+    preferred: Sequence[tuple[CompletionHit, int, float]], catalog: Catalog
 ) -> list[tuple[CompletionHit, int, float]]:
     """Keep the first text of each product, whichever variant has it."""
     kept: dict[int, tuple[CompletionHit, int, float]] = {}
     for entry in preferred:
-        kept.setdefault(int(request.catalog.groups[entry[1]]), entry)
+        kept.setdefault(int(catalog.groups[entry[1]]), entry)
     return list(kept.values())
 
 

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.messages import RecommendationResult
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import EngineState
 from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
-from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
+from actors.retrieval.paragraphs.paragraph_scorer import PageCache, score_paragraphs
 from actors.search.result_records import build_spelling_result
 from actors.search.retrieve import filter_products
 from cluster.access_tier import access_of
@@ -43,23 +43,24 @@ class _Answer:
     probability: float
 
 
-def answer_question(request: QueryContext) -> RecommendationResult:
+def answer_question(query: UserQuery, state: EngineState, now_ms: int) -> RecommendationResult:
     """Answer `question_answering`."""
-    query = request.query
-    catalog = request.catalog
+    catalog = state.catalog
     question = query.question or AnswerQuery("", "", 0.0, 0.0)
     text_query = TextQuery(question.text, query.language, partial=True, correct=question.correct)
-    hits = request.engine_state.texts.find(text_query, filter_products(request), request.now_ms)
+    hits = state.texts.find(text_query, filter_products(query, catalog), now_ms)
     best = [
         answer
-        for answer in _score_pages(request, question, hits)
+        for answer in _score_pages(state.pages, catalog, question, hits)
         if answer.probability >= question.min_probability
     ]
     by_row = {answer.row: answer for answer in best}
     projection = Projection.of(query.fields) if query.fields else None
     shown = [
         _render_answer(by_row[item.row], item, question, catalog, projection)
-        for item in _rerank_answers(request, question, best)[query.start : query.start + query.rows]
+        for item in _rerank_answers(query, catalog, question, best, now_ms)[
+            query.start : query.start + query.rows
+        ]
     ]
     spelling = build_spelling_result(question.original, hits.corrections, correct=question.correct)
     return RecommendationResult(
@@ -67,10 +68,8 @@ def answer_question(request: QueryContext) -> RecommendationResult:
     )
 
 
-def _score_pages(request: QueryContext, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
+def _score_pages(pages: PageCache, catalog: Catalog, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
     """Score the paragraphs of the best pages; the best of each page, most probable first."""
-    catalog = request.catalog
-    pages = request.engine_state.pages
     records = ((int(row), catalog.record(int(row))) for row in hits.rows[:_MOST_RECORDS])
     readable = ((row, record) for row, record in records if not access_of(record))
     read = [(row, pages.get(row, record)) for row, record in islice(readable, MOST_PAGES)]
@@ -94,21 +93,15 @@ def _score_pages(request: QueryContext, question: AnswerQuery, hits: TextHits) -
 
 
 def _rerank_answers(
-    request: QueryContext, question: AnswerQuery, best: Sequence[_Answer]
+    query: UserQuery, catalog: Catalog, question: AnswerQuery, best: Sequence[_Answer], now_ms: int
 ) -> list[RankedItem]:
     """Boost answers that are probable enough; the others follow in their order."""
-    query = request.query
-    catalog = request.catalog
     ready = [answer.row for answer in best if answer.probability >= question.min_boosted_probability]
     rest = [answer.row for answer in best if answer.probability < question.min_boosted_probability]
     plain = replace(query, boosts=(), boost_circles=())
-    first = rerank(
-        ready, query, catalog, start=0, rows=len(ready), seed=dithering_seed(query, request.now_ms)
-    )
-    return [
-        *first,
-        *rerank(rest, plain, catalog, start=0, rows=len(rest), seed=dithering_seed(query, request.now_ms)),
-    ]
+    seed = dithering_seed(query, now_ms)
+    first = rerank(ready, query, catalog, start=0, rows=len(ready), seed=seed)
+    return [*first, *rerank(rest, plain, catalog, start=0, rows=len(rest), seed=seed)]
 
 
 def _render_answer(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.candidates import filter_rows
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import Correction, Names, TextHits, TextQuery, no_names
 from actors.retrieval.messages import SearchQuery
 from actors.search.phrases import PhraseMatcher
@@ -57,7 +58,7 @@ class SearchHits:
         return replace(self, rows=np.concatenate((self.rows, rows)), relevance=relevance)
 
 
-def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Mask:
+def filter_products(query: UserQuery, catalog: Catalog, category: tuple[str, ...] = ()) -> Mask:
     """Mark the products that the filters allow, within a category if one is given; facet filters and words
     come later.
 
@@ -66,8 +67,6 @@ def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Ma
     Shapes:
         returns: bool [n], fresh
     """
-    query = request.query
-    catalog = request.catalog
     mask: Mask = catalog.present.copy()
     filtered = filter_rows(query, catalog)
     if filtered is not None:
@@ -83,7 +82,11 @@ def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Ma
     return mask
 
 
-def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
+FindTexts = Callable[[TextQuery, Mask], TextHits]
+"Finds products by words among marked rows, best first."
+
+
+def retrieve(find: FindTexts, catalog: Catalog, search: SearchQuery, mask: Mask) -> SearchHits:
     """Find the products of a search among marked rows.
 
     Shapes:
@@ -91,13 +94,13 @@ def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHi
     """
     hits = _all_hits(mask)
     if search.advanced is not None:
-        hits = _advanced(request, search, search.advanced, mask)
+        hits = _advanced(find, catalog, search, search.advanced, mask)
         # The advanced query narrows what words and `like` may find.
         mask = _marked(hits.rows, len(mask))
     if search.text:
-        hits = _by_words(request, search, mask)
+        hits = _by_words(find, search, mask)
     if search.like:
-        hits = _add_similar(request, search, hits, mask)
+        hits = _add_similar(find, search, hits, mask)
     return hits
 
 
@@ -127,24 +130,16 @@ def build_text_query(
     )
 
 
-def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHits:
+def _by_words(find: FindTexts, search: SearchQuery, mask: Mask) -> SearchHits:
     """Find by words; products that match in part are added or listed apart."""
-    texts = request.engine_state.texts
-    now_ms = request.now_ms
     limit = search.partial_threshold
     if search.partial and limit is None and not search.separated:
-        return _hits(
-            texts.find(
-                build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
-            )
-        )
-    exact = texts.find(build_text_query(search, search.text, correct=search.correct), mask, now_ms)
+        return _hits(find(build_text_query(search, search.text, partial=True, correct=search.correct), mask))
+    exact = find(build_text_query(search, search.text, correct=search.correct), mask)
     # Enough products have every word, so those that lack some are not asked for.
     if not search.partial or (limit is not None and len(exact.rows) > limit):
         return _hits(exact)
-    every = texts.find(
-        build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
-    )
+    every = find(build_text_query(search, search.text, partial=True, correct=search.correct), mask)
     if not search.separated:
         return _hits(every)
     # The second search finds the exact hits again; the separate list leaves them out.
@@ -152,14 +147,14 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
     return _hits(exact, _hits(every).filter(apart))
 
 
-def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
+def _add_similar(find: FindTexts, search: SearchQuery, hits: SearchHits, mask: Mask) -> SearchHits:
     """Add the relevance of texts similar to `like`: half of the sum if there are words, all of it without
     words.
     """
     text_query = TextQuery(
         search.like[:_LONGEST_LIKE], search.prefer_language, partial=True, correct=False, meaning=_MEANING
     )
-    like = request.engine_state.texts.find(text_query, mask, request.now_ms)
+    like = find(text_query, mask)
     if not search.text and search.advanced is None:
         return _hits(like)
     added = np.zeros(len(mask), np.float32)
@@ -170,17 +165,15 @@ def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, m
     return replace(hits, relevance=(scaled + added[hits.rows]).astype(np.float32))
 
 
-def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
+def _advanced(find: FindTexts, catalog: Catalog, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
     """Find the products of a boolean query; its words determine the relevance."""
-    phrases = PhraseMatcher(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
-    matched = _evaluate(request, search, node, mask, phrases)
+    phrases = PhraseMatcher(catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
+    matched = _evaluate(find, catalog, search, node, mask, phrases)
     hits = _all_hits(matched)
     words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
     if not words:
         return hits
-    scored = request.engine_state.texts.find(
-        build_text_query(search, " ".join(words), partial=True), matched, request.now_ms
-    )
+    scored = find(build_text_query(search, " ".join(words), partial=True), matched)
     # A product that matched without a word is relevant, but little.
     relevance = np.full(len(mask), 1e-3, np.float32)
     relevance[scored.rows] = scored.scores
@@ -188,15 +181,15 @@ def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask
 
 
 def _evaluate(
-    request: QueryContext, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher
+    find: FindTexts, catalog: Catalog, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher
 ) -> Mask:
     """Evaluate a tree for all marked rows: `full_text` by the index, other fields by the columns."""
     if isinstance(node, Not):
-        return mask & ~_evaluate(request, search, node.child, mask, phrases)
+        return mask & ~_evaluate(find, catalog, search, node.child, mask, phrases)
     if isinstance(node, Any):
         matched: Mask = np.zeros(len(mask), np.bool_)
         for child in node.children:
-            matched |= _evaluate(request, search, child, mask, phrases)
+            matched |= _evaluate(find, catalog, search, child, mask, phrases)
         return matched
     if isinstance(node, All):
         words = [
@@ -205,26 +198,26 @@ def _evaluate(
         left = mask
         if words:
             # All words of one AND in one look-up, in place of a mask for each.
-            left = _mask_with_words(request, search, " ".join(words), left)
+            left = _mask_with_words(find, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
-                left = left & _evaluate(request, search, child, left, phrases)
+                left = left & _evaluate(find, catalog, search, child, left, phrases)
         return left
     if isinstance(node, Phrase) and node.field == FULL_TEXT:
-        return phrases.match_rows(_rows_with_words(request, search, node.value, mask), node.value, len(mask))
+        return phrases.match_rows(_rows_with_words(find, search, node.value, mask), node.value, len(mask))
     if isinstance(node, Term) and node.field == FULL_TEXT:
-        return _mask_with_words(request, search, node.value, mask)
-    return mask & request.catalog.filter_mask(node)
+        return _mask_with_words(find, search, node.value, mask)
+    return mask & catalog.filter_mask(node)
 
 
-def _rows_with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Rows:
+def _rows_with_words(find: FindTexts, search: SearchQuery, text: str, mask: Mask) -> Rows:
     """Find the marked products that have every word of a text, best first."""
     text_query = TextQuery(text, search.prefer_language, correct=False, tiers=search.tiers)
-    return request.engine_state.texts.find(text_query, mask, request.now_ms).rows
+    return find(text_query, mask).rows
 
 
-def _mask_with_words(request: QueryContext, search: SearchQuery, text: str, mask: Mask) -> Mask:
-    return _marked(_rows_with_words(request, search, text, mask), len(mask))
+def _mask_with_words(find: FindTexts, search: SearchQuery, text: str, mask: Mask) -> Mask:
+    return _marked(_rows_with_words(find, search, text, mask), len(mask))
 
 
 def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,24 @@ import numpy as np
 from actors.models.reranker import Reranker
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import select_distinct
-from actors.recommender.ranking.query_context import (
+from actors.recommender.ranking.pipeline_inputs import (
     NO_SIGNALS,
-    QueryContext,
     UserSignals,
-    build_user_signals,
 )
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, describe_placements, rerank
 from actors.recommender.rerank.reranker import RERANKER, add_gains_to_hits
+from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.score_components import ScoreComponent
+from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.messages import (
     BOOSTING,
     MOST_PERSONAL,
     PERSONALIZATION,
     RELEVANCE,
+    Anchoring,
     SearchQuery,
     SearchResult,
 )
@@ -63,64 +66,63 @@ MOST_ANCHORED = 3_000
 "Places of a list that are searched for anchors."
 
 
-def search(request: QueryContext) -> RecommendationResult:
+def search(
+    query: UserQuery, user: UserSignals, state: EngineState, priors: ItemPriors, now_ms: int
+) -> RecommendationResult:
     """Answer `search`."""
-    query = request.query
+    catalog = state.catalog
     search_query = query.search or SearchQuery()
-    allowed = filter_products(request, search_query.category)
+    anchorings = active_anchorings(search_query.anchorings, now_ms)
+    allowed = filter_products(query, catalog, search_query.category)
+    matching = retrieve(partial(state.texts.find, now_ms=now_ms), catalog, search_query, allowed)
     # Before facet filters: the counts of a facet ignore the choices in that facet.
-    unfaceted = _add_requested_rows(request, search_query, retrieve(request, search_query, allowed), allowed)
-    chosen = FacetSelection(search_query.facet_filters, request.catalog)
+    unfaceted = _add_requested_rows(search_query, anchorings, catalog, matching, allowed)
+    chosen = FacetSelection(search_query.facet_filters, catalog)
     hits = unfaceted.filter(chosen.filter_rows(unfaceted.rows))
-    user = build_user_signals(
-        request.query, request.recent_events, request.engine_state, request.item_priors, request.now_ms
-    )
-    reranker = _get_reranker(request, search_query)
+    model = state.serving_model
+    # The list of a client that sorts has no learned order.
+    reranker = None if model is None or search_query.order else model.learned.search_reranker
     # The re-ranker reads each component; without one, only their sum is needed.
     components: list[ScoreComponent] | None = None if reranker is None else []
-    scores = compute_user_scores(user, request.engine_state, request.item_priors, components)
-    ranking = _Ranking.of(request, search_query, hits, user, scores)
-    if reranker is not None and components is not None:
-        ranking = ranking.rerank(reranker, user, components)
-    page = _page(request, search_query, ranking)
-    facets = count_facets(search_query.facets, unfaceted.rows, chosen, request.catalog, dedupe=query.dedupe)
+    scores = compute_user_scores(user, state, priors, components)
+    ranking = _Ranking.of(query, search_query, catalog, hits, user, scores, priors)
+    if model is not None and reranker is not None and components is not None:
+        ranking = ranking.rerank(model, reranker, priors, user, components)
+    page = _page(ranking, anchorings, now_ms)
+    facets = count_facets(search_query.facets, unfaceted.rows, chosen, catalog, dedupe=query.dedupe)
     apart = None
     if search_query.separated:
-        partial = unfaceted.partial
-        apart = (
-            []
-            if partial is None
-            else _partial_records(
-                request, search_query, partial.filter(chosen.filter_rows(partial.rows)), user, scores
+        apart = []
+        if unfaceted.partial is not None:
+            incomplete = unfaceted.partial.filter(chosen.filter_rows(unfaceted.partial.rows))
+            apart = _partial_records(
+                _Ranking.of(query, search_query, catalog, incomplete, user, scores, priors)
             )
-        )
     result = SearchResult(
         total=ranking.total,
         spelling=build_spelling_result(search_query.original, hits.corrections, correct=search_query.correct),
         facets=facets,
-        existence=_existence(request, search_query, ranking),
+        existence=_existence(ranking),
         partial=apart,
         assets=search_query.assets,
         applied=search_query.applied,
         filtering=search_query.filtering,
     )
     scores_by_row = ranking.result_scores(page)
-    products = build_records(page, hits, scores_by_row, query, search_query, request.catalog)
+    products = build_records(page, hits, scores_by_row, query, search_query, catalog)
     if query.explain:
         ranking.explain(products, query.start)
     final_scores = {row: final for row, (_, _, final) in scores_by_row.items()}
     return RecommendationResult(
         products=products,
-        placements=describe_placements(page, products, final_scores, query, request.engine_state),
+        placements=describe_placements(page, products, final_scores, query, state),
         search=result,
         served_by="search" if search_query.text or search_query.advanced is not None else "browse",
     )
 
 
-def get_products(request: QueryContext) -> RecommendationResult:
+def get_products(query: UserQuery, catalog: Catalog) -> RecommendationResult:
     """Answer `mget`: the named products, in that order; missing ones have `_found` false."""
-    query = request.query
-    catalog = request.catalog
     projection = Projection.of(query.fields)
     records: list[dict[str, Any]] = []
     for product_id in query.anchors:
@@ -134,12 +136,6 @@ def get_products(request: QueryContext) -> RecommendationResult:
     return RecommendationResult(products=records, served_by="named")
 
 
-def _get_reranker(request: QueryContext, search_query: SearchQuery) -> Reranker | None:
-    """Return the re-ranker of searches; None without one, and if the client sorts."""
-    model = request.engine_state.serving_model
-    return None if model is None or search_query.order else model.learned.search_reranker
-
-
 @dataclass(frozen=True)
 class _Ranking:
     """Hits with their scores, in order.
@@ -148,8 +144,9 @@ class _Ranking:
         personal_scores, final, order_scores: float64 [k]
     """
 
-    request: QueryContext
+    query: UserQuery
     search_query: SearchQuery
+    catalog: Catalog
     hits: SearchHits
     personal_scores: Floats
     final: Floats
@@ -161,23 +158,21 @@ class _Ranking:
     @classmethod
     def of(
         cls,
-        request: QueryContext,
+        query: UserQuery,
         search_query: SearchQuery,
+        catalog: Catalog,
         hits: SearchHits,
         user: UserSignals,
         scores: UserScores,
+        priors: ItemPriors,
     ) -> _Ranking:
         """Score and order hits."""
-        query = request.query
-        catalog = request.catalog
         personal = _personal_scores(scores, hits.rows)
         most = PERSONAL_WEIGHT if user.profile.has_signal else PRIOR_WEIGHT
         weight = most * search_query.personalization / MOST_PERSONAL
         # at weight 0 all users get one list: equals are ordered by prior scores
         secondary = (
-            personal
-            if search_query.personalization
-            else _prior_scores(request.item_priors.prior.scores, hits.rows)
+            personal if search_query.personalization else _prior_scores(priors.prior.scores, hits.rows)
         )
         final = blend_scores(hits.rows, hits.relevance, secondary, weight)
         if search_query.order:
@@ -185,7 +180,7 @@ class _Ranking:
                 search_query.order,
                 hits.rows,
                 catalog,
-                lambda name: _scores(name, request, hits, personal),
+                lambda name: _scores(name, query, catalog, hits, personal),
                 final,
             )
             final = np.empty(len(order))
@@ -194,31 +189,34 @@ class _Ranking:
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:
             total = count_different(catalog.groups[hits.rows])
-        return cls(request, search_query, hits, personal, final, final, total)
+        return cls(query, search_query, catalog, hits, personal, final, final, total)
 
-    def rerank(self, reranker: Reranker, user: UserSignals, components: Sequence[ScoreComponent]) -> _Ranking:
+    def rerank(
+        self,
+        model: ServingModel,
+        reranker: Reranker,
+        priors: ItemPriors,
+        user: UserSignals,
+        components: Sequence[ScoreComponent],
+    ) -> _Ranking:
         """Return the ranking with the best hits in the order of a re-ranker."""
-        model = self.request.engine_state.serving_model
-        assert model is not None
         if not self.search_query.personalization:
             # The list is then the same for all users, so that the re-ranker must not know this one.
             user = NO_SIGNALS
             components = ()
         order_scores = add_gains_to_hits(
-            model, reranker, self.request.item_priors, user, self.hits.rows, self.final, components
+            model, reranker, priors, user, self.hits.rows, self.final, components
         )
         return replace(self, order_scores=order_scores)
 
     def rows(self, places: int) -> list[int]:
         """List enough of the best rows for so many places; with `dedupe` one for each product."""
-        query = self.request.query
-        catalog = self.request.catalog
 
         def best(count: int) -> Rows:
             best_hits: Rows = self.hits.rows[best_rows(self.order_scores, count)]
             return best_hits
 
-        return select_distinct(best, query, catalog, min(places, self.total))
+        return select_distinct(best, self.query, self.catalog, min(places, self.total))
 
     def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float, float]]:
         """Return relevance, personal score and the score that ranks of some rows."""
@@ -236,7 +234,7 @@ class _Ranking:
         """
         ranks = {row: rank for rank, row in enumerate(self.rows(self.total))}
         positions = {row: position for position, row in enumerate(self.hits.rows.tolist())}
-        rows = self.request.catalog.rows_of([product["product_id"] for product in products])
+        rows = self.catalog.rows_of([product["product_id"] for product in products])
         for place, (product, row) in enumerate(zip(products, rows, strict=True), start):
             parts: dict[str, float] = {}
             if not self.search_query.order:
@@ -251,16 +249,18 @@ class _Ranking:
 
 
 def _add_requested_rows(
-    request: QueryContext, search_query: SearchQuery, hits: SearchHits, allowed: Mask
+    search_query: SearchQuery,
+    anchorings: Sequence[Anchoring],
+    catalog: Catalog,
+    hits: SearchHits,
+    allowed: Mask,
 ) -> SearchHits:
     """Add products that need no match: included ones, and those whose anchor is in the list."""
-    catalog = request.catalog
     if search_query.include:
         there = set(hits.rows.tolist())
         rows = [row for row in catalog.rows_of(search_query.include) if allowed[row] and row not in there]
         hits = hits.with_rows(np.array(list(dict.fromkeys(rows)), np.int64))
-    entries = active_anchorings(search_query.anchorings, request.now_ms)
-    rows = select_anchored_rows(entries, catalog, hits.rows, allowed)
+    rows = select_anchored_rows(anchorings, catalog, hits.rows, allowed)
     return hits.with_rows(np.array(rows, np.int64)) if rows else hits
 
 
@@ -291,7 +291,7 @@ def _prior_scores(prior_scores: Scores, rows: Rows) -> Floats:
     return scores
 
 
-def _scores(name: str, request: QueryContext, hits: SearchHits, personal: Floats) -> Floats:
+def _scores(name: str, query: UserQuery, catalog: Catalog, hits: SearchHits, personal: Floats) -> Floats:
     """Return a score that an order may name beside fields; no distance without a point."""
     if name == RELEVANCE:
         return hits.relevance.astype(np.float64)
@@ -300,28 +300,26 @@ def _scores(name: str, request: QueryContext, hits: SearchHits, personal: Floats
         return shown
     values = np.zeros(len(hits.rows))
     if name == BOOSTING:
-        catalog = request.catalog
-        for boost in request.query.boosts:
+        for boost in query.boosts:
             values[catalog.filter_mask(boost.filter)[hits.rows]] = -1.0 if boost.bury else 1.0
-        for circle in request.query.boost_circles:
+        for circle in query.boost_circles:
             values[catalog.near_mask(circle)[hits.rows]] = 1.0
         return values
     return np.full(len(hits.rows), np.nan)
 
 
-def _page(request: QueryContext, search_query: SearchQuery, ranking: _Ranking) -> list[RankedItem]:
+def _page(ranking: _Ranking, anchorings: Sequence[Anchoring], now_ms: int) -> list[RankedItem]:
     """Re-rank the page; with anchors the whole list, because a product may move from anywhere in it."""
-    query = _keep_order(request.query) if search_query.order else request.query
-    entries = active_anchorings(search_query.anchorings, request.now_ms)
+    query = _keep_order(ranking.query) if ranking.search_query.order else ranking.query
+    catalog = ranking.catalog
     start = query.start
     end = query.start + query.rows
-    seed = dithering_seed(query, request.now_ms)
-    if not entries:
-        rows = ranking.rows(end)
-        return rerank(rows, query, request.catalog, start=start, rows=query.rows, seed=seed)
+    seed = dithering_seed(query, now_ms)
+    if not anchorings:
+        return rerank(ranking.rows(end), query, catalog, start=start, rows=query.rows, seed=seed)
     rows = ranking.rows(max(end, MOST_ANCHORED))
-    whole = rerank(rows, query, request.catalog, start=0, rows=len(rows), seed=seed)
-    return place_anchored(whole, entries, request.catalog, dedupe=query.dedupe)[start:end]
+    whole = rerank(rows, query, catalog, start=0, rows=len(rows), seed=seed)
+    return place_anchored(whole, anchorings, catalog, dedupe=query.dedupe)[start:end]
 
 
 def _keep_order(query: UserQuery) -> UserQuery:
@@ -338,25 +336,19 @@ def _keep_order(query: UserQuery) -> UserQuery:
     return replace(query, boosts=boosts, boost_circles=circles)
 
 
-def _partial_records(
-    request: QueryContext,
-    search_query: SearchQuery,
-    partial: SearchHits,
-    user: UserSignals,
-    scores: UserScores,
-) -> list[dict[str, Any]]:
+def _partial_records(ranking: _Ranking) -> list[dict[str, Any]]:
     """Build the records of the first products that match in part."""
-    ranking = _Ranking.of(request, search_query, partial, user, scores)
-    page = [RankedItem(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
-    return build_records(
-        page, partial, ranking.result_scores(page), request.query, search_query, request.catalog
-    )
+    query = ranking.query
+    page = [RankedItem(row) for row in ranking.rows(query.rows)[: query.rows]]
+    scores = ranking.result_scores(page)
+    return build_records(page, ranking.hits, scores, query, ranking.search_query, ranking.catalog)
 
 
-def _existence(request: QueryContext, search_query: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
+def _existence(ranking: _Ranking) -> dict[str, bool]:
     """Return for products whether they are anywhere in the list."""
-    if not search_query.existence:
+    existence = ranking.search_query.existence
+    if not existence:
         return {}
-    catalog = request.catalog
-    listed = {catalog.product_ids[row] for row in ranking.rows(ranking.total)}
-    return {product_id: product_id in listed for product_id in search_query.existence}
+    product_ids = ranking.catalog.product_ids
+    listed = {product_ids[row] for row in ranking.rows(ranking.total)}
+    return {product_id: product_id in listed for product_id in existence}

@@ -27,7 +27,7 @@ from actors.hosting.log_follower import LogFollower
 from actors.language.hashing_embedder import Embedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.ranking.query_context import Draw
+from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.recommender import ENGINE_ROW_BYTES, Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel

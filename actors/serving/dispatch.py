@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from actors.recommender import pipeline
+from actors.recommender import group_pipeline, pipeline
 from actors.recommender.messages import QUERY_SOURCES, QueryKind, RecommendationResult, UserQuery
-from actors.recommender.ranking.query_context import Draw, QueryContext
+from actors.recommender.ranking.pipeline_inputs import (
+    Draw,
+    PageWindow,
+    UserSignals,
+    build_user_signals,
+    find_page_window,
+)
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
+from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.messages import SCORES, SearchQuery
 from actors.search import completions, passage_answers, search_pipeline
@@ -35,19 +42,16 @@ _MUCH_TO_SHOW = 500
 "Products times fields."
 _SHOWING = frozenset({"autocomplete", "search", "mget"})
 
-AnswerFunction = Callable[[QueryContext], RecommendationResult]
+ListFunction = Callable[
+    [UserQuery, UserSignals, PageWindow, EngineState, ItemPriors, int], RecommendationResult
+]
 
-ANSWERS: Mapping[QueryKind, AnswerFunction] = {
+LISTS: Mapping[QueryKind, ListFunction] = {
     "user_to_products": pipeline.user_to_products,
     "user_to_trending": pipeline.user_to_trending,
     "product_to_products": pipeline.product_to_products,
-    "user_to_history": pipeline.user_to_history,
-    "user_to_categories": pipeline.user_to_categories,
-    "user_to_attributes": pipeline.user_to_attributes,
-    "autocomplete": completions.complete,
-    "search": search_pipeline.search,
-    "mget": search_pipeline.get_products,
-    "question_answering": passage_answers.answer_question,
+    "user_to_categories": group_pipeline.user_to_categories,
+    "user_to_attributes": group_pipeline.user_to_attributes,
 }
 
 
@@ -71,19 +75,35 @@ def answer(
         user_to_products, 10 rows: see tests/benchmarks/recommender_inprocess.py
     """
     state = recommender.get_engine_state(query.engine_id)
-    request = QueryContext(
-        query=query,
-        recent_events=parse_recent_events(recent, query.simulated),
-        shown_ids=shown,
-        engine_state=state,
-        item_priors=state.get_item_priors(now_ms),
-        now_ms=now_ms,
-        exploration=draw,
-        pool_size=0 if draw is None else draw.pool_size,
-    )
-    result = ANSWERS[query.kind](request)
+    result = _answer_kind(query, recent, shown, state, now_ms, draw)
     warnings = list_field_warnings(query, state.catalog)
     return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
+
+
+def _answer_kind(
+    query: UserQuery,
+    recent: Sequence[bytes],
+    shown: Sequence[str],
+    state: EngineState,
+    now_ms: int,
+    draw: Draw,
+) -> RecommendationResult:
+    kind = query.kind
+    if kind == "mget":
+        return search_pipeline.get_products(query, state.catalog)
+    if kind == "question_answering":
+        return passage_answers.answer_question(query, state, now_ms)
+    priors = state.get_item_priors(now_ms)
+    recent_events = parse_recent_events(recent, query.simulated)
+    if kind == "autocomplete":
+        return completions.complete(query, recent_events, state, priors, now_ms)
+    user = build_user_signals(query, recent_events, state, priors, now_ms)
+    if kind == "search":
+        return search_pipeline.search(query, user, state, priors, now_ms)
+    page = find_page_window(query, shown, state.catalog, draw)
+    if kind == "user_to_history":
+        return pipeline.user_to_history(query, recent_events, user, page, state, priors, now_ms)
+    return LISTS[kind](query, user, page, state, priors, now_ms)
 
 
 def answer_and_build_columns(

@@ -12,7 +12,7 @@ from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery, with_repeat_pauses
-from actors.recommender.ranking.query_context import Draw
+from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving.app_follower import AppFollower
 from actors.serving.interleaved_answers import AnswerQuery, answer_interleaved

@@ -18,7 +18,7 @@ from actors.recommender.messages import (
     UserQuery,
     with_repeat_pauses,
 )
-from actors.recommender.ranking.query_context import Draw
+from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.state.catalog import Catalog
 from actors.serving.app_follower import AppFollower
 from cluster.records.served_answer import RULE

@@ -22,7 +22,7 @@ from tests.benchmarks.hot_path import HotPath, count_calls
 from tests.house.bindings import old_bindings
 from tests.house.tree import PACKAGES, ROOT, Source, sources, sources_of_tests
 
-REQUEST_TYPES = frozenset({"ApiRequest", "UserToProducts", "UserQuery", "QueryContext"})
+REQUEST_TYPES = frozenset({"ApiRequest", "UserToProducts", "UserQuery"})
 "Classes of a recommendation's request on its way: HTTP, body, message, query of the engine."
 
 

@@ -33,9 +33,9 @@ NOUNS = _words(
     evidence examples experiment experiments explanations exploration exports exposure
     facets factor factors fast faults features feed feedback feeds fence field fields figures file files filter
     folders follower followup followups form format forms formula frame front
-    gate gateway gauges generation geo goal grams grants graph groups guard guardrails
+    gate gateway gauges generation geo goal grams grants graph group groups guard guardrails
     handler handover handshake haproxy hash hashing head histories history host hosts html http
-    idempotency identity ids imports index indexes info injection input insight installation intake
+    idempotency identity ids imports index indexes info injection input inputs insight installation intake
     interaction interactions interleaved interleaving invitations item
     job jobs json jsonrpc
     key keyring keys kind knn

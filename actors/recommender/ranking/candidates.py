@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import UserSignals
+from actors.recommender.ranking.pipeline_inputs import UserSignals
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.user_profile import MOST_HIDDEN, list_recent_rows, select_history
 from actors.recommender.state.catalog import Catalog
@@ -157,6 +157,18 @@ def select_unseen_weights(user: UserSignals, model: ServingModel | None) -> User
     return replace(user, unseen_only=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The best rows of a ranking."""
+
+    rows: list[int]
+    "Best first."
+    ranking: Ranking
+    "The ranking without the consumed rows, unless the list repeats them."
+    level: str = ""
+    "`seen_again` if the list repeats consumed rows, else empty."
+
+
 def select_candidates(
     ranking: Ranking,
     query: UserQuery,
@@ -165,27 +177,23 @@ def select_candidates(
     consumed: Sequence[int] = (),
     *,
     may_repeat: bool = False,
-) -> tuple[list[int], str]:
+) -> Candidates:
     """Select the best rows of a ranking, one for each group, as many as re-ranking needs to fill `depth` places.
 
-    The function excludes the `consumed` rows from `ranking`. If no other row is left and `may_repeat` is set, it
-    restores and returns them. Rows of earlier pages are among the candidates: dithering needs the whole list to
-    repeat its order.
-
-    Returns the rows, best first, and the fallback level `seen_again` when they are consumed ones, else an empty text.
+    The `consumed` rows are left out. If no other row is left and `may_repeat` is set, they are the candidates. Rows of
+    earlier pages are among the candidates: dithering needs the whole list to repeat its order.
 
     Source:
         docs/concepts/scoring.md, equation 23
     """
-    if not consumed:
-        return select_distinct(ranking.select_best, query, catalog, depth), ""
-    excluded = ranking.exclude(consumed)
-    rows = select_distinct(ranking.select_best, query, catalog, depth)
-    if rows or not may_repeat:
-        return rows, ""
+    if consumed:
+        remaining = ranking.without(consumed)
+        rows = select_distinct(remaining.select_best, query, catalog, depth)
+        if rows or not may_repeat:
+            return Candidates(rows, remaining)
     # Only rows that were allowed before return, so filters still hold.
-    ranking.restore(excluded)
-    return select_distinct(ranking.select_best, query, catalog, depth), SEEN_AGAIN
+    rows = select_distinct(ranking.select_best, query, catalog, depth)
+    return Candidates(rows, ranking, SEEN_AGAIN if consumed else "")
 
 
 def select_trend_leaders(

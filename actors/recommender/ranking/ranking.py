@@ -16,9 +16,6 @@ from actors.recommender.state.score_components import PersonalScores
 from actors.vectors.row_selection import best_few, best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
-ExcludedRows = tuple[list[int], Mask]
-"Rows, and which of them were allowed before."
-
 _SHORT = 512
 # Scores are float32 sums. This relative margin covers their rounding, so that it hides no row.
 _ROUNDING = 1e-6
@@ -38,53 +35,27 @@ def rank(
     Source:
         docs/concepts/scoring.md, equation 1
     """
-    ranking = Ranking(prior, personal)
-    if allowed is not None:
-        ranking.restrict(allowed)
-    if excluded:
-        ranking.exclude(excluded)
-    return ranking
+    mask = None if allowed is None else allowed[: len(prior.scores)]
+    ranking = Ranking(prior, personal, mask)
+    return ranking.without(excluded) if excluded else ranking
 
 
 class Ranking:
-    """Scores of all rows for one list. The caller can exclude rows."""
+    """Scores of all rows for one list. A ranking never changes; `without` makes another."""
 
-    def __init__(self, prior: PriorScores, personal: PersonalScores | None = None) -> None:
+    def __init__(self, prior: PriorScores, personal: PersonalScores | None, allowed: Mask | None) -> None:
         self._prior = prior
         self._personal = personal
-        self._allowed: Mask | None = None
+        self._allowed = allowed
         self._all: Scores | None = None
 
-    def __len__(self) -> int:
-        """Return the number of rows with scores."""
-        return len(self._prior.scores)
-
-    def exclude(self, rows: Sequence[int]) -> ExcludedRows:
-        """Exclude rows. Return the rows and their state before, for `restore`."""
-        count = len(self)
-        inside = [row for row in rows if row < count]
-        if self._allowed is None:
-            self._allowed = np.ones(count, np.bool_)
-        # Fancy indexing copies, so `restore` gets the state before the change.
-        before = self._allowed[inside]
-        self._allowed[inside] = False
-        return inside, before
-
-    def restore(self, barred: ExcludedRows) -> None:
-        """Restore rows to their state before `exclude`."""
-        rows, before = barred
-        if self._allowed is not None:
-            self._allowed[rows] = before
-
-    def restrict(self, allowed: Mask) -> None:
-        """Exclude all rows outside a mask.
-
-        Shapes:
-            allowed: bool [n or more]
-        """
-        mask = allowed[: len(self)]
-        # The mask may be shared with other queries, and `exclude` writes into it: hence the copy.
-        self._allowed = mask.copy() if self._allowed is None else self._allowed & mask
+    def without(self, rows: Sequence[int]) -> Ranking:
+        """Return the ranking without some rows; rows behind its end change nothing."""
+        count = len(self._prior.scores)
+        # Other rankings and queries share the mask.
+        allowed = np.ones(count, np.bool_) if self._allowed is None else self._allowed.copy()
+        allowed[[row for row in rows if row < count]] = False
+        return Ranking(self._prior, self._personal, allowed)
 
     def get_scores(self, rows: Sequence[int] | Rows) -> Scores:
         """Return the scores of some rows, -inf for excluded rows.
@@ -154,7 +125,7 @@ class Ranking:
                 return None
             if self._personal is not None:
                 # prior <= next_score behind the front, so a winner needs personal > least - next_score.
-                risen, gains = self._personal.rows_above(needed, len(self))
+                risen, gains = self._personal.rows_above(needed, len(self._prior.scores))
                 rows = np.concatenate((rows, risen))
                 scores = np.concatenate(
                     (scores, self._mask_excluded(risen, self._prior.scores[risen] + gains))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.user_history import UserHistory, compute_sparse_scale
-from actors.recommender.ranking.query_context import UserSignals
+from actors.recommender.ranking.pipeline_inputs import UserSignals
 from actors.recommender.ranking.user_profile import UserProfile
 from actors.recommender.state.cooccurrence import CooccurrenceTable
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors

@@ -19,7 +19,7 @@ import mmh3
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import Draw, ExplorationDraw
+from actors.recommender.ranking.pipeline_inputs import Draw, ExplorationDraw
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Floats, Rows

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.ranking.query_context import UserSignals
+from actors.recommender.ranking.pipeline_inputs import UserSignals
 from actors.recommender.ranking.user_profile import UserProfile
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.filtered_groups import FilteredGroups, sum_by_group

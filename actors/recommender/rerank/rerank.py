@@ -20,7 +20,7 @@ import numpy as np
 
 from actors.recommender.messages import Boost, Placements, UserQuery
 from actors.recommender.ranking.candidates import BLOCK_SIZE, SEEN_AGAIN, boost_depth
-from actors.recommender.ranking.query_context import Draw, PageWindow
+from actors.recommender.ranking.pipeline_inputs import PageWindow
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.rerank.exploration import ExploredPlace, dither, explore
@@ -287,19 +287,19 @@ def _build_item(row: int, rules: Sequence[tuple[Boost, Mask]]) -> RankedItem:
 def explore_page(
     items: list[RankedItem],
     candidates: Sequence[int],
-    draw: Draw,
     query: UserQuery,
     catalog: Catalog,
     page: PageWindow,
     barred_groups: Set[int],
     steps: list[RerankStep] | None = None,
 ) -> ExploredPlace | None:
-    """Fill one place of a page as its draw decides, and return the place; None: no draw changes it.
+    """Fill one place of a page as the draw of the page decides, and return the place; None: no draw changes it.
 
     Rules keep their places, and products that match a rule are not drawn. Neither are those of `barred_groups`: the
     draw of cold-start items decides about them. A page behind the first ranks is explored only with a `pagination_id`.
     Otherwise it could show what an earlier page showed.
     """
+    draw = page.draw
     if draw is None or page.start:
         return None
     # A product of a rule was placed on purpose; drawing it would blur what the rule did.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.models.reranker import Reranker
-from actors.recommender.ranking.query_context import UserSignals
+from actors.recommender.ranking.pipeline_inputs import UserSignals
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.state.engine_state import ItemPriors
 from actors.recommender.state.score_components import (

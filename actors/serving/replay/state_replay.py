@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from actors.language.hashing_embedder import Embedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.ranking.query_context import Draw
+from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.events import EXPOSURE, events_from_table

@@ -9,7 +9,7 @@ import pytest
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import UserSignals, build_user_signals
+from actors.recommender.ranking.pipeline_inputs import UserSignals, build_user_signals
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender.ranking import ranking as ranking_module
-from actors.recommender.ranking.ranking import Ranking
+from actors.recommender.ranking.ranking import rank
 from actors.recommender.state import global_signals
 from actors.recommender.state.global_signals import PriorScores, TopRows
 from actors.recommender.state.score_components import PersonalScores, SlotMap
@@ -41,20 +41,18 @@ def test_select_best_is_exact_for_any_scores_and_exclusions(
         personal = np.zeros(count, np.float32)
         np.add.at(personal, touched, rng.normal(0, 20, moved).astype(np.float32))
         scores = start * np.float32(share) + personal
-        ranking = Ranking(
-            PriorScores.of(start).scale(share), _personal_scores(personal, rng) if moved else None
-        )
+        prior = PriorScores.of(start).scale(share)
         barred = rng.integers(0, count + 5, 5).tolist()
         mask = rng.random(count) < allowed
-        again = ranking.exclude(rng.integers(0, count + 5, 5).tolist())
-        ranking.exclude(barred)
-        ranking.restore(again)
-        ranking.exclude(barred)
-        ranking.restrict(mask)
+        allowed_before = mask.copy()
+        whole = rank(prior, _personal_scores(personal, rng) if moved else None, mask)
+        ranking = whole.without(barred[:2]).without(barred[2:])
+        whole.without(rng.integers(0, count + 5, 5).tolist())
         selected = ranking.select_best(places)
         every = ranking.get_scores(np.arange(count))
     scores[[row for row in barred if row < count]] = -np.inf
     scores[~mask] = -np.inf
+    assert mask.tolist() == allowed_before.tolist()
     assert len(set(selected.tolist())) == len(selected)
     assert scores[selected].tolist() == best_by_sorting(scores, places)
     assert every.tolist() == ranking.scores.tolist() == scores.tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import PageWindow
+from actors.recommender.ranking.pipeline_inputs import PageWindow
 from actors.recommender.rerank.exploration import (
     BLOCK_SIZE,
     ColdStartDraws,
@@ -86,8 +86,8 @@ def test_frequencies_of_cold_start_items_in_explored_lists_are_their_propensitie
         query = replace(query, service_id=f"answer-{user}")
         draw = draw_exploration(SETTINGS, query)
         items = [RankedItem(row) for row in candidates[:BLOCK_SIZE]]
-        page = PageWindow(0, 0, BLOCK_SIZE)
-        explored = explore_page(items, candidates, draw, query, CATALOG, page, draws.groups)
+        page = PageWindow(0, 0, BLOCK_SIZE, draw=draw)
+        explored = explore_page(items, candidates, query, CATALOG, page, draws.groups)
         placements = describe_placements(
             items, items, dict.fromkeys(candidates, 0.0), query, state,  # type: ignore[arg-type]
             draws=draws.probabilities, explored=explored,

@@ -1,4 +1,4 @@
-"""Define the inputs of a pipeline: the query, its page, and the interactions and attributes of its user."""
+"""The inputs of a pipeline beside the query and the engine: the page, and the signals of the user."""
 
 from __future__ import annotations
 
@@ -39,27 +39,6 @@ Draw = ExplorationDraw | None
 "The draw of an answer; None: it is not explored."
 
 
-@dataclass(frozen=True, slots=True)
-class QueryContext:
-    """One query, what its user did lately, and the state of its engine at one time."""
-
-    query: UserQuery
-    recent_events: Sequence[RecentEventTuple]
-    "The recent interactions of the user, newest first."
-    shown_ids: Sequence[str]
-    "Products that earlier pages of the query's `pagination_id` returned."
-    engine_state: EngineState
-    item_priors: ItemPriors
-    now_ms: int
-    exploration: Draw = None
-    pool_size: int = 0
-    "Number of candidates behind the list from which exploration draws."
-
-    @property
-    def catalog(self) -> Catalog:
-        return self.engine_state.catalog
-
-
 def find_anchor_rows(query: UserQuery, catalog: Catalog) -> list[int]:
     """Return the rows of the anchors of `product_to_products`, with all variants of anchored groups."""
     rows: list[int] = []
@@ -89,17 +68,25 @@ class PageWindow:
     "Rows of earlier pages; with their variants when the query requests one variant for each product."
     last_shown: Sequence[int] = ()
     "Rows at the end of the page before, in order. Only diversity rules need them."
+    draw: Draw = None
+
+    @property
+    def pool_depth(self) -> int:
+        """Return the places up to the end of the page, and the candidates behind it from which exploration draws."""
+        return self.depth if self.draw is None else self.depth + self.draw.pool_size
 
     @property
     def is_first(self) -> bool:
         return not self.start and not self.shown_count
 
 
-def find_page_window(query: UserQuery, shown_ids: Sequence[str], catalog: Catalog) -> PageWindow:
-    """Locate the page of a query behind the products that earlier pages returned."""
+def find_page_window(
+    query: UserQuery, shown_ids: Sequence[str], catalog: Catalog, draw: Draw = None
+) -> PageWindow:
+    """Locate the page of a query behind the products that earlier pages of its `pagination_id` returned."""
     if not shown_ids:
         start = max(0, query.start)
-        return PageWindow(0, start, start + query.rows)
+        return PageWindow(0, start, start + query.rows, draw=draw)
     count = len(shown_ids)
     start = max(0, query.start - count)
     rows = catalog.rows_of(shown_ids)
@@ -110,6 +97,7 @@ def find_page_window(query: UserQuery, shown_ids: Sequence[str], catalog: Catalo
         # Another size of a product of page one is a repetition for the user.
         frozenset(catalog.add_variants(rows) if query.dedupe else rows),
         _find_last_shown(query, shown_ids, catalog),
+        draw,
     )
 
 
