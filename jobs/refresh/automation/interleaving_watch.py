@@ -21,14 +21,12 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App
-from cluster.records.administration import AuditRow
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.stores import Stores
-from jobs.refresh.automation.trial_watch import has_erased_people
+from jobs.refresh.automation.trial_watch import BY, build_audit_row, has_erased_people
 from jobs.refresh.runs.promotion import promote_version
 
-BY: Final = "automatic_models"
 EVERY_S: Final = 10.0
 "Pause between two looks at the experiments of an app."
 LOAD: Final = 20
@@ -172,23 +170,13 @@ class InterleavingWatch:
         reason: str,
         evidence: dict[str, Any] | None,
     ) -> None:
-        """Note what was done for the audit log: a process with the key of the log proves the row."""
         await self._stores.audit.begin(
-            AuditRow(
-                at=self._clock.now_ms(),
-                user_id="",
-                username=BY,
-                way="automatic",
-                operation=operation,
-                app_id=engine.app_id,
-                outcome="done",
-                reason=reason,
-                arguments={
-                    "app_id": engine.app_id,
-                    "engine_id": engine.engine_id,
-                    "experiment": experiment.slug,
-                },
-                before={"snapshot": engine.snapshot},
+            build_audit_row(
+                self._clock.now_ms(),
+                engine,
+                operation,
+                reason,
+                arguments={"experiment": experiment.slug},
                 after=evidence,
             )
         )

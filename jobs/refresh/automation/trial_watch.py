@@ -8,6 +8,8 @@ of it: API replicas follow the record.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
@@ -164,27 +166,46 @@ class TrialWatch:
         reason: str,
         verdict: TrialVerdict | None,
     ) -> None:
-        """Note what was done for the audit log: a process with the key of the log proves the row."""
         self._forget(engine)
-        evidence: dict[str, Any] = {} if verdict is None else verdict.to_dict()
         await self._stores.audit.begin(
-            AuditRow(
-                at=self._clock.now_ms(),
-                user_id="",
-                username=BY,
-                way="automatic",
-                operation=operation,
-                app_id=engine.app_id,
-                outcome="done",
-                reason=reason,
-                arguments={"app_id": engine.app_id, "engine_id": engine.engine_id},
-                before={"snapshot": engine.snapshot, "trial": trial.model_dump(mode="json")},
-                after=evidence,
+            build_audit_row(
+                self._clock.now_ms(),
+                engine,
+                operation,
+                reason,
+                before={"trial": trial.model_dump(mode="json")},
+                after={} if verdict is None else verdict.to_dict(),
             )
         )
         self._log.warning(
             "trial_ended", app=engine.app_id, engine=engine.engine_id, operation=operation, reason=reason
         )
+
+
+def build_audit_row(
+    at_ms: int,
+    engine: Engine,
+    operation: str,
+    reason: str,
+    *,
+    arguments: Mapping[str, str] = MappingProxyType({}),
+    before: Mapping[str, Any] = MappingProxyType({}),
+    after: dict[str, Any] | None = None,
+) -> AuditRow:
+    """Return the row of an automatic change of an engine; a process with the key of the audit log proves it."""
+    return AuditRow(
+        at=at_ms,
+        user_id="",
+        username=BY,
+        way="automatic",
+        operation=operation,
+        app_id=engine.app_id,
+        outcome="done",
+        reason=reason,
+        arguments={"app_id": engine.app_id, "engine_id": engine.engine_id, **arguments},
+        before={"snapshot": engine.snapshot, **before},
+        after=after,
+    )
 
 
 def read_verdict(samples: TrialSamples, trial: SnapshotTrial, failures: dict[str, int]) -> TrialVerdict:
