@@ -13,7 +13,6 @@ from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAn
 from actors.answers.extractive.markdown import list_cited_products, render_markdown
 from actors.archive.messages import ArchiveArticle, Snippet
 from cluster.clock import iso_ms
-from cluster.records.answer_access import mark_access
 from cluster.records.question import (
     CLAIMS_MARK,
     Answer,
@@ -22,6 +21,7 @@ from cluster.records.question import (
     Format,
     Picture,
     Question,
+    mark_access,
 )
 
 NO_ANSWER_TEXT = "The available content holds no answer to this question."

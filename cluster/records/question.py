@@ -2,17 +2,27 @@
 
     not_finished -> success | error | forbidden        finished is finished; what it cites may still be withdrawn
 
+A question of a token's user has an entitled answer beside the answer for everybody. It may rest on locked articles:
+
+    question             open articles alone                 everybody, and every list, report and memory
+    question~user        articles of the token's tiers       its asker, with a token that opens all it was made from
+
+Both are separate questions of the queue. Nothing that knows only the first can show anything of a locked article.
+
 Published in `docs/reference/rest.md`, section Ask.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
+
+from cluster.access_tier import may_read
 
 FinishReason = Literal["not_finished", "success", "error", "forbidden"]
 PublicFinishReason = Literal["not_finished", "success", "no_answer", "error", "forbidden"]
@@ -244,3 +254,42 @@ class BankQuestion(BaseModel):
 
     question: Annotated[str, Field(min_length=1, max_length=LONGEST_BANK_QUESTION)]
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+
+
+def build_entitled_question(
+    question: Question, tiers: frozenset[str], only: tuple[str, ...] | None
+) -> Question:
+    """Return the question whose answer may rest on the articles of some tiers; `only` as its filter selects them."""
+    return question.model_copy(
+        update={
+            "question_id": entitled_id(question.question_id, question.user_id),
+            "open_question_id": question.question_id,
+            "tiers": tuple(sorted(tiers)),
+            "only": only,
+            "logged": False,
+            "lives_as_logged": question.logged,
+            "is_counted_late": False,
+        }
+    )
+
+
+def mark_access(shown: bytes, access: Sequence[str]) -> bytes:
+    """Add the accesses that an answer rests on to the end of its public record."""
+    return shown[:-1] + ACCESS_MARK + orjson.dumps(access) + b"}"
+
+
+def open_entitled(shown: bytes, tiers: frozenset[str]) -> bytes | None:
+    """Return the public record of an entitled answer without its mark; None if these tiers do not open it.
+
+    A record without the mark is of an earlier release, which took it for a question of its own.
+    """
+    before, mark, rest = shown.rpartition(ACCESS_MARK)
+    access, bracket, end = rest.partition(b"]")
+    if not mark or not bracket:
+        return None
+    return before + end if opens(orjson.loads(access + bracket), tiers) else None
+
+
+def opens(access: Sequence[str], tiers: frozenset[str]) -> bool:
+    """Return whether tiers open an answer that rests on articles of some accesses."""
+    return all(may_read(name, tiers) for name in access)

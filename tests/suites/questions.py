@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import TooMany
-from cluster.records.answer_access import build_entitled_question
-from cluster.records.question import Answer, CitedPassage, Question
+from cluster.records.question import Answer, CitedPassage, Question, build_entitled_question
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 

@@ -23,8 +23,14 @@ from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
-from cluster.records.answer_access import build_entitled_question
-from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
+from cluster.records.question import (
+    ANSWER_WITHIN_MS,
+    Answer,
+    CitedPassage,
+    CitedSentence,
+    Question,
+    build_entitled_question,
+)
 from cluster.store.archive.user_questions import StoredQuestion
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw

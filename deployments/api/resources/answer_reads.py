@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.records.answer_access import open_entitled, opens
-from cluster.records.question import entitled_id
+from cluster.records.question import entitled_id, open_entitled, opens
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import tiers_from_token
 from deployments.edge.http.caller import UserToken

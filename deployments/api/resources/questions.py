@@ -25,9 +25,8 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_question_id
 from cluster.query.language.parser import parse
-from cluster.records.answer_access import build_entitled_question
 from cluster.records.logged_query import UNKNOWN, has_link
-from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
+from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question, build_entitled_question
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_format

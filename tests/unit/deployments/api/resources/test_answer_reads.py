@@ -9,14 +9,15 @@ import orjson
 
 from actors.answers.render import answer_to_json, render_answer
 from cluster.access_tier import REGISTERED
-from cluster.records.answer_access import build_entitled_question, open_entitled
 from cluster.records.question import (
     Answer,
     CitedPassage,
     CitedSentence,
     Question,
+    build_entitled_question,
     entitled_id,
     is_entitled_id,
+    open_entitled,
 )
 from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.edge.http.caller import UserToken
