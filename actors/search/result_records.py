@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.language.folding import fold_text
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.score import normalize_score
+from actors.recommender.ranking.score import normalize_scores
 from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import Correction
@@ -38,16 +38,17 @@ def build_records(
     missing = hits.missing(rows) if search.partial else []
     matched = hits.matched(rows) if search.matched_fields else []
     marks = TermHighlighter(hits.used)
+    personal_scores = normalize_scores([scores[row][1] for row in rows])
     results = []
     for at, item in enumerate(placed):
         record = catalog.record(item.row)
         if not record:
             continue
         result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
-        relevance, personal, _ = scores[item.row]
+        relevance = scores[item.row][0]
         # Above 0 in six digits: 0 would look like a product that was not found.
         result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
-        result["_personalization_score"] = normalize_score(personal)
+        result["_personalization_score"] = personal_scores[at]
         result["_boosted"] = item.boosted
         if item.rules:
             result["_boosted_rules"] = list(item.rules)

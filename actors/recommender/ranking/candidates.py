@@ -63,10 +63,12 @@ def filter_rows(query: UserQuery, catalog: Catalog) -> Mask | None:
         masks.append(catalog.type_mask(query.type))
     if query.filter is not None:
         masks.append(catalog.filter_mask(query.filter))
-    masks += [catalog.near_mask(circle) for circle in query.circles]
+    for circle in query.circles:
+        masks.append(catalog.near_mask(circle))
     # Stored rules that remove count as filters, so totals and explanations agree with the list (decision
     # 10).
-    masks += [~catalog.filter_mask(rule.filter) for rule in query.removed]
+    for rule in query.removed:
+        masks.append(~catalog.filter_mask(rule.filter))
     if not masks:
         return None
     mask = masks[0]

@@ -293,14 +293,14 @@ def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPri
     return parts
 
 
-def normalize_score(score: float) -> float:
-    """Map a score to 0..1 for `_personalization_score`; the order stays.
+def normalize_scores(scores: Iterable[float]) -> list[float]:
+    """Map scores to 0..1 for `_personalization_score`; the order stays.
 
     Source:
         docs/concepts/scoring.md, equation 14
     """
     # Strictly increasing and bounded without a look at other scores, so pages need no common scale.
-    return round(0.5 + 0.5 * score / (_SOFTNESS + abs(score)), 6)
+    return [round(0.5 + 0.5 * score / (_SOFTNESS + abs(score)), 6) for score in scores]
 
 
 def _score_cooccurrence(

@@ -21,7 +21,7 @@ import numpy as np
 from actors.recommender.messages import Boost, Placements, UserQuery
 from actors.recommender.ranking.candidates import BLOCK_SIZE, SEEN_AGAIN, boost_depth
 from actors.recommender.ranking.pipeline_inputs import PageWindow
-from actors.recommender.ranking.score import normalize_score
+from actors.recommender.ranking.score import normalize_scores
 from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.rerank.exploration import ExploredPlace, dither, explore
 from actors.recommender.state.catalog import Catalog
@@ -337,20 +337,22 @@ def render_products(
     projection = Projection.of(query.fields) if query.fields else None
     offered = catalog.offered
     ids = catalog.product_ids
-    results: list[dict[str, Any]] = []
-    for item in placed:
-        # Removed after the ranking: the priors are older than the catalog.
-        if not offered[item.row]:
-            continue
-        result: dict[str, Any] = (
-            projection(catalog.record(item.row)) if projection else {"product_id": ids[item.row]}
-        )
-        result["_personalization_score"] = normalize_score(scores[item.row])
+    # Removed after the ranking: the priors are older than the catalog.
+    items = [item for item in placed if offered[item.row]]
+    rows = [item.row for item in items]
+    results: list[dict[str, Any]]
+    if projection is None:
+        results = [{"product_id": ids[row]} for row in rows]
+    else:
+        results = [projection(record) for record in catalog.columns.list_records(rows)]
+    for item, result, shown in zip(
+        items, results, normalize_scores([scores[row] for row in rows]), strict=True
+    ):
+        result["_personalization_score"] = shown
         if boosting:
             result["_boosted"] = item.boosted
             if item.rules:
                 result["_boosted_rules"] = list(item.rules)
-        results.append(result)
     return results
 
 

@@ -11,7 +11,12 @@ import numpy as np
 
 from actors.recommender.state.cold_start import ColdStartItems, ColdStartTracker
 from actors.recommender.state.filtered_groups import FilteredGroupsCache
-from actors.recommender.state.global_signals import GlobalSignals, GlobalSignalsCache, PriorScores
+from actors.recommender.state.global_signals import (
+    GlobalSignals,
+    GlobalSignalsCache,
+    PriorScores,
+    Versions,
+)
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, LiveCohorts
 from actors.recommender.state.overlay import Overlay
@@ -80,10 +85,20 @@ class ItemPriors:
     """The user-independent part of the scores of an engine.
 
     Shapes:
-        offered: bool [n]; trend: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
+        offered: bool [n]; trend: float32 [n]; relative_popularity: float64 [n]
     """
 
     global_signals: GlobalSignals
+    versions: Versions
+    "Versions of the catalog and of the events, and the number of rows."
+    offered: Mask
+    "Rows that may be recommended."
+    trend: Scores
+    "Counts of a week, scaled to deviation 1; -inf where the product is not offered."
+    relative_popularity: Floats
+    "Counts of a month, scaled to maximum 1."
+    leaders: tuple[int, ...]
+    "Rows with the best trend, best first."
     components: tuple[PriorComponent, ...]
     prior: PriorScores
     "For users with a history."
@@ -96,44 +111,7 @@ class ItemPriors:
 
     def __len__(self) -> int:
         """Count the rows with scores; rows added later have none."""
-        return len(self.global_signals)
-
-    @property
-    def versions(self) -> tuple[int, int, int]:
-        """Return the versions of the catalog and of the events, and the number of rows."""
-        return self.global_signals.versions
-
-    @property
-    def offered(self) -> Mask:
-        """Return a mask of the rows that may be recommended.
-
-        Shapes:
-            returns: bool [n]
-        """
-        return self.global_signals.offered
-
-    @property
-    def trend(self) -> Scores:
-        """Return the counts of a week, scaled to deviation 1; -inf where the product is not offered.
-
-        Shapes:
-            returns: float32 [n]
-        """
-        return self.global_signals.trend
-
-    @property
-    def relative_popularity(self) -> Floats:
-        """Return the counts of a month, scaled to maximum 1.
-
-        Shapes:
-            returns: float64 [n]
-        """
-        return self.global_signals.relative_popularity
-
-    @property
-    def leaders(self) -> tuple[int, ...]:
-        """Return the rows with the best trend, best first."""
-        return self.global_signals.leaders
+        return len(self.offered)
 
     @property
     def has_interactions(self) -> bool:
@@ -334,6 +312,11 @@ class EngineState:
             prior_unseen = _sum_prior([(part.weight_unseen, part.values) for part in parts], signals.offered)
         return ItemPriors(
             global_signals=signals,
+            versions=signals.versions,
+            offered=signals.offered,
+            trend=signals.trend,
+            relative_popularity=signals.relative_popularity,
+            leaders=signals.leaders,
             components=tuple(parts),
             prior=prior,
             prior_unseen=prior_unseen,

@@ -202,16 +202,12 @@ class ServingModel:
             ]
         return UserHistory.of(codes, at_s, weights, now_s)
 
-    def contributions(
-        self, past: UserHistory, *, unseen: bool = False
-    ) -> Iterator[SparseScores | DenseScores]:
+    def contributions(self, past: UserHistory, *, unseen: bool = False) -> list[SparseScores | DenseScores]:
         """Return the contribution of each component to the scores of products for a user.
 
         `unseen` means a list without products of the user's history.
         """
-        if len(past):
-            for scorer in self._scorers_unseen if unseen else self._scorers:
-                yield from self._score_safely(scorer, past)
+        return self._score_safely(self._scorers_unseen if unseen else self._scorers, past)
 
     def cold_start_contributions(
         self, past: UserHistory, features: Any, *, unseen: bool = False
@@ -228,14 +224,13 @@ class ServingModel:
         weight = self._weight_unseen if unseen else self._weight
         return content.score_past(past, features) * np.float32(_CONTENT * weight)
 
-    def similar_contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Yield the scores of products that fit a history, from the parts with a `quick` method.
+    def similar_contributions(self, past: UserHistory) -> list[SparseScores | DenseScores]:
+        """Return the scores of products that fit a history, from the parts with a `quick` method.
 
         The products of the history are no answers, so these are the weights of lists without them.
         """
-        for scorer in self._scorers_unseen:
-            if scorer.score_sparse is not None and len(past):
-                yield from self._score_safely(scorer, past)
+        quick = [scorer for scorer in self._scorers_unseen if scorer.score_sparse is not None]
+        return self._score_safely(quick, past)
 
     def basket_contributions(self, past: UserHistory) -> SparseScores | DenseScores | None:
         """Return the scores of products bought together with a history; None without such a model or any score."""
@@ -284,17 +279,22 @@ class ServingModel:
             )
         return expanded
 
-    def _score_safely(self, scorer: ModelScorer, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Yield the scores of one part; disable it if it fails, so that the other parts still score."""
-        if scorer.name in self.disabled_parts:
-            return
-        try:
-            scores = self._score(scorer, past)
-        except Exception as error:  # noqa: BLE001
-            # Until the next snapshot: a part that fails once would fail in every request and slow it.
-            self.disabled_parts[scorer.name] = repr(error)
-            return
-        yield scores
+    def _score_safely(
+        self, scorers: Sequence[ModelScorer], past: UserHistory
+    ) -> list[SparseScores | DenseScores]:
+        """Return the scores of some parts; disable a part that fails, so that the other parts still score."""
+        parts: list[SparseScores | DenseScores] = []
+        if not len(past):
+            return parts
+        for scorer in scorers:
+            if scorer.name in self.disabled_parts:
+                continue
+            try:
+                parts.append(self._score(scorer, past))
+            except Exception as error:  # noqa: BLE001
+                # Until the next snapshot: a part that fails once would fail in every request and slow it.
+                self.disabled_parts[scorer.name] = repr(error)
+        return parts
 
     def _read_shared_scores(self, name: str, model: SharedScoresModel) -> Scores | None:
         """Return the scores of a user-independent part; None and disable it if it is custom and fails."""

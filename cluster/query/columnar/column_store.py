@@ -116,6 +116,14 @@ class ColumnStore:
             return whole
         return kept
 
+    def list_records(self, rows: Iterable[int]) -> list[Record]:
+        """Return the records of some rows; empty where one was removed."""
+        records: list[Record] = []
+        for row in rows:
+            kept = self._records[row]
+            records.append(orjson.loads(kept) if isinstance(kept, bytes) else kept or {})
+        return records
+
     def record_json(self, row: int) -> str:
         """Return the record of a row as JSON; empty when it was removed."""
         kept = self._records[row]

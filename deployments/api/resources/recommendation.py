@@ -74,19 +74,20 @@ class RecommendationResource:
                 body = model.model_validate(request.payload)
             except ValidationError as error:
                 raise unprocessable_from(error, model=model) from error
-            if body.explain[0] and not request.credential.is_secret:
+            credential = request.credential
+            if body.explain[0] and not credential.is_secret:
                 raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token
             user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
             query = to_query(
                 body,
                 kind,
-                app_id=request.app_id,
+                app_id=credential.app.app_id,
                 user_id=user_id,
                 now_ms=self._clock.now_ms(),
                 service_id=self._new_service_id(),
             )
-            if query.pagination_id and not (user_id or request.credential.is_secret):
+            if query.pagination_id and not (user_id or credential.is_secret):
                 # Anybody may send a `pagination_id` with a publishable key: without a user, little is stored
                 # for it.
                 query = replace(query, is_strangers=True)

@@ -29,11 +29,12 @@ class Credential:
     "The app's live secret keys: they sign `user_hash` and user tokens."
     token_keys: tuple[bytes, ...] = field(default=(), repr=False)
     "The keys derived from them, which sign user tokens under `derived_token_key`."
+    is_secret: bool = field(init=False)
+    "Whether this is a secret key, which may call everything without proofs."
 
-    @property
-    def is_secret(self) -> bool:
-        """Whether this is a secret key, which may call everything without proofs."""
-        return self.kind == "secret"
+    def __post_init__(self) -> None:
+        # Set once: each request reads it several times.
+        object.__setattr__(self, "is_secret", self.kind == "secret")
 
 
 @dataclass(frozen=True, slots=True)

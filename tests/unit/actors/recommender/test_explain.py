@@ -16,7 +16,7 @@ from actors.recommender.messages import (
     RecommendationResult,
     UserQuery,
 )
-from actors.recommender.ranking.score import normalize_score
+from actors.recommender.ranking.score import normalize_scores
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
@@ -83,7 +83,9 @@ def test_the_parts_of_a_score_add_up_to_the_score_that_is_shown(
     for record in listed:
         reason = record["_explain"]
         assert sum(reason["score_parts"].values()) == pytest.approx(reason["score"])
-        assert normalize_score(reason["score"]) == pytest.approx(record["_personalization_score"], abs=1e-4)
+        assert normalize_scores([reason["score"]]) == pytest.approx(
+            [record["_personalization_score"]], abs=1e-4
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
