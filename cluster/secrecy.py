@@ -171,19 +171,11 @@ class Signer:
         self._keys = (keys,) if isinstance(keys, bytes) else keys
 
     def sign(self, place: str, data: bytes) -> str:
-        """Return the MAC in hex of bytes at one place; it is invalid for other places.
-
-        Errors:
-            Fault: the keys can't be loaded
-        """
+        """Return the MAC in hex of bytes at one place; it is invalid for other places."""
         return self._sign(self._load()[0], place, data)
 
     def verify(self, place: str, data: bytes, proof: bytes) -> bool:
-        """Return whether a MAC of `sign` holds for bytes at one place.
-
-        Errors:
-            Fault: the keys can't be loaded
-        """
+        """Return whether a MAC of `sign` holds for bytes at one place."""
         matches = [hmac.compare_digest(self._sign(key, place, data).encode(), proof) for key in self._load()]
         return any(matches)
 

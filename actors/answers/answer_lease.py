@@ -58,16 +58,11 @@ class AnswerLease:
 
         Errors:
             Lost
-            Unavailable: the store stayed away
         """
         await self._retry(lambda: self._write(changes))
 
     async def discard(self) -> None:
-        """Delete the question; retry while the store is unreachable.
-
-        Errors:
-            Unavailable: the store stayed away
-        """
+        """Delete the question; retry while the store is unreachable."""
         await self._retry(lambda: self._store.discard(self.question))
 
     async def renew(self) -> bool:

@@ -183,11 +183,7 @@ class PassageSnapshot:
         return self.manifest.facts
 
     def open_segments(self) -> list[PassageSegment]:
-        """Map all files as segments: the open documents, and those of each tier.
-
-        Errors:
-            Fault: arrays do not fit each other
-        """
+        """Map all files as segments: the open documents, and those of each tier."""
         segments = []
         if self.facts["kinds"]:
             types, accesses = zip(*map(split_kind, self.facts["kinds"]), strict=True)

@@ -81,11 +81,7 @@ class PassageSnapshotStore:
         return None
 
     def open_embedder(self, app_id: str) -> Embedder | None:
-        """Return the embedder of the newest snapshot without reading its passages; None if it is not at hand.
-
-        Errors:
-            Fault: the snapshot is damaged
-        """
+        """Return the embedder of the newest snapshot without reading its passages; None if it is not at hand."""
         sequences = self.list_sequences(app_id) if self._store.in_place else []
         if not sequences:
             return None

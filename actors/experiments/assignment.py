@@ -51,11 +51,7 @@ class ExperimentCache:
         self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def find(self, app_id: str, named: str) -> Experiment | None:
-        """Return an experiment by id or slug; read the store at once when the cache does not hold it.
-
-        Errors:
-            Unavailable: the store is unreachable and the cache is empty
-        """
+        """Return an experiment by id or slug; read the store at once when the cache does not hold it."""
         cached = await self._cache.read(app_id)
         experiment = cached.book.find(named)
         if experiment is None:
@@ -67,8 +63,6 @@ class ExperimentCache:
     async def list_serving(self, app_id: str) -> tuple[Experiment, ...]:
         """Return the experiments whose variants change recommendations or completions, oldest first.
 
-        Errors:
-            Unavailable: the store is unreachable and the cache is empty
         Cost:
             a dictionary look-up; twice a second per app one read of a counter
         """
@@ -222,11 +216,7 @@ class TreatmentAssigner:
         "Question id -> treatments, until it is answered. Another replica that takes a question over counts nothing."
 
     async def find(self, app_id: str, experiment_id: str) -> Experiment | None:
-        """Return an experiment from the cache, None when absent.
-
-        Errors:
-            Unavailable: the store is unreachable and the cache is empty
-        """
+        """Return an experiment from the cache, None when absent."""
         return await self._cache.find(app_id, experiment_id)
 
     async def assign(

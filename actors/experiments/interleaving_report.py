@@ -92,8 +92,6 @@ async def load_interleaving_report(
 ) -> InterleavingReport:
     """Read and count in another thread.
 
-    Errors:
-        Fault: the logs keep changing
     Cost:
         some 0.5 s for a million answers
     """

@@ -100,11 +100,7 @@ async def _add_goals(
 async def load_people_figures(
     stores: Stores, artifacts: ArtifactStore, experiment: Experiment
 ) -> tuple[ExperimentPeople, PeopleFigures]:
-    """Read the people of an experiment and the figures of all its goals.
-
-    Errors:
-        Fault: the segments are damaged, or keep changing
-    """
+    """Read the people of an experiment and the figures of all its goals."""
     exposures = [
         row async for row in stores.experiments.exposures(experiment.app_id, experiment.experiment_id)
     ]

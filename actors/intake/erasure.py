@@ -106,12 +106,7 @@ class PersonEraser:
         return ended
 
     async def erase(self, erasure: Erasure, person: Person) -> Erasure:
-        """Erase a person and write the receipt.
-
-        Errors:
-            Unavailable: the store or the artifact store is unreachable, or the profile still waits in the intake
-            Fault: a segment is damaged and may still hold the person
-        """
+        """Erase a person and write the receipt."""
         store = self._stores.erasures
         if person.user_keys:
             erasure = await self._remove(erasure, person)

@@ -77,8 +77,6 @@ class PersonPlaces:
     async def read(self, person: Person) -> dict[str, list[Any]]:
         """Return the person's data of all places; an empty list for a place without any.
 
-        Errors:
-            Fault: a segment is damaged and may hold the person
         Cost:
             reads the user ids of all compacted rows: about 1 s for 10,000,000 interactions, and all keys of the app
         """

@@ -26,11 +26,7 @@ _UNIVERSAL = "universal"
 
 @cache
 def load_languages() -> Mapping[str, LanguageData]:
-    """Return the data of all languages by code, in the order of `read_languages`; files are read once.
-
-    Errors:
-        Fault: as `read_languages`
-    """
+    """Return the data of all languages by code, in the order of `read_languages`; files are read once."""
     return read_languages(DATA_FOLDER)
 
 

@@ -94,11 +94,7 @@ class QueryLogFollower:
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
-        """Load the salt, so that erasures work from now on.
-
-        Errors:
-            Unavailable
-        """
+        """Load the salt, so that erasures work from now on."""
         self.queries.salt = await self._store.salt(self._app_id)
 
     async def follow(self) -> None:
@@ -115,9 +111,6 @@ class QueryLogFollower:
     async def read(self) -> None:
         """Read new queries; the first time all of the last 30 days.
 
-        Errors:
-            Unavailable
-            Fault: the manifest of the compacted queries keeps changing
         Cost:
             200,000 pairs of query and user: 2 s, in steps of a millisecond
         """

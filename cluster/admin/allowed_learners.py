@@ -20,8 +20,6 @@ _FORM = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}")
 def allowed_learners(settings: Settings) -> frozenset[str]:
     """Return the classes that are allowed now.
 
-    Errors:
-        Fault: the list exists and can't be read
     Cost:
         one small file; read when a snapshot is loaded or a training begins
     """

@@ -21,11 +21,7 @@ _log = structlog.get_logger()
 
 
 def protect_audit(audit: AuditLog, settings: Settings) -> Vault:
-    """Prove the rows that this process appends; return the vault.
-
-    Errors:
-        Fault: there is no master key, or it is damaged
-    """
+    """Prove the rows that this process appends; return the vault."""
     vault = open_vault(settings)
     audit.protect(AuditProof.open(vault, InstallationPaths.from_data_dir(settings.data_dir).data_dir))
     return vault

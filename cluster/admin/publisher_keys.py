@@ -48,11 +48,7 @@ class PublisherKeys:
         self._cache = RefreshingCache(self._load, clock, keep_s=KEEP_S)
 
     async def list_keys(self, app_id: str) -> list[dict[str, str]]:
-        """Return the public keys of an app as JWKs, the current one first.
-
-        Errors:
-            Unavailable: the store is unreachable, and no key was read before
-        """
+        """Return the public keys of an app as JWKs, the current one first."""
         ring = await self._cache.read(app_id)
         rest = sorted(ring.keys.values(), key=lambda key: (-key.created_at, key.key_id))
         ordered = {key.key_id: key for key in (ring.current, *rest)}
@@ -61,8 +57,6 @@ class PublisherKeys:
     async def sign(self, app_id: str, claims: Mapping[str, Any]) -> str:
         """Return a statement as a compact JWS.
 
-        Errors:
-            Unavailable: the store is unreachable, and no key was read before
         Cost: 60 microseconds, and 10 for each KB
         """
         ring = await self._cache.read(app_id)

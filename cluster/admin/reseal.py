@@ -85,11 +85,7 @@ class MasterKeyReseal:
         self._signer = Signer(derive_manifest_keys(vault))
 
     async def run(self, *, dry_run: bool = False) -> ResealResult:
-        """Seal everything; repeat that while processes still seal with a previous key, at most five times.
-
-        Errors:
-            Unavailable: a store does not answer
-        """
+        """Seal everything; repeat that while processes still seal with a previous key, at most five times."""
         total = result = await self._pass(dry_run)
         for _ in range(0 if dry_run else _PASSES):
             if not result.count:

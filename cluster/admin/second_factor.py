@@ -84,7 +84,6 @@ class SecondFactors:
         """Store a secret whose first code is right, and return recovery codes; None: the code is wrong.
 
         Errors:
-            Fault: the secret was made for another account
             Conflict: the account has a second factor
         """
         secret = self._vault.open(sealed, _place(account))

@@ -29,11 +29,7 @@ _FINGERPRINT = "fingerprint of the master key"
 
 
 def open_vault(settings: Settings) -> Vault:
-    """Open the vault.
-
-    Errors:
-        Fault: there is no master key, or it is damaged
-    """
+    """Open the vault."""
     current, *previous = find_external_master_keys(settings) or read_master_keys(
         InstallationPaths.from_data_dir(settings.data_dir).master_key
     )
@@ -41,11 +37,7 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def find_external_master_keys(settings: Settings) -> tuple[bytes, ...]:
-    """Return the master keys from outside, the current one first; empty if the installation created its own.
-
-    Errors:
-        Fault: the given key is invalid, or its file can't be read
-    """
+    """Return the master keys from outside, the current one first; empty if the installation created its own."""
     if settings.master_key is not None:
         return parse_master_keys(settings.master_key.get_secret_value())
     if settings.master_key_file is not None:
@@ -76,9 +68,6 @@ def master_key_fingerprints(settings: Settings) -> tuple[str, ...]:
     """Return 16 hex digits for each master key, the current one first; empty without a key.
 
     They distinguish master keys and reveal nothing about them.
-
-    Errors:
-        Fault: a key is damaged, or the file can't be read
     """
     keys = find_external_master_keys(settings)
     if not keys:
@@ -100,22 +89,14 @@ def derive_manifest_keys(vault: Vault) -> tuple[bytes, ...]:
 
 
 def manifest_keys(settings: Settings) -> tuple[bytes, ...]:
-    """Return the saved keys of manifests, or derive them from the master keys; the current one first.
-
-    Errors:
-        Fault: neither can be read
-    """
+    """Return the saved keys of manifests, or derive them from the master keys; the current one first."""
     path = InstallationPaths.from_data_dir(settings.data_dir).secrets_dir / MANIFEST_KEY
     text = _read_text(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
     return derive_manifest_keys(open_vault(settings)) if text is None else parse_master_keys(text)
 
 
 def save_manifest_key(settings: Settings) -> None:
-    """Save the derived keys for the processes of this machine, so that trainers need no master key.
-
-    Errors:
-        Fault: there is no master key, or it is damaged
-    """
+    """Save the derived keys for the processes of this machine, so that trainers need no master key."""
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     paths.secrets_dir.mkdir(exist_ok=True, mode=0o700)
     write_private(paths.secrets_dir / MANIFEST_KEY, manifest_key_text(settings) + "\n")
@@ -125,9 +106,6 @@ def manifest_key_text(settings: Settings) -> str:
     """Return the key of manifests as text, for the secret store of a cluster whose trainers have no master key.
 
     It has one line for each master key, the current one first.
-
-    Errors:
-        Fault: there is no master key, or it is damaged
     """
     return "\n".join(map(key_text, derive_manifest_keys(open_vault(settings))))
 

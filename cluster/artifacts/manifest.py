@@ -204,7 +204,6 @@ def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
 
     Errors:
         NotFound: there is no manifest
-        Fault: see `Manifest.parse`
     """
     return store.read_parsed(
         path, lambda data: Manifest.parse(data, kind=kind, signer=store.signer, place=path)
@@ -212,20 +211,12 @@ def load_manifest(store: ArtifactStore, path: str, kind: str) -> Manifest:
 
 
 def manifest_format(data: bytes) -> int:
-    """Return the format of a manifest, which may be newer than this release reads.
-
-    Errors:
-        Fault: it is damaged
-    """
+    """Return the format of a manifest, which may be newer than this release reads."""
     return int(orjson.loads(_verify_checksum(data))["format"])
 
 
 def manifest_kind(data: bytes) -> str:
-    """Return the kind of a manifest.
-
-    Errors:
-        Fault: it is damaged
-    """
+    """Return the kind of a manifest."""
     return str(orjson.loads(_verify_checksum(data))["kind"])
 
 
@@ -239,11 +230,7 @@ def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:
 
 
 def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None:
-    """Return a manifest's bytes signed for a path, replacing other signatures; None when already signed for it.
-
-    Errors:
-        Fault: the bytes are damaged
-    """
+    """Return a manifest's bytes signed for a path, replacing other signatures; None when already signed for it."""
     inner = _verify_checksum(data)
     plain, mac = _without_mac(inner)
     proof = signer.sign(place, plain)
@@ -255,11 +242,7 @@ def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None
 
 
 def find_signature(data: bytes, signer: Signer, place: str) -> Signature:
-    """Return whose signature a manifest has.
-
-    Errors:
-        Fault: it is damaged
-    """
+    """Return whose signature a manifest has."""
     plain, mac = _without_mac(_verify_checksum(data))
     if mac is None:
         return "none"

@@ -78,11 +78,7 @@ class ReplacedProducts(DayFiles):
         self.drop_old(app_id)
 
     def read_finished(self, app_id: str, segments: Collection[str]) -> Any:
-        """Return the versions that are in none of some segments any more: a table with `schema`, oldest first.
-
-        Errors:
-            Fault: the newest manifest keeps changing
-        """
+        """Return the versions that are in none of some segments any more: a table with `schema`, oldest first."""
         unfinished_ms = _unfinished_at(self.commit(app_id), segments)
         table = self.read(app_id, 0)
         return table.filter(pc.not_equal(table["at"], unfinished_ms)) if unfinished_ms else table

@@ -76,11 +76,7 @@ class SegmentStore:
         return ErasureLog.of(self._files.manifest(app_id).facts)
 
     def rows_of(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
-        """Return the JSON of all compacted rows of some users (interactions) or ids (records).
-
-        Errors:
-            Fault: a segment is damaged, so it may contain them
-        """
+        """Return the JSON of all compacted rows of some users (interactions) or ids (records)."""
         column = _name_column(noun)
         value_set = pa.array(list(who), pa.string())
 
@@ -303,7 +299,6 @@ class SegmentStore:
         Returns the number of rows removed; idempotent.
 
         Errors:
-            Fault: a segment is damaged, so it may contain them
             Conflict: another writer committed meanwhile
         """
         manifest = self._files.manifest(app_id)

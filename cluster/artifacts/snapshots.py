@@ -158,8 +158,6 @@ class SnapshotStore:
 
         Errors:
             NotFound: there is no such version
-            Fault: a file in the artifact store differs from its manifest
-            Unavailable: this machine's disk is full, or can't be written
         """
         manifest = self.manifest(app_id, engine_id, version)
         place = _place(app_id, engine_id, version)

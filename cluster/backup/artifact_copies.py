@@ -35,7 +35,6 @@ def copy_artifacts(
     Files of a set that its newest manifest does not name are left out: interrupted writes and replaced segments.
 
     Errors:
-        Fault: a file differs from its manifest
         Conflict: files are replaced faster than they are copied
     """
     # By checksum, so a file that was renamed or moved since is not read again either.

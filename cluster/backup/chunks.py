@@ -78,7 +78,6 @@ def read_chunk(target: ArtifactStore, entry: FileEntry) -> bytes:
     """Return a chunk whose bytes match its name.
 
     Errors:
-        Fault: it is damaged
         NotFound: it is missing
     """
     return target.read_checked(entry.name, size=entry.size, sha256=entry.sha256)

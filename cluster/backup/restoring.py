@@ -174,11 +174,7 @@ class RestoreJob:
         self._last_key = b""
 
     async def run(self) -> RestoreResult:
-        """Write everything; the control keys, without which no app exists, come last.
-
-        Errors:
-            Fault: a chunk is damaged
-        """
+        """Write everything; the control keys, without which no app exists, come last."""
         facts = self._plan.backup.facts
         # First: an installation that is half restored must not serve or be backed up.
         await self._stores.schema.mark_restoring(facts.backup_id)

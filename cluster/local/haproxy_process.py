@@ -131,11 +131,7 @@ class HAProxyProcess:
         "Whether an HAProxy of Serve ever listened."
 
     def prepare(self) -> int:
-        """Write the wrapper that Serve runs as HAProxy; return the connection limit.
-
-        Errors:
-            Fault: HAProxy can't be used on this machine
-        """
+        """Write the wrapper that Serve runs as HAProxy; return the connection limit."""
         limit = raise_connection_limit()
         options = HAProxyOptions(
             find_haproxy(), bind_address(self._host, self._port), str(self._pid_file), limit

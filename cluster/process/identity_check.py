@@ -141,8 +141,6 @@ def prepare_external_key(settings: Settings) -> None:
 
     Errors:
         InvalidSetting: the key is missing, or not that of the installation
-        Fault: the existing key is damaged
-        Unavailable: Redis does not answer
     """
     if not settings.redis_is_external:
         ensure_master_key(settings)

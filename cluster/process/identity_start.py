@@ -20,7 +20,6 @@ async def mark_identity(settings: Settings) -> StoredIdentity:
 
     Errors:
         InvalidSetting: the key or the artifact store is not that of the installation
-        Unavailable: Redis or the store does not answer
     """
     address = settings.artifacts_address
     async with connect(settings, slow_s=ADMIN_S) as stores:
@@ -31,11 +30,7 @@ async def mark_identity(settings: Settings) -> StoredIdentity:
 
 
 async def adopt_identity(stores: OpenStores, settings: Settings) -> StoredIdentity:
-    """Make the artifact store and the master key of this machine those of the installation in Redis.
-
-    Errors:
-        Fault: there is no master key
-    """
+    """Make the artifact store and the master key of this machine those of the installation in Redis."""
     open_vault(settings)
     artifacts = open_artifact_store_at(settings.artifacts_address, settings)
     return await adopt_installation(stores, artifacts, master_key_fingerprints(settings))

@@ -38,11 +38,7 @@ class KeySigningResult:
 
 
 async def sign_unsigned(settings: Settings) -> bool:
-    """Sign the unsigned files and keys of an earlier release; return False when that was done before.
-
-    Errors:
-        Fault: there is no master key
-    """
+    """Sign the unsigned files and keys of an earlier release; return False when that was done before."""
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     # Once only: what appears unsigned later may be forged, and must not be signed.
     if paths.signing_marker.exists():

@@ -325,11 +325,7 @@ def issue_key(vault: secrecy.Vault, app: App, kind: KeyKind, *, now_ms: int) -> 
 
 
 def bind_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
-    """Bind a record's labels to its key: what kind it is, of which app, under which id.
-
-    Errors:
-        Fault: the key does not open under this master key
-    """
+    """Bind a record's labels to its key: what kind it is, of which app, under which id."""
     vault.open(record.ciphertext, record.sha256)
     return record.model_copy(update={"mac": _signer(vault).sign(_PURPOSE, _labels(record))})
 

@@ -73,11 +73,7 @@ class ClusterReport:
 
 
 async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
-    """Read the state of an installation; a dozen commands, and a dozen more for each app.
-
-    Errors:
-        Unavailable: Redis does not answer
-    """
+    """Read the state of an installation; a dozen commands, and a dozen more for each app."""
     server = stores.server
     overview = LeaseReader(server)
     schema = SchemaStore(server)

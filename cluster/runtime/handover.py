@@ -95,11 +95,7 @@ def drop_key_variables() -> None:
 
 
 def prepare_node() -> None:
-    """Move this process's secrets to files for all children, and save the manifest key for trainers.
-
-    Errors:
-        Fault: the master key is damaged, or another user owns the run directory
-    """
+    """Move this process's secrets to files for all children, and save the manifest key for trainers."""
     paths = InstallationPaths.from_data_dir(Settings().data_dir)
     paths.make_run_dir()
     hand_over(os.environ, paths.secrets_dir)

@@ -60,11 +60,7 @@ class CombinedTools:
     async def ask(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
     ) -> ToolResult:
-        """Return the result of `ask_archive`, each passage with the title of its archive.
-
-        Errors:
-            Unavailable: the archive itself does not answer
-        """
+        """Return the result of `ask_archive`, each passage with the title of its archive."""
         question = arguments["question"]
         more = arguments.get("context", "")
         passages, coverage, absent = await self._retrieve(person, question, more, context)
@@ -86,11 +82,7 @@ class CombinedTools:
     async def search(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
     ) -> ToolResult:
-        """Return the result of `search`. The title of a passage names its archive.
-
-        Errors:
-            Unavailable: the archive itself does not answer
-        """
+        """Return the result of `search`. The title of a passage names its archive."""
         passages, coverage, _ = await self._retrieve(person, arguments["query"], "", context)
         results = []
         for passage in passages:

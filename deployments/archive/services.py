@@ -180,9 +180,6 @@ def open_archive(
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
     None: always the one of the configuration. `assign` returns the variants of a question, and `key_documents` fetches
     keys of agents.
-
-    Errors:
-        Invalid: the public address is invalid
     """
     addresses = ServerAddresses.from_config(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in

@@ -47,11 +47,7 @@ class EngineConnections:
         return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select, find_spare=pools.spare)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
-        """Update how many replicas each engine has on all machines.
-
-        Errors:
-            Unavailable: the store is unavailable
-        """
+        """Update how many replicas each engine has on all machines."""
         pools = {name: self._pools.get(application_name(app_id, name)) for name in engine_ids}
         if not any(pools.values()):
             return

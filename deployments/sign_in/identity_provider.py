@@ -110,11 +110,7 @@ class IdentityProvider:
         self._failure = ""
 
     async def begin(self, callback: str) -> tuple[str, SignInFlow]:
-        """Return the address at the provider that a sign-in begins with, and what it must bring back.
-
-        Errors:
-            Unavailable: the provider does not answer, or not as one
-        """
+        """Return the address at the provider that a sign-in begins with, and what it must bring back."""
         metadata, _ = await self._read()
         flow = SignInFlow(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
         async with self._client(callback) as client:

@@ -33,11 +33,7 @@ class PasswordChecks:
     async def account(
         self, username: str, password: str, address: str, *, has_device: bool = False
     ) -> Account | None:
-        """Check a name and a password; unknown names take the same time.
-
-        Errors:
-            TooMany: too many checks wait, in all or from this address
-        """
+        """Check a name and a password; unknown names take the same time."""
         account = await self._accounts.get(username)
         # Without a stored password the check still takes its time, or it would tell which names exist.
         kept = account.password if account is not None and not account.disabled else None

@@ -118,11 +118,7 @@ class SignIn:
         return "" if self.provider is None else self.provider.config.name
 
     async def check_password(self, browser: Browser, username: str, password: str) -> SignInResult:
-        """Check a name and a password.
-
-        Errors:
-            TooMany: too many checks wait
-        """
+        """Check a name and a password."""
         if not self.has_passwords:
             return SignInResult(fault=NO_PASSWORDS.format(name=self.provider_name), status=403)
         username = username_from_form(username)

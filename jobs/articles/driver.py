@@ -28,7 +28,6 @@ async def import_archive(options: ArchiveImportOptions, settings: Settings) -> I
     """Ingest an archive, build the passage snapshot and return the report; None without an address.
 
     Errors:
-        Unavailable: Redis does not answer
         Invalid: no Redis is configured, the address has no archive, or the app has no article with text
     """
     address = settings.redis_address

@@ -250,7 +250,6 @@ async def open_source(
 
     Errors:
         Unavailable: the store does not answer, or the segments are replaced again and again
-        Fault: a manifest is damaged
     """
     if subject == "queries":
         return await _open_log(app_id, QueryLogStore(artifacts), stores.queries, since_ms)

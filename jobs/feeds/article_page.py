@@ -14,11 +14,7 @@ _HEAD_BYTES = 4_096
 
 
 def read_article_page(document: CrawledDocument) -> ArticlePage:
-    """Return what a fetched page says about its article.
-
-    Errors:
-        Invalid: the page is too large, or damaged
-    """
+    """Return what a fetched page says about its article."""
     data = unpack(document.body, document.headers, LARGEST_PAGE)
     declared = _META.search(data[:_HEAD_BYTES])
     name = read_charset(document.headers) or (declared[1].decode("ascii") if declared else "utf-8")

@@ -56,7 +56,6 @@ class ArticleWriter:
             NotFound, ReadOnly: the app is gone, or takes no writes
             Conflict: another process may write now
             Forbidden: a bound of the app is reached; nothing more is written
-            Unavailable: the store or the intake does not answer
         """
         app = await self._app()
         if app.settings.max_storage_mb:

@@ -84,11 +84,7 @@ class IngestOptions:
     as_json: bool = False
 
     def build_order(self) -> IngestOrder:
-        """Return the order of an ingest.
-
-        Errors:
-            Invalid: the file of rules can't be read, or the options contradict each other
-        """
+        """Return the order of an ingest."""
         from jobs.ingest.files.delimited_files import DelimitedFormat
         from jobs.ingest.pipeline import IngestOrder
 

@@ -57,9 +57,6 @@ def ingest_files(
     """Ingest all files of an address on the Ray cluster of this installation, or on a new local one.
 
     `on_file` is called with every file that ends.
-
-    Errors:
-        HouseError: the error of the first failed file, after the files in progress have ended
     """
     settings = Settings()
     if not ray.is_initialized():

@@ -137,7 +137,6 @@ async def ingest(
         ReadOnly: the app is a playground
         Forbidden: the app reached its bound on storage, or the next chunk passes its bound on records
         Conflict: the files changed since the interruption of the ingest, or another process executes the run
-        Unavailable: the stores stayed unavailable, or progress can't be written
     Cost:
         one core: see tests/benchmarks; memory is bounded by a few chunks
     """

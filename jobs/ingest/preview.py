@@ -43,7 +43,6 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
 
     Errors:
         Invalid: the address, the format or the mapping is invalid
-        Unavailable: an object store does not answer
     """
     mapping = FieldMap.parse(order.mapping, order.noun)
     files: reading.RowFiles = reading.PlainFiles(order.format, order.layout)

@@ -135,7 +135,6 @@ class IngestRun:
 
         Errors:
             Conflict: an unfinished run read other contents under the same names
-            Fault: the progress on disk can't be read
         """
         # Size and time stand for the contents; a checksum would read every file a second time.
         facts = tuple((source.path, source.size, source.changed_ms) for source in sources)

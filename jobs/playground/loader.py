@@ -109,9 +109,6 @@ async def load_playground(
 
     `embedder` must be the embedder of the app's recommenders; `whole` is the data to load, by default all of it.
 
-    Errors:
-        Unavailable: the store does not answer, or the queue was not applied within a minute
-        Fault: a record was rejected
     Cost:
         about 2 s with Redis on the same machine
     """

@@ -271,7 +271,6 @@ def train(
     Errors:
         NotFound: the app, engine or recipe does not exist
         Invalid: the recipe is invalid, or `working_dir` can't be shipped
-        Unavailable: the store does not answer, or no installation runs in the data directory
     """
     from jobs.refresh.recipe import Recipe, load_recipe_file  # imports numpy and all learners
 

@@ -157,7 +157,6 @@ def recommend(
     Errors:
         NotFound: the app, engine or snapshot does not exist
         Invalid: the list of users or a filter is invalid
-        Unavailable: no installation runs in the data directory, or its store does not answer
     """
     order = ScoringOrder(app_id, engine_id, rows, snapshot, tuple(filters))
     tables = [(NESTED if nested else LONG).empty_table()]

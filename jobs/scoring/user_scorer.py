@@ -127,11 +127,7 @@ class UserScorer:
         return self._order.snapshot or self._follower.serving_version(self._order.engine_id)
 
     async def score(self, users: Sequence[UserKey]) -> list[UserList]:
-        """Return the recommendations of users, in their order.
-
-        Errors:
-            Unavailable: the store is unavailable
-        """
+        """Return the recommendations of users, in their order."""
         scored: list[UserList] = []
         # Reads overlap, since each is a trip to Redis; the ranking runs one user at a time.
         for first in range(0, len(users), _READS_AT_ONCE):

@@ -31,7 +31,6 @@ def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
     """Validate every part of an opened snapshot and return its models.
 
     Errors:
-        Fault: the snapshot has another version, or an array has another form than its model reads
         Invalid: it was trained with a custom learner that is not installed
     Cost:
         40 ms for 20 million weights

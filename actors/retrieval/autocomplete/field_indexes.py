@@ -162,8 +162,6 @@ class FieldIndexes:
 
         Shapes:
             popularity: float [n], one for each row of the catalog
-        Errors:
-            Unavailable: the index would take more than `most_bytes`
         Cost:
             the first call for a field: 2 ms for 100,000 products of a snapshot, 3 s without; then nothing
         """
@@ -187,9 +185,6 @@ class FieldIndexes:
         """Read the values of a field, one product each step; changes may be recorded between two steps.
 
         `plan_build` and `adopt_build` finish the build, `drop_build` ends it early.
-
-        Errors:
-            Unavailable: the index would take more than `most_bytes`
         """
         self._check_refused(key, len(catalog))
         name, language, only, access = key

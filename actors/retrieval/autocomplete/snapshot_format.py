@@ -204,8 +204,6 @@ class CompletionSnapshot:
     def load(cls, version: str, parts: ModelState, product_ids: Sequence[str]) -> CompletionSnapshot:
         """Load what `save` returned without copying.
 
-        Errors:
-            Fault: an array is missing or damaged
         Cost:
             0.2 s for 1,000,000 products, most of it names
         """

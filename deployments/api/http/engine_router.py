@@ -95,7 +95,6 @@ class EngineRouter:
 
         Errors:
             NotFound: `engine is not found`
-            Unavailable: the engine's deployment is unavailable
             TooMany: too many queries wait for the engine
         Cost: two dictionary look-ups while the record is fresh.
         """

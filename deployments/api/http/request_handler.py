@@ -260,11 +260,7 @@ _REFUSED: Final = 400
 
 
 async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
-    """Answer an admitted request; link the user and the visitor that it names.
-
-    Errors:
-        HouseError: the endpoint refuses the request
-    """
+    """Answer an admitted request; link the user and the visitor that it names."""
     await validate_request(request, endpoint.rules, endpoint.schema)
     if request.trace is not None:
         request.trace.mark("parse")

@@ -358,11 +358,7 @@ _MARKUP = frozenset("<>&")
 
 
 def check_browser_question(request: ApiRequest, body: AnswerFormatBody) -> None:
-    """Check metadata and format of a question from a browser.
-
-    Errors:
-        Unprocessable
-    """
+    """Check metadata and format of a question from a browser."""
     if not request.credential.is_secret:
         _check_metadata(body)
         check_browser_format(request, body)

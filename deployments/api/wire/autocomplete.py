@@ -75,9 +75,6 @@ def to_completion_query(
     """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
 
     With `pages`, `start` is an offset; without, it is ignored.
-
-    Errors:
-        FilterSyntax, Unprocessable: a filter, a field or a simulated interaction is invalid
     """
     for at, name in enumerate(body.completion_fields):
         _check_field(name, at)

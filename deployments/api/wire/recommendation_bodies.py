@@ -162,11 +162,7 @@ class ProductToProducts(Paged):
 def to_query(
     body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, service_id: str = ""
 ) -> UserQuery:
-    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
-
-    Errors:
-        FilterSyntax, Unprocessable: a filter or a simulated interaction is invalid
-    """
+    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body."""
     return query_from_body(
         body,
         kind,

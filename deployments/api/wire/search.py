@@ -201,11 +201,7 @@ class NamedProducts(BaseModel):
 
 
 def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
-    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
-
-    Errors:
-        FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction is invalid
-    """
+    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body."""
     return query_from_body(
         body,
         "search",

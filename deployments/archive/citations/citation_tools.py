@@ -117,11 +117,7 @@ class CitationTools:
     async def check(
         self, person: ArchiveCaller, arguments: dict[str, Any], context: CallContext = PLAIN
     ) -> ToolResult:
-        """Return the result of `check_citations`.
-
-        Errors:
-            Invalid: a citation has a wrong form
-        """
+        """Return the result of `check_citations`."""
         document, states = await self.check_for(arguments["citations"], person.tiers)
         document["results"] = [self._fence(result) for result in document["results"]]
         return ToolResult(document, tuple(state.product_id for state in states if state.product_id))
@@ -133,7 +129,6 @@ class CitationTools:
 
         Errors:
             Invalid: a citation has a wrong form
-            Unavailable: the archive is loading, or the store is unreachable
         """
         app_id = self.find_app()
         citations = read_citations(given)

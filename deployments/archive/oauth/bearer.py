@@ -57,8 +57,6 @@ class AccessTokens:
     async def person(self, token: str, resource: str) -> ArchiveCaller | None:
         """Return the user of a token for this resource; None for an invalid token.
 
-        Errors:
-            Unavailable: revocations could not be read since the start
         Cost: 1 microsecond for a cached token, 40 for a new one; no round trip.
         """
         # Without the list a revoked token would pass, so this raises rather than trusts.

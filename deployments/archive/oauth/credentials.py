@@ -36,7 +36,6 @@ async def authenticate_client(
 
     Errors:
         OAuthError: `invalid_client`: the request names no client, an unregistered client, or lacks the client's secret
-        Unavailable: the store is unavailable
     """
     client_id = form.once("client_id")
     secret = form.once("client_secret")

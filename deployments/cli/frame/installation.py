@@ -137,11 +137,7 @@ class Installation:
             lock.release()
 
     def end_left_redis(self) -> None:
-        """End the Redis of a command that was killed while it worked on the stopped installation.
-
-        Errors:
-            Fault: it can't be ended
-        """
+        """End the Redis of a command that was killed while it worked on the stopped installation."""
         # Any other process shows that a supervisor was killed, which `kiosk up` and `kiosk down` clear up.
         if all(process.name() in _REDIS_NAMES for process in self.leftovers):
             self.end_leftovers()

@@ -185,11 +185,7 @@ async def step_experiment(request: ConsoleRequest) -> Response:
 
 
 def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the draft that the wizard describes; `lists` has the values of its check boxes.
-
-    Errors:
-        Invalid: a number can't be read
-    """
+    """Return the draft that the wizard describes; `lists` has the values of its check boxes."""
     variants = []
     for at in range(1, VARIANTS + 1):
         name = form.get(f"variant_{at}", "").strip()

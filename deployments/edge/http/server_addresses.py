@@ -28,11 +28,7 @@ class ServerAddresses:
     def from_config(
         cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000, plain_sign_in: bool = False
     ) -> ServerAddresses:
-        """Check a configured origin; without one, use `host` and `port`, on which Kiosk listens.
-
-        Errors:
-            Invalid: the text is not an origin, or the origin is plain http beyond loopback
-        """
+        """Check a configured origin; without one, use `host` and `port`, on which Kiosk listens."""
         loopback = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
         fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{loopback}:{port}"
         return cls(parse_origin(public_url) if public_url else "", fallback, plain_sign_in)

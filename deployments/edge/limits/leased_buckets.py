@@ -206,11 +206,7 @@ class RateLimiter:
         leased.spend()
 
     def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
-        """Count an action against the daily limit of an address; each replica counts separately.
-
-        Errors:
-            TooMany: the address reached its limit
-        """
+        """Count an action against the daily limit of an address; each replica counts separately."""
         if count and most:
             _refuse(self._addresses.spend((credential.key_id, what, address), most / 86_400, most, count))
 

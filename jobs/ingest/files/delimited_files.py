@@ -132,11 +132,7 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
 
 
 def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
-    """Return the names of the columns.
-
-    Errors:
-        Invalid: there is no header, it is not in the file's encoding, or two columns have the same name
-    """
+    """Return the names of the columns."""
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
     return _read_header(csv.reader(lines, delimiter=separator or _detect_separator(first)), name)

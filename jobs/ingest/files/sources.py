@@ -163,7 +163,6 @@ def find_files(
 
     Errors:
         Invalid: the address has no file, or none of a known format
-        Unavailable: the object store does not answer after all attempts
     """
     return find_files_in(*_open_filesystem(address), address, format, asking=asking)
 
@@ -217,7 +216,6 @@ def read_column_names(source: SourceFile) -> Sequence[str] | None:
 
     Errors:
         Invalid: the file does not have its format
-        Unavailable: an object store does not return it after all attempts
     """
     if source.format == "jsonl":
         return None
@@ -233,11 +231,7 @@ def _read_column_names(source: SourceFile) -> Sequence[str]:
 
 
 def propose_source_encoding(source: SourceFile) -> str:
-    """Return the encoding that a file of CSV or TSV seems to have if none is named; empty for UTF-8.
-
-    Errors:
-        Unavailable: an object store does not return the file after all attempts
-    """
+    """Return the encoding that a file of CSV or TSV seems to have if none is named; empty for UTF-8."""
     if source.format not in ("csv", "tsv") or source.layout.encoding:
         return ""
 
@@ -249,12 +243,7 @@ def propose_source_encoding(source: SourceFile) -> str:
 
 
 def read_rows(source: SourceFile) -> Iterator[Row]:
-    """Yield the rows of a file; continue after an interrupted read of an object store.
-
-    Errors:
-        Invalid: the file does not have its format, or is damaged
-        Unavailable: an object store does not return it after all attempts
-    """
+    """Yield the rows of a file; continue after an interrupted read of an object store."""
     if source.format == "parquet":
         return _read_with_retry(
             source, 0, lambda done: islice(_read_parquet_rows(source), done, None), lambda _: 1
@@ -281,7 +270,6 @@ def read_chunks(
 
     Errors:
         Invalid: the file can't be read, or holds more than the bounds allow
-        Unavailable: an object store does not return it after all attempts
     """
     bounds = ReadBounds() if bounds is None else bounds
     chunks: Iterator[Sequence[Row]] = (

@@ -97,11 +97,7 @@ class ColumnProposal:
 
 
 def propose_columns(source: SourceFile, files: PlainFiles, noun: str) -> list[ColumnProposal]:
-    """Return the columns of a file with proposals, from its first rows.
-
-    Errors:
-        Invalid: the file does not have its format
-    """
+    """Return the columns of a file with proposals, from its first rows."""
     names = read_column_names(source)
     rows = _sample_rows(source, files)
     if names is None:
@@ -129,7 +125,6 @@ def propose_for_file(source: SourceFile, files: PlainFiles, noun: str) -> Mappin
 
     Errors:
         Invalid: the file does not have its format
-        Unavailable: an object store does not return the file
     """
     encoding = propose_source_encoding(source)
     if encoding:

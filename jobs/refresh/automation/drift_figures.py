@@ -37,7 +37,6 @@ def read_rates(store: ArtifactStore, app_id: str, windows: Sequence[Window]) -> 
     """Return the counts of each window. Blocks.
 
     Errors:
-        Fault: segments are damaged, or keep being replaced
         NotFound: a file was replaced during the read
     Cost:
         1 s for a million answers of the windows

@@ -55,7 +55,6 @@ class TrialSamples:
 
         Errors:
             NotFound: a file was replaced during the read
-            Fault: a manifest is damaged
         """
         # Before the files are read: what arrives meanwhile makes the next look read again.
         state = self._read_state(failures)

@@ -209,11 +209,7 @@ def build_audit_row(
 
 
 def read_verdict(samples: TrialSamples, trial: SnapshotTrial, failures: dict[str, int]) -> TrialVerdict:
-    """Return what a trial shows now. Blocks.
-
-    Errors:
-        NotFound: a file was replaced during the read
-    """
+    """Return what a trial shows now. Blocks."""
     serving, other = samples.read(failures)
     if trial.is_candidate:
         return decide_trial(other, serving, trial.share)

@@ -82,8 +82,6 @@ class ListLog:
     ) -> ServedLists:
         """Read the newest lists of an endpoint with a click; a log that changes meanwhile is read as far as it stands.
 
-        Errors:
-            Fault: the manifest of the log is damaged or keeps changing
         Cost:
             one file of the log in memory at a time
         """

@@ -305,21 +305,13 @@ class ReportStore:
         self._artifacts.write(_path(app_id, engine_id, name), body)
 
     def get(self, app_id: str, engine_id: str, version: str, *, largest: int = 0) -> EvaluationReport | None:
-        """Return the report of a version, None if there is none. `largest` bounds its bytes; 0: no bound.
-
-        Errors:
-            Fault: the stored report is damaged, or larger than the bound
-        """
+        """Return the report of a version, None if there is none. `largest` bounds its bytes; 0: no bound."""
         return self._read(EvaluationReport, app_id, engine_id, version, largest)
 
     def get_measurement(
         self, app_id: str, engine_id: str, run_id: str, *, largest: int = 0
     ) -> MeasurementRecord | None:
-        """Return what an evaluation or a sweep left, None if there is nothing; `largest` as of `get`.
-
-        Errors:
-            Fault: the stored report is damaged, or larger than the bound
-        """
+        """Return what an evaluation or a sweep left, None if there is nothing; `largest` as of `get`."""
         return self._read(MeasurementRecord, app_id, engine_id, run_id, largest)
 
     def _read(

@@ -47,11 +47,7 @@ class TrainingContext:
     "Salt of the pseudonyms of the app; evaluations by the log of answers and re-rankers need it."
 
     def serving_recipe(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
-        """Return the settled recipe of a version.
-
-        Errors:
-            NotFound, Fault: the version does not exist, or is damaged
-        """
+        """Return the settled recipe of a version."""
         manifest = SnapshotStore(self.artifacts).manifest(app_id, engine_id, version)
         return {"version": version, "recipe": manifest.facts["recipe"]}
 

@@ -22,12 +22,7 @@ from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 
 
 def load_recipe(snapshots: SnapshotStore, app_id: str, engine_id: str, version: str) -> Recipe:
-    """Return the settled recipe of a version.
-
-    Errors:
-        NotFound: the version does not exist
-        Fault: the manifest of the version is damaged
-    """
+    """Return the settled recipe of a version."""
     return parse_recipe(snapshots.manifest(app_id, engine_id, version).facts["recipe"])
 
 

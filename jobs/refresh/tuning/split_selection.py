@@ -43,11 +43,7 @@ _FEWEST_USERS = 30
 
 
 def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
-    """Split data with the protocol of the recipe; `auto` chooses the protocol that suits the data.
-
-    Errors:
-        Invalid: the protocol of the recipe does not fit the data
-    """
+    """Split data with the protocol of the recipe; `auto` chooses the protocol that suits the data."""
     validation = recipe.validation
     protocol = validation.protocol
     if protocol == "leave_last_out":

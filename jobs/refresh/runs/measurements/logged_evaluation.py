@@ -248,9 +248,6 @@ def read_answers(
     """Return the lists of an engine whose request can be rebuilt, what is left out by reason, and their number.
 
     More than `period.most` lists are sampled.
-
-    Errors:
-        Fault: the files of the log keep changing
     """
     store = ServedLogStore(artifacts)
     return _read_again(lambda: _read_answers(store, app_id, engine_id, period))

@@ -57,7 +57,6 @@ def select_target(
 
     Errors:
         NotFound: the version does not exist
-        Fault: the manifest of a version is damaged
     """
     snapshots = SnapshotStore(artifacts)
     # The serving version itself: it has nothing to be compared with.
