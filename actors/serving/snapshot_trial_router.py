@@ -72,7 +72,10 @@ class SnapshotTrialRouter:
             failures = self._failures
             self._failures = Counter()
             try:
-                for (app_id, trial_id, failed), count in failures.items():
-                    await self._stores.engine_watch.add_failures(app_id, trial_id, failed, count)
+                while failures:
+                    key, count = next(iter(failures.items()))
+                    await self._stores.engine_watch.add_failures(*key, count)
+                    # Only then: what is stored must not count again with the next batch.
+                    del failures[key]
             except Unavailable:
                 self._failures.update(failures)

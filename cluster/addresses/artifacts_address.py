@@ -68,11 +68,8 @@ def parse_artifacts_address(text: str) -> ArtifactsAddress:
             f"unknown option in the address of the artifact store; {parts.scheme}:// has: {options}"
         )
     prefix = unquote(parts.path).strip("/")
-    if (
-        not parts.netloc
-        or ":" in parts.netloc
-        or any(part in ("", ".", "..") for part in prefix.split("/")[1:])
-    ):
+    steps = prefix.split("/") if prefix else []
+    if not parts.netloc or ":" in parts.netloc or any(step in ("", ".", "..") for step in steps):
         raise Invalid("the address of the artifact store names no bucket, as s3://bucket/prefix")
     return ArtifactsAddress(parts.scheme, parts.netloc, prefix, given)
 

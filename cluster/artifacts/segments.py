@@ -142,19 +142,23 @@ class SegmentStore:
 
     def count_product_interactions(
         self, app_id: str, product_id: str, since_ms: int
-    ) -> dict[tuple[str, int], int]:
+    ) -> tuple[dict[tuple[str, int], int], str]:
         """Count the compacted interactions with a product since a time by type and day (since 1970, UTC).
 
         Damaged segments are left out.
+
+        Returns:
+            the counts, and the offset up to which they count
 
         Cost:
             reads three columns of the segments: 0.15 s for 1,000,000 interactions
         """
 
-        def attempt() -> dict[tuple[str, int], int]:
+        def attempt() -> tuple[dict[tuple[str, int], int], str]:
             damaged: list[DamagedFile] = []
             counts: Counter[tuple[str, int]] = Counter()
-            for entry in self._files.manifest(app_id).files:
+            manifest = self._files.manifest(app_id)
+            for entry in manifest.files:
                 if entry.facts["noun"] != "interaction":
                     continue
                 table = self._files.table(app_id, entry, ["type", "at_ms", "product_ids"], damaged)
@@ -171,7 +175,7 @@ class SegmentStore:
                 groups = pa.table({"type": hits["type"], "day": days}).group_by(["type", "day"])
                 for row in groups.aggregate([([], "count_all")]).to_pylist():
                     counts[row["type"], row["day"]] += row["count_all"]
-            return dict(counts)
+            return dict(counts), _offsets(manifest).get("interaction", "0")
 
         return self._retry_when_replaced(attempt)
 

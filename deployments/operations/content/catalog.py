@@ -348,14 +348,13 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
     now_ms = services.now_ms()
     since_ms = now_ms - given.days * DAY_MS
     segments = SegmentStore(services.artifacts)
-    offsets, settled = await asyncio.gather(
-        asyncio.to_thread(segments.offsets, given.app_id),
-        asyncio.to_thread(segments.count_product_interactions, given.app_id, given.product_id, since_ms),
+    settled, offset = await asyncio.to_thread(
+        segments.count_product_interactions, given.app_id, given.product_id, since_ms
     )
     late = await read_uncompacted(
         services.stores.changes,
         given.app_id,
-        offsets.get("interaction", "0"),
+        offset,
         INTERACTION_TYPES,
         most_pages=_LATE_PAGES,
     )

@@ -201,7 +201,8 @@ def _parse_name_and_value(text: str, label: str) -> tuple[str, str]:
 
 def _parse_range(text: str, label: str) -> tuple[int, int]:
     low, _, high = text.partition(":")
-    if not low.isdigit() or not (high or low).isdigit():
+    # isdecimal, since isdigit takes a superscript two, which int refuses.
+    if not low.isdecimal() or not (high or low).isdecimal():
         raise Invalid(f"{label} is MIN:MAX, for example 1:4, or one number; not {text!r}")
     return int(low), int(high or low)
 

@@ -18,6 +18,7 @@ from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.errors import Unavailable
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, upload
@@ -127,6 +128,44 @@ async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_count
     counted = await trial.stores.engine_watch.read_failures(APP, "t1")
     drawn = sum(map(trial.draws, PEOPLE))
     assert counted == {broken: drawn if fails == "other" else len(PEOPLE) - drawn}
+
+
+@pytest.mark.usefixtures("allow_world")
+async def test_a_store_that_fails_midway_counts_no_failure_twice(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(trial.is_loaded)
+    answer, add = app_follower.AppFollower.answer, trial.stores.engine_watch.add_failures
+    broken, calls = [trial.serving], list[str]()
+
+    async def fail_sometimes(follower: Any, query: UserQuery, *more: Any) -> RecommendationResult:
+        version = query.snapshot or follower.serving_version(query.engine_id)
+        if version in broken:
+            raise ZeroDivisionError("a model of somebody divides by zero")
+        return await answer(follower, query, *more)
+
+    async def add_or_fail(app_id: str, trial_id: str, version: str, count: int) -> None:
+        calls.append(version)
+        if len(calls) == 2:
+            raise Unavailable("the store")
+        await add(app_id, trial_id, version, count)
+
+    monkeypatch.setattr(app_follower.AppFollower, "answer", fail_sometimes)
+    monkeypatch.setattr(trial.stores.engine_watch, "add_failures", add_or_fail)
+    monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 1e9)
+    first, *rest = [user_id for user_id in PEOPLE if not trial.draws(user_id)]
+    last = next(user_id for user_id in PEOPLE if trial.draws(user_id))
+    for user_id in (first, *rest):
+        await trial.version_of(user_id)
+    broken[:] = [trial.other]
+    monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 0.0)
+    for _ in range(
+        2
+    ):  # the store fails for the second version of the first batch, and takes it with the next batch
+        await trial.version_of(last)
+    assert len(calls) > 2
+    counted = await trial.stores.engine_watch.read_failures(APP, "t1")
+    assert counted == {trial.serving: 1 + len(rest), trial.other: 2}
 
 
 @pytest.mark.usefixtures("allow_world")

@@ -41,6 +41,7 @@ def test_an_address_is_taken_apart(text: str, scheme: str, bucket: str, path: st
         ("s3://news/kiosk?hunter2", "must be a folder"),
         ("s3:///kiosk", "names no bucket"),
         ("s3://news/a/../../hunter2", "names no bucket"),
+        ("s3://news/../hunter2", "names no bucket"),
         ("gs://news?region=hunter2", "unknown option"),
         ("ftp://hunter2/news", "must be a folder"),
         ("file://hunter2/srv", "file:///absolute/path"),

@@ -60,6 +60,7 @@ def test_people_get_a_table_and_sentences() -> None:
         (("create", "bookshop", "taken"), "kiosk engines list bookshop"),
         (("create", "bookshop", "new", "--replicas", "3:1"), "replicas_min is larger than replicas_max"),
         (("create", "bookshop", "new", "--replicas", "many"), "for example 1:4"),
+        (("create", "bookshop", "new", "--replicas", "1:²"), "for example 1:4"),
         (
             ("create", "bookshop", "new", "--memory", "1"),
             "memory_budget_mb: input should be greater than or equal",
