@@ -193,6 +193,7 @@ class messages:
     HASH_REQUIRED = "user_hash is required."
     HASH_INVALID = "user_hash is invalid."
     TOKEN_INVALID = "Invalid JWT token"
+    TOKEN_ENDED = "Invalid JWT token: ended"
     TOKEN_NOT_YET = "JWT token not yet valid"
     TOKEN_OTHER_USER = "Token does not match the user"
     TOKEN_OTHER_TYPE = "Token does not match the user_type"

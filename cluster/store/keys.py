@@ -29,6 +29,12 @@ def access_exposed() -> str:
     return "kiosk:{access}:exposed"
 
 
+def access_ended() -> str:
+    """Hash app_id -> integer, incremented whenever `ended_tokens` of the app changes; API replicas poll it. Owner: the
+    administration. For ever."""
+    return "kiosk:{access}:ended"
+
+
 def access_quarantine() -> str:
     """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by operators."""
     return "kiosk:{access}:quarantine"
@@ -625,3 +631,10 @@ def thread_version(app: str) -> str:
 def thread_judged(app: str) -> str:
     """String: offset of the product change up to which the app's threads were judged. Owner: the tracker."""
     return f"{{{app}}}:thread-judged"
+
+
+def ended_tokens(app: str) -> str:
+    """Sorted set pseudonym of a user -> ms: tokens of the user that were issued until then have ended. The newest
+    100,000; `*` is the time of those that were removed, and counts for all users. Owner: the administration. For ever.
+    """
+    return f"{{{app}}}:ended-tokens"

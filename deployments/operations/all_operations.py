@@ -19,6 +19,7 @@ from deployments.operations.access import (
     people,
     tiers,
     tokens,
+    user_tokens,
 )
 from deployments.operations.content import (
     catalog,
@@ -64,6 +65,7 @@ AdminOperation = Operation[AdminServices, Any]
 _MODULES: tuple[ModuleType, ...] = (
     catalog,
     users,
+    user_tokens,
     erasures,
     tryout,
     imports,

@@ -107,6 +107,30 @@ async def test_an_answer_closes_when_the_token_ends_and_opens_again_with_the_nex
     assert cited(await finish(client, question_id, token_with(client, tiers=["gold", "subscriber"])))
 
 
+async def test_an_answer_closes_when_all_tokens_of_its_asker_are_ended(client: Desk) -> None:
+    access, keyring = client.corner.stores.access, client.corner.keyring
+    now_s = client.corner.clock.now_ms() // 1000
+    token, later = (token_with(client, **ACCESSES, iat=now_s + age_s) for age_s in (0, 1))
+    question_id = await client.post_question(QUESTION, browser=True, token=token)
+    assert cited(await finish(client, question_id, token))
+    await access.end_tokens("shop", "gina", now_s * 1_000)
+    assert cited(await finish(client, question_id, token)), "the replica has not polled yet"
+    await keyring.refresh()
+    assert not cited(await finish(client, question_id, token)), "a poll reads the open answer"
+    assert cited(await finish(client, question_id, later))
+    refused = (401, {"message": "Invalid JWT token: ended"})
+    body = {"question_ids": [question_id]}
+    for ended in (token, token_with(client, **ACCESSES)):
+        reply = await client.post("answers", body, browser=True, token=ended)
+        assert (reply.status, reply.json()) == refused
+        reply = await client.post("search", {"q": "treaty"}, browser=True, token=ended)
+        assert (reply.status, reply.json()) == refused
+        reply = await client.post("questions", {"question": QUESTION}, browser=True, token=ended)
+        assert (reply.status, reply.json()) == refused
+    for valid in (later, {**token, "user_id": "harry"}):
+        assert (await client.post("answers", body, browser=True, token=valid)).status == 200
+
+
 async def test_no_request_can_name_an_entitled_answer(client: Desk) -> None:
     token = token_with(client, **ACCESSES)
     question_id = await client.post_question(QUESTION, browser=True, token=token)

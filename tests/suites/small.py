@@ -93,6 +93,25 @@ class AccessSuite(_Suite):
         assert await stores.access.version() == version
         assert list((await stores.access.read_all()).keys) == ["2" * 64]
 
+    async def test_ended_tokens_keep_the_newest_time_of_a_user(self, stores: Stores) -> None:
+        access = stores.access
+        assert await access.ended_counts() == {}
+        assert (await access.ended_tokens(APP, 0)).size == 0
+        counts = []
+        for user_id, at_ms in (("ada", 20), ("bob", 30), ("ada", 40), ("ada", 10)):
+            await access.end_tokens(APP, user_id, at_ms)
+            counts.append((await access.ended_counts())[APP])
+        assert counts == sorted(set(counts))
+        ended = await access.ended_tokens(APP, 0)
+        assert (ended.size, sorted(ended.times.values())) == (2, [30, 40])
+        assert "ada" not in str(ended.times)
+        newer = await access.ended_tokens(APP, 31)
+        assert (newer.size, list(newer.times.values()), newer.salt) == (2, [40], ended.salt)
+        assert str(ended.salt) not in repr(ended)
+        await access.end_tokens(OTHER, "ada", 50)
+        assert list(await access.ended_counts()) == [APP, OTHER]
+        assert await access.version() == 0, "no replica reads the keys again"
+
 
 class EngineSuite(_Suite):
     async def test_engines_read_back_sorted(self, stores: Stores) -> None:

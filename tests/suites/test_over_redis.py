@@ -11,6 +11,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store import keys
+from cluster.store.administration import apps_and_keys
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.seals.quarantine import Quarantine
@@ -80,7 +81,20 @@ class TestChanges(_Redis, ChangeLogSuite): ...
 class TestInteractions(_Redis, InteractionSuite): ...
 
 
-class TestAccess(_Redis, AccessSuite): ...
+class TestAccess(_Redis, AccessSuite):
+    async def test_above_the_bound_the_oldest_ended_tokens_become_one_time_for_all(
+        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(apps_and_keys, "MOST_ENDED", 10)
+        monkeypatch.setattr(apps_and_keys, "_REMOVED_AT_ONCE", 5)
+        sizes = []
+        for at_ms in range(1, 32):
+            await stores.access.end_tokens(APP, f"user-{at_ms}", at_ms)
+            sizes.append((await stores.access.ended_tokens(APP, 0)).size)
+        assert max(sizes) == 15
+        ended = await stores.access.ended_tokens(APP, 0)
+        assert sorted(ended.times.values()) == list(range(ended.times[apps_and_keys.ALL_USERS], 32))
+        assert len(ended.times) == ended.size
 
 
 class TestEngines(_Redis, EngineSuite): ...

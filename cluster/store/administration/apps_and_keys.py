@@ -1,15 +1,17 @@
-"""Apps and API keys: few records, read whole, with a counter that changes with every write."""
+"""Apps, API keys and ended user tokens, each with a counter that changes with every write."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from cluster.ids import user_key_from_id
 from cluster.records.access import ApiKey, App
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
-from cluster.store.client.replies import name_of, split_pairs
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
+from cluster.store.data.salts import Salts
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.sealed_hash import SealedHash
 
@@ -28,16 +30,38 @@ class AppsAndKeys:
     "SHA-256 hex of keys whose records only a newer release can read."
 
 
+@dataclass(frozen=True, slots=True)
+class EndedTokens:
+    """Users of an app whose tokens ended."""
+
+    salt: bytes = field(repr=False)
+    "Salt of the pseudonyms."
+    size: int
+    "Number of all entries."
+    times: Mapping[str, int]
+    "Pseudonym, or `ALL_USERS` -> ms until which issued tokens have ended; those from the requested time on."
+
+
+ALL_USERS = "*"
+"Entry of all users: the time of the newest one that was removed."
+MOST_ENDED = 100_000
+"Users of an app whose tokens ended; an API replica takes 11 MB for them."
+_REMOVED_AT_ONCE = 1_000
+"Entries above the bound, so that replicas read all of them seldom."
+
 _PUT = Script.load("put_access")
 _DROP = Script.load("drop_access")
 _READ = Script.load("read_access")
+_END_TOKENS = Script.load("end_tokens")
+_READ_ENDED = Script.load("read_ended")
 
 
 class AppAndKeyStore:
-    """Apps and API keys."""
+    """Apps and API keys, and until when the tokens of users have ended."""
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
+        self._salts = Salts(server)
         self._apps = SealedHash(server, quarantine, App, lambda _: keys.access_app())
         self._keys = SealedHash(server, quarantine, ApiKey, lambda _: keys.access_key())
 
@@ -82,6 +106,26 @@ class AppAndKeyStore:
         """Return the last time that `put_exposed` recorded for each name; revoked keys are included."""
         flat = await self._server.execute("HGETALL", keys.access_exposed())
         return {name_of(key_id): int(at_ms) for key_id, at_ms in split_pairs(flat) if at_ms.isdigit()}
+
+    async def end_tokens(self, app_id: str, user_id: str, now_ms: int) -> None:
+        """End the tokens of a user that were issued until now; each replica knows it after its next poll."""
+        mark = await self._salts.pseudonym(app_id, user_key_from_id(user_id))
+        await self._server.run(
+            _END_TOKENS, [keys.ended_tokens(app_id)], [mark, now_ms, MOST_ENDED, _REMOVED_AT_ONCE]
+        )
+        # Last: a replica that sees the new count must read the entry.
+        await self._server.execute_slow("HINCRBY", keys.access_ended(), app_id, 1)
+
+    async def ended_counts(self) -> dict[str, int]:
+        """Return a number for each app with ended tokens, which changes with them."""
+        flat = await self._server.execute("HGETALL", keys.access_ended())
+        return {name_of(app_id): int(count) for app_id, count in split_pairs(flat)}
+
+    async def ended_tokens(self, app_id: str, since_ms: int) -> EndedTokens:
+        """Return the ended tokens of an app from a time on."""
+        size, flat = await self._server.run(_READ_ENDED, [keys.ended_tokens(app_id)], [since_ms])
+        times = {text_of(mark): int(float(at_ms)) for mark, at_ms in split_pairs(flat)}
+        return EndedTokens(await self._salts.get(app_id), int(size), times)
 
     async def _put(self, hash_key: str, field: str, sealed: bytes) -> None:
         await self._server.run(_PUT, [hash_key, keys.access_version()], [field, sealed])

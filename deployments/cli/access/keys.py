@@ -9,7 +9,7 @@ import typer
 from cluster.errors import Invalid
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
-from deployments.operations.access import keys
+from deployments.operations.access import keys, user_tokens
 from deployments.operations.access.keys import KeyList
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
@@ -30,6 +30,12 @@ REVOKE_EPILOG = """
 [bold]Example[/]
 
   kiosk keys revoke key-1f0c5d2a9b     refused everywhere within a second
+"""
+
+END_TOKENS_EPILOG = """
+[bold]Example[/]
+
+  kiosk keys end-tokens bookshop ada   tokens that your server signed for the user before now
 """
 
 
@@ -54,5 +60,6 @@ def list_keys(
 COMMANDS = (
     OperationCommand("rotate", "keys.rotate", ROTATE_EPILOG),
     OperationCommand("revoke", "keys.revoke_any", REVOKE_EPILOG, {"key": "KEY"}),
+    OperationCommand("end-tokens", "users.end_tokens", END_TOKENS_EPILOG, {"user_id": "USER"}),
 )
-add_commands(app, COMMANDS, keys)
+add_commands(app, COMMANDS, keys, user_tokens)

@@ -86,6 +86,14 @@ async def erase_user(request: ConsoleRequest) -> Response:
     return request.redirect(address.removeprefix("/console"), request.services.text("users.erasing"))
 
 
+async def end_tokens(request: ConsoleRequest) -> Response:
+    """End the tokens that the app's server signed for a user."""
+    who = _who(request.form)
+    await request.perform("users.end_tokens", app_id=request.app_id, user_id=who.get("user_id", ""))
+    address = f"{path_of(USER, app_id=request.app_id)}?{urlencode(who)}"
+    return request.redirect(address.removeprefix("/console"), request.services.text("users.tokens_ended"))
+
+
 async def export_user(request: ConsoleRequest) -> Response:
     """Send everything that is known of a person as a file."""
     export = await request.perform("users.export", app_id=request.app_id, **_who(request.query))
@@ -123,6 +131,7 @@ PAGES = (
     Page(USER + "/absence", show_absence, role="analyst", example="-"),
     Page(USER + "/export", export_user, role="owner", example="-"),
     Page(USER + "/erase", erase_user, role="owner", methods=("POST",), shown_on=USERS, example="-"),
+    Page(USER + "/end-tokens", end_tokens, role="editor", methods=("POST",), shown_on=USERS, example="-"),
     Page(USERS + "/erasures", show_erasures, role="analyst"),
     Page(USERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
 )

@@ -279,8 +279,10 @@ def _verify_token(request: ApiRequest, text: str) -> UserToken:
     credential = request.credential
     settings = credential.app.settings
     secrets = credential.token_keys if settings.derived_token_key else credential.secrets
-    now_s = request.clock.now_ms() / 1000
-    return read_token(text, secrets, now_s=now_s, max_age_s=settings.token_max_age_h * 3600)
+    now_ms = request.clock.now_ms()
+    token = read_token(text, secrets, now_s=now_ms / 1000, max_age_s=settings.token_max_age_h * 3600)
+    request.gate.keyring.ended_tokens.check(request.app_id, token, now_ms)
+    return token
 
 
 def _read_token(request: ApiRequest, rules: AdmissionRules) -> None:

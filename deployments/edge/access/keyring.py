@@ -18,6 +18,7 @@ from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from cluster.store.refreshing_cache import RefreshingCache
+from deployments.edge.access.ended_tokens import EndedTokenCache
 from deployments.edge.http.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
@@ -34,6 +35,7 @@ class Keyring:
     def __init__(self, store: AppAndKeyStore, vault: Vault, *, poll_s: float = 0.25) -> None:
         self._store = store
         self._vault = vault
+        self.ended_tokens = EndedTokenCache(store)
         self._poll_s = poll_s
         self._version = -1
         self._credentials: dict[str, Credential] = {}
@@ -192,7 +194,9 @@ class Keyring:
         await self._cache.refresh(_ALL)
 
     async def _load(self, _key: str, last: dict[str, Credential] | None) -> dict[str, Credential]:
-        # One small read each poll; the book itself is read only when its version changed.
+        # Two small reads each poll; the book itself is read only when its version changed. Ended tokens come first:
+        # without them, `ready` would let ended ones pass.
+        await self.ended_tokens.refresh()
         version = await self._store.version()
         if last is not None and version == self._version:
             return last

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
+from cluster.records.logged_query import pseudonym
+from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys, EndedTokens
 from cluster.store.data import idempotency
 from cluster.store.data.idempotency import IdempotencyState, IdempotencyStore
 from cluster.store.engines import engine_watch, shown_products
@@ -20,6 +21,8 @@ from cluster.store.installation.leases import LeaseStore
 from cluster.store.installation.limits import LimitStore, TokenGrant
 from tests.fakes.stores.state import MemoryState
 
+_SALT = b"salt"
+
 
 class MemoryAppsAndKeys(AppAndKeyStore):
     """`AppAndKeyStore` in dictionaries."""
@@ -29,6 +32,8 @@ class MemoryAppsAndKeys(AppAndKeyStore):
         self._apps_by_id: dict[str, App] = {}
         self._keys_by_sha256: dict[str, ApiKey] = {}
         self._exposed: dict[str, int] = {}
+        self._ended: dict[str, dict[str, int]] = {}
+        self._ended_counts: dict[str, int] = {}
 
     async def version(self) -> int:
         return self._version
@@ -55,6 +60,20 @@ class MemoryAppsAndKeys(AppAndKeyStore):
             return False
         self._version += 1
         return True
+
+    async def end_tokens(self, app_id: str, user_id: str, now_ms: int) -> None:
+        times = self._ended.setdefault(app_id, {})
+        mark = pseudonym(_SALT, f"u:{user_id}")
+        times[mark] = max(now_ms, times.get(mark, 0))
+        self._ended_counts[app_id] = self._ended_counts.get(app_id, 0) + 1
+
+    async def ended_counts(self) -> dict[str, int]:
+        return dict(self._ended_counts)
+
+    async def ended_tokens(self, app_id: str, since_ms: int) -> EndedTokens:
+        times = self._ended.get(app_id, {})
+        newer = {mark: at_ms for mark, at_ms in times.items() if at_ms >= since_ms}
+        return EndedTokens(_SALT, len(times), newer)
 
     async def put_exposed(self, key_id: str, at_ms: int) -> None:
         self._exposed[key_id] = at_ms

@@ -31,6 +31,11 @@ class Counted:
             raise Unavailable("away")
         return await self._store.version()
 
+    async def ended_counts(self) -> dict[str, int]:
+        if self.away:
+            raise Unavailable("away")
+        return await self._store.ended_counts()
+
     async def read_all(self) -> AppsAndKeys:
         self.books += 1
         return await self._store.read_all()
@@ -220,6 +225,9 @@ class Copied:
 
     async def version(self) -> int:
         return await self._store.version()
+
+    async def ended_counts(self) -> dict[str, int]:
+        return await self._store.ended_counts()
 
     async def read_all(self) -> AppsAndKeys:
         book = await self._store.read_all()

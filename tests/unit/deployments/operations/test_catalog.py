@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.frame.services import AdminConfig
 from deployments.operations.insight.explanations import describe_missing, explain_product
@@ -288,3 +289,14 @@ async def test_the_audit_log_does_not_name_the_user_of_a_linked_visitor(shop: Ad
     row = shop.audit.rows[-1]
     assert row.reason == "this visitor is linked to a user"
     assert "gina" not in row.model_dump_json()
+
+
+async def test_the_end_of_tokens_needs_an_editor_and_names_nobody_in_the_audit_log(shop: AdminShop) -> None:
+    with pytest.raises(Forbidden):
+        await shop.perform("users.end_tokens", role="analyst", user_id="gina")
+    ended = await shop.perform("users.end_tokens", role="editor", user_id="gina")
+    now_ms = shop.corner.clock.now_ms()
+    assert ended.to_dict() == {"app_id": "shop", "issued_until": iso_ms(now_ms)}
+    times = (await shop.corner.stores.access.ended_tokens("shop", 0)).times
+    assert list(times.values()) == [now_ms]
+    assert "gina" not in shop.audit.rows[-1].model_dump_json()
