@@ -18,7 +18,7 @@ from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from cluster.store.refreshing_cache import RefreshingCache
-from deployments.edge.access.ended_tokens import EndedTokenCache
+from deployments.edge.access.token_revocation import EndedTokenCache
 from deployments.edge.http.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
