@@ -53,8 +53,8 @@ def test_an_ended_subscription_closes_on_both_replicas_within_a_second(stack: St
     token = token_of(claims, stack.secret_key)
     other = token_of({**claims, "user_id": "harry"}, stack.secret_key)
 
-    def cites(reader_token: str, question_id: str) -> bool:
-        body = call(stack, reader_token, "GET", f"/v1/ask/questions/{question_id}/answer")[1]["data"]
+    def cites(user_token: str, question_id: str) -> bool:
+        body = call(stack, user_token, "GET", f"/v1/ask/questions/{question_id}/answer")[1]["data"]
         return "river-treaty" in str(body["sources"])
 
     def post_question() -> str:
