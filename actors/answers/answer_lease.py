@@ -46,7 +46,7 @@ class AnswerLease:
         revision includes it.
 
         Errors:
-            Lost
+            LeaseLost: another process has the question
         """
         try:
             await self._write(changes)
@@ -57,7 +57,8 @@ class AnswerLease:
         """Write the last revision; retry while the store is unreachable.
 
         Errors:
-            Lost
+            LeaseLost: another process has the question
+            Unavailable: the store stayed away
         """
         await self._retry(lambda: self._write(changes))
 

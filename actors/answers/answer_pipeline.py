@@ -156,7 +156,7 @@ class AnswerPipeline:
         """Bring a question to its end.
 
         Errors:
-            Lost: somebody else has it
+            LeaseLost: another process has the question
             HouseError: it could not be answered now
         """
         question = hand.question

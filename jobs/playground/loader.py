@@ -150,7 +150,7 @@ def _edition_record(edition: str) -> dict[str, Any]:
     return {
         "user_id": EDITION_RECORD_ID,
         "name": "Keeper of the playground",
-        "description": "Not a reader: says which edition of the sample data stands here.",
+        "description": "Not a user: says which edition of the sample data stands here.",
         "custom_attributes": {"edition": edition},
     }
 

@@ -44,7 +44,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         """Send a request.
 
         Errors:
-            Internal: the name leads to an address that may not be spoken to
+            InternalAddressError: the name leads to an address that may not be spoken to
         """
         host = request.url.host
         port = request.url.port or (443 if request.url.scheme == "https" else 80)

@@ -28,7 +28,7 @@ class ChatStreamParser:
         """Take in a packet.
 
         Errors:
-            Garbage
+            InvalidModelReply: the reply does not follow the protocol
         """
         pieces: list[str] = []
         # The last piece may be half a line, so it waits for the next packet.
@@ -60,7 +60,7 @@ def parse_reply(body: bytes) -> str:
     """Read a reply that came in one piece, from a provider that does not stream.
 
     Errors:
-        Garbage
+        InvalidModelReply: the reply does not follow the protocol
     """
     choice = _first_choice(_parse_json(body))
     message = choice.get("message") if choice is not None else None

@@ -200,7 +200,10 @@ def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
 
 
 def _deduplicate(texts: Iterable[str], rows: int) -> list[str]:
-    return list({text.casefold(): text for text in reversed(list(texts))}.values())[::-1][:rows]
+    unique: dict[str, str] = {}
+    for text in texts:
+        unique.setdefault(text.casefold(), text)
+    return list(unique.values())[:rows]
 
 
 _READ = AdmissionRules(publishable=True)

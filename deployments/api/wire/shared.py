@@ -334,7 +334,7 @@ def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[
 def query_from_body(
     body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **parameters: Any
 ) -> UserQuery:
-    """Return the query of a body; `own` holds the parameters that only this kind of body has.
+    """Return the query of a body; `parameters` are those that only this kind of body has.
 
     `user_id` is the user of the token if there is one, else that of the body.
 

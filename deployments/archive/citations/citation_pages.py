@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import Clock, iso_ms
-from cluster.errors import HouseError, Invalid, Malformed, NotFound, TooLarge, TooMany, Unavailable
+from cluster.errors import HouseError, Invalid, NotFound, TooMany
 from cluster.records.archive.article_revision import ArticleRevision
 from deployments.archive.citation import web_address
 from deployments.archive.mcp.endpoint import ArchiveFinder, McpArchive
@@ -29,6 +29,7 @@ from deployments.archive.oauth.addresses import mcp_path
 from deployments.archive.oauth.replies import ANY_ORIGIN, NOSNIFF, is_preflight, preflight
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
+from deployments.edge.http.errors import status_from_error
 from deployments.edge.http.request import DeadlineExceeded, read_body
 from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
@@ -41,14 +42,8 @@ RATE = BucketRate(10.0, 100)
 _FEED = "application/feed+json"
 _KEYS = "application/jwk-set+json"
 _JSON = "application/json"
-_STATUSES: Mapping[type[HouseError], int] = {
-    Invalid: 400,
-    Malformed: 400,
-    NotFound: 404,
-    TooLarge: 413,
-    TooMany: 429,
-    Unavailable: 503,
-}
+_EXPECTED = frozenset({400, 404, 413, 422, 429, 503})
+"Statuses of errors whose messages are for callers."
 
 _log = structlog.get_logger()
 _Answer = Callable[[McpArchive, Request], Awaitable[tuple[Any, str]]]
@@ -113,13 +108,14 @@ class _PublicPage:
         except DeadlineExceeded:
             return _reply({"message": "the body did not arrive in time"}, 408, {})
         except HouseError as error:
-            if type(error) not in _STATUSES:
+            status = status_from_error(error)
+            if status not in _EXPECTED:
                 # The message may contain internals, and anybody may read this reply.
                 return _fault(error)
             wait = (
                 {"retry-after": str(error.facts["retry_after_s"])} if "retry_after_s" in error.facts else {}
             )
-            return _reply({"message": error.message}, _STATUSES[type(error)], wait)
+            return _reply({"message": error.message}, status, wait)
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a reply
             return _fault(error)
         return _render(document, kind, request)

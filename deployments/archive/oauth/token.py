@@ -2,7 +2,8 @@
 
     code      read -> compare with all that it is bound to -> redeem (atomic, one request succeeds), else delete it
     refresh   compare with what the grant is bound to -> rotate (atomic); a refused request changes nothing
-    revoke    one token ends the whole grant; an unknown token is no error
+    revoke    one token ends the whole grant; an unknown token is no error, one of another client is refused
+              (RFC 7009, 2.1 and 2.2)
 
 Source: RFC 6749 sections 4.1.3 and 6, RFC 7636, RFC 8707, OAuth 2.1 section 4.3, RFC 7009.
 """
@@ -194,8 +195,9 @@ class RevocationEndpoint:
             raise OAuthError("invalid_request", "token is missing")
         grant_id = self._services.signing.refresh_grant(token) or self._services.bearer.grant_of(token)
         grant = await self._services.grants.grant(grant_id) if grant_id else None
-        # A token of another client gets the same answer, so that nobody can try out tokens here.
-        if grant is not None and grant.client_id == client.client_id:
+        if grant is not None:
+            if grant.client_id != client.client_id:
+                raise OAuthError("invalid_grant", "the token was issued to another client")
             await self._services.grants.revoke(grant.grant_id, now_ms=self._services.clock.now_ms())
         return render_document({}, headers=NO_STORE)
 

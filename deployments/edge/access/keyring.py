@@ -155,6 +155,10 @@ class Keyring:
                 return credential.secrets[0].decode()
         return ""
 
+    def address_key(self, app_id: str) -> bytes:
+        """Return the key of digests of client addresses in an app without a secret key; equal on all replicas."""
+        return self._vault.derive(f"client addresses {app_id}")
+
     @property
     def is_following(self) -> bool:
         """Whether the background task is running."""

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import SystemClock
-from cluster.errors import NotFound
+from cluster.errors import ColumnsNotReady, Fault, HouseError, NewerRelease, NotFound, Unprocessable
 from cluster.secrecy import Vault
 from deployments.archive.citations.article_reads import MOST_AGENTS, MOST_ARTICLES, ArticleReads
 from tests.contract.mcp_eras.test_stateless import call_tool
@@ -231,6 +231,25 @@ async def test_public_pages_have_bounds_and_every_origin_may_read_them() -> None
     statuses = [(await post(corner, {"citations": [{"product_id": "a"}]})).status for _ in range(120)]
     assert statuses.count(429) > 10
     assert (await get(corner, "/mcp/jwks.json")).headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ColumnsNotReady("columns are being built", retry_after_s=2), 503, "columns are being built"),
+        (NewerRelease("a newer release wrote this"), 503, "a newer release wrote this"),
+        (Unprocessable("the citation is wrong"), 422, "the citation is wrong"),
+        (Fault("broken"), 500, "internal error"),
+    ],
+)
+async def test_public_pages_answer_with_the_status_of_an_error(
+    error: HouseError, status: int, message: str
+) -> None:
+    corner = await open_archive_corner()
+    corner.archive.wrong = error
+    answer = await post(corner, {"citations": [{"product_id": "na-1002", "position": 0, "quote": FARMS}]})
+    assert (answer.status, answer.json()) == (status, {"message": message})
+    assert answer.headers.get("retry-after") == ("2" if type(error) is ColumnsNotReady else None)
 
 
 async def test_the_feed_lists_open_articles_newest_first_with_a_statement() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from httpx import Response
 
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
@@ -33,8 +34,13 @@ from tests.suites.waiting import until
 
 async def give_back(scene: Scene, token: str, **more: str) -> int:
     """Revoke a token as clients do."""
+    return (await revoke(scene, token, **more)).status_code
+
+
+async def revoke(scene: Scene, token: str, **more: str) -> Response:
+    """Send the request of a revocation."""
     data = {"token": token, "client_id": scene.program.client_id, **more}
-    return (await scene.http.post("/oauth/revoke", data=data)).status_code
+    return await scene.http.post("/oauth/revoke", data=data)
 
 
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
@@ -47,12 +53,14 @@ async def test_giving_either_token_back_ends_the_grant(scene: Scene, kind: str) 
     assert await give_back(scene, tokens[kind]) == 200
 
 
-async def test_unknown_tokens_are_no_error_and_others_tokens_stay(scene: Scene) -> None:
+async def test_unknown_tokens_are_no_error_and_tokens_of_another_client_are_refused(scene: Scene) -> None:
     tokens = await scene.tokens()
     assert await give_back(scene, "nonsense") == 200
     mine = scene.program.client_id
     await scene.program.register(client_name="Other")
-    assert await give_back(scene, tokens["refresh_token"]) == 200
+    for kind in ("refresh_token", "access_token"):
+        answer = await revoke(scene, tokens[kind])
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     await scene.heard()
     assert await scene.program.use(tokens["access_token"]) == 200
     scene.program.client_id = "c_unknown"
