@@ -25,14 +25,13 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.interaction_rows import RecentEventTuple
 from actors.recommender.state.overlay import Overlay
+from actors.retrieval.autocomplete.field_index import COUNTED
 from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
 from actors.vectors.types import Floats, Mask
 from cluster.query.language.field_values import canonical
 
-_COUNTED = 1_000.0
-"Count of the most popular product."
 DEEPEST = 200
 "Completions of a field that paging reaches."
 _POOL = 4
@@ -110,7 +109,7 @@ def _field_hits(
 
     def popularity() -> Floats:
         # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
-        return priors.relative_popularity * _COUNTED
+        return priors.relative_popularity * COUNTED
 
     lists = [
         completions.get_field(key, state.catalog, popularity).look_up(

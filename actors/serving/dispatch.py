@@ -93,7 +93,8 @@ def _answer_kind(
         return search_pipeline.get_products(query, state.catalog)
     if kind == "question_answering":
         return passage_answers.answer_question(query, state, now_ms)
-    priors = state.get_item_priors(now_ms)
+    tiers = query.tiers
+    priors = state.get_item_priors(now_ms) if tiers is None else state.get_readable_priors(tiers, now_ms)
     recent_events = parse_recent_events(recent, query.simulated)
     if kind == "autocomplete":
         return completions.complete(query, recent_events, state, priors, now_ms)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.contract.test_ask import Desk
-from tests.fakes.corner_shop import upload
+from tests.fakes.corner_shop import happen, upload, view
 from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.small_archive import ARTICLES
@@ -85,13 +86,22 @@ _MOVING = ("took", "service_id")
 
 
 @asynccontextmanager
-async def open_interface(articles: Sequence[dict[str, Any]]) -> AsyncIterator[Desk]:
+async def open_interface(
+    articles: Sequence[dict[str, Any]], reads: Mapping[str, int] = MappingProxyType({})
+) -> AsyncIterator[Desk]:
     clock = StillClock()
     stores = memory_stores(clock)
     host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await upload(stores, list(articles), app_id="shop")
+    events = [
+        view(f"reader-{number}", product_id)
+        for product_id, count in sorted(reads.items())
+        for number in range(count)
+    ]
+    if events:
+        await happen(stores, events, app_id="shop")
     await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
     await corner.asking.start()
     yield Desk(corner, corner.handler)
@@ -116,16 +126,11 @@ def ids(data: dict[str, Any]) -> list[str]:
 
 
 async def everything_shown(client: Desk) -> list[Any]:
-    """Return all that the endpoints show to somebody without a token, scores and order included.
-
-    The personal score is left out: it starts from the popularity of all products.
-    """
+    """Return all that the endpoints show to somebody without a token, scores and order included."""
     shown: list[Any] = []
     for q in (*QUERIES, *TYPOS):
         for more in ({"facets": ["authors"]}, {"order_by": [{"field": "published_at"}]}):
             data = await search(client, q, browser=True, **more)
-            for product in data["products"]:
-                product.pop("_personalization_score")
             shown.append((q, {name: value for name, value in data.items() if name not in _MOVING}))
     for path, bodies in (
         (
@@ -162,6 +167,49 @@ async def test_without_a_token_a_locked_article_is_as_if_it_never_was() -> None:
     for article in (*ARTICLES, *SECRETS):
         if article["product_id"] in ACCESS or article in SECRETS:
             assert article["title"] not in text.replace(repr(QUERIES[-1]), "")
+
+
+OPEN_READS = {
+    "camera-of-the-south-3": 5, "camera-of-the-south-7": 9, "camera-of-the-south-8": 10, "river-flood": 7,
+    "mill-opens": 6, "bridge-of-the-harbour-2": 3, "brigade-of-the-mill-1": 4, "tenda-of-the-south-1": 2,
+    "camaraderie-of-the-north-4": 1,
+}  # fmt: skip
+LOCKED_READS = {
+    "river-treaty": 40, "mill-closes": 25, "camaraman-of-the-east-2": 60, "tenda-of-the-east-1": 33,
+    "the-bridge,-a-brigade-3": 90, "airship-1": 12,
+}  # fmt: skip
+BROWSE = ({"q": "of the", "rows": 50}, {"q": "the north", "rows": 50}, {"q": "south", "rows": 50})
+
+
+async def shown_after_reads(
+    articles: Sequence[dict[str, Any]], reads: Mapping[str, int], **claims: Any
+) -> list[Any]:
+    """Return lists, and all that is shown, after people without a token read articles."""
+    async with open_interface(articles, reads) as client:
+        token = token_with(client, **claims) if claims else None
+        lists = [
+            [
+                (product["product_id"], round(product["_personalization_score"], 6))
+                for product in data["products"]
+            ]
+            for body in BROWSE
+            for data in [await search(client, **body, browser=True, token=token)]
+        ]
+        shown = [] if claims else await everything_shown(client)
+        return [lists, shown]
+
+
+async def test_what_locked_articles_do_changes_no_order_of_others() -> None:
+    quiet = await shown_after_reads(LOCKED, OPEN_READS)
+    assert await shown_after_reads(LOCKED, {**OPEN_READS, **LOCKED_READS}) == quiet
+    assert await shown_after_reads(ABSENT, OPEN_READS) == quiet
+    assert await shown_after_reads(LOCKED, {}) != quiet, "what open articles do shows"
+    subscriber = {"tiers": ["subscriber"]}
+    gold_reads = {name: LOCKED_READS[name] for name in ("mill-closes", "tenda-of-the-east-1")}
+    all_reads = await shown_after_reads(LOCKED, {**OPEN_READS, **LOCKED_READS}, **subscriber)
+    readable = {name: count for name, count in LOCKED_READS.items() if name not in gold_reads}
+    assert await shown_after_reads(LOCKED, {**OPEN_READS, **readable}, **subscriber) == all_reads
+    assert await shown_after_reads(LOCKED, OPEN_READS, **subscriber) != all_reads
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ LIVE_COHORT = "live:cohort"
 
 # Combinations of attributes whose priors are kept; each holds several arrays of the length of the catalog.
 _PROFILES = 16
+_READERSHIPS = 4
+"Sets of tiers whose priors are kept; each takes about 50 bytes for a product."
 _CONTINUE_MS = 200
 "Pause between two comparisons of cold-start products."
 
@@ -108,6 +110,8 @@ class ItemPriors:
     "For users with a history, in lists without its products."
     cold_start: ColdStartItems
     "Products with few interactions, and the products similar to them."
+    readable: str = ""
+    "Name of the accesses whose products count; empty: all products count."
 
     def __len__(self) -> int:
         """Count the rows with scores; rows added later have none."""
@@ -148,6 +152,17 @@ class CohortScores:
     vote_shares: Floats
 
 
+@dataclass(slots=True)
+class _ReadablePriors:
+    """Priors of the products that some users may read."""
+
+    tracker: ColdStartTracker
+    source: ItemPriors
+    "The priors of all products, of the same moment."
+    priors: ItemPriors
+    built_ms: int
+
+
 class EngineState:
     """The overlay that all engines of an app share, and the snapshot of one engine."""
 
@@ -182,9 +197,10 @@ class EngineState:
         "Position of the overlay when the item priors were computed."
         self._built_ms = 0
         self._erasures = overlay.erasures
-        self._cohort_cache: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
-            OrderedDict()
-        )
+        self._readable_priors: OrderedDict[str, _ReadablePriors] = OrderedDict()
+        self._cohort_cache: OrderedDict[
+            tuple[str, tuple[CohortValue, ...]], tuple[CohortVotes, CohortScores | None]
+        ] = OrderedDict()
 
     def set_serving_model(self, model: ServingModel | None) -> None:
         """Replace the serving snapshot; None leaves the live components alone. The next query uses it."""
@@ -201,6 +217,7 @@ class EngineState:
         # What is new, and which products are established, depends on the snapshot: nothing carries over.
         self._cold_start = ColdStartTracker(self.overlay)
         self._cohort_cache.clear()
+        self._readable_priors.clear()
         self._item_priors = None
 
     @property
@@ -227,11 +244,38 @@ class EngineState:
         # cold-start products that no call compared yet: otherwise the scores would depend on the number of calls
         is_partial = not self._cold_start.is_complete and now_ms - self._built_ms >= _CONTINUE_MS
         if now is None or now.global_signals is not signals or is_partial:
-            now = self._item_priors = self._build_priors(signals)
+            now = self._item_priors = self._build_priors(signals, self._cold_start)
             self.priors_position = signals.position
             self._built_ms = now_ms
             self._cohort_cache.clear()
         return now
+
+    def get_readable_priors(self, tiers: frozenset[str], now_ms: int) -> ItemPriors:
+        """Return the item priors as if products that a user with these tiers may not read did not exist.
+
+        So interactions with locked products change nothing in the order of others.
+
+        Cost:
+            without locked products as `get_item_priors`; with them the same again for each set of tiers
+        """
+        source = self.get_item_priors(now_ms)
+        name = self.completions.name_readable(tiers)
+        if not name:
+            return source
+        cached = self._readable_priors.get(name)
+        if (
+            cached is not None
+            and cached.source is source
+            and (cached.tracker.is_complete or now_ms - cached.built_ms < _CONTINUE_MS)
+        ):
+            return cached.priors
+        tracker = ColdStartTracker(self.overlay) if cached is None else cached.tracker
+        signals = self._global_signals.leave_out(source.global_signals, self.completions.hidden_rows(tiers))
+        priors = replace(self._build_priors(signals, tracker), readable=name)
+        self._readable_priors[name] = _ReadablePriors(tracker, source, priors, now_ms)
+        if len(self._readable_priors) > _READERSHIPS:
+            self._readable_priors.popitem(last=False)
+        return priors
 
     def get_cohort_scores(
         self, profile: Mapping[str, Any], priors: ItemPriors, now_ms: int
@@ -248,7 +292,8 @@ class EngineState:
         if not values:
             return None
         votes = self._cohorts.count_votes(now_ms)
-        cached = self._cohort_cache.get(values)
+        key = (priors.readable, values)
+        cached = self._cohort_cache.get(key)
         # `is`: the counts are replaced as a whole, so identity tells whether they changed.
         if cached is None or cached[0] is not votes:
             shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(priors))
@@ -258,7 +303,7 @@ class EngineState:
                 scores = self._build_cohort_scores(
                     shares, priors, LEARNED_COHORT if is_learned else LIVE_COHORT
                 )
-            cached = self._cohort_cache[values] = votes, scores
+            cached = self._cohort_cache[key] = votes, scores
             if len(self._cohort_cache) > _PROFILES:
                 # Attributes come from callers, so the number of their combinations has no bound.
                 self._cohort_cache.popitem(last=False)
@@ -283,7 +328,7 @@ class EngineState:
                 weight = part.weight_unseen if unseen else part.weight
             if weight:
                 yield part.name, part.values * np.float32(weight)
-        yield "live:newest", _score_newness(len(priors))
+        yield "live:newest", priors.global_signals.newness
 
     def sum_group_popularity(self, groups: Groups[Any], priors: ItemPriors) -> Floats:
         """Return the sum of popularity of the products in every group, computed once for each version of the priors.
@@ -293,23 +338,21 @@ class EngineState:
         """
         return self._global_signals.sum_by_group(groups, priors.offered, priors.relative_popularity)
 
-    def _build_priors(self, signals: GlobalSignals) -> ItemPriors:
+    def _build_priors(self, signals: GlobalSignals, tracker: ColdStartTracker) -> ItemPriors:
         if self.overlay.erasures != self._erasures and self.serving_model is not None:
             self._erasures = self.overlay.erasures
             self.serving_model.clear_caches()  # they hold scores from histories of erased users
         parts = list(self._list_components(signals))
         newcomers = (
-            ColdStartItems()
-            if self.serving_model is None
-            else self._cold_start.get_items(signals, self.serving_model)
+            ColdStartItems() if self.serving_model is None else tracker.get_items(signals, self.serving_model)
         )
         if len(newcomers):
             parts.append(_inherit_prior(newcomers, parts))
-        prior = _sum_prior([(part.weight, part.values) for part in parts], signals.offered)
+        prior = _sum_prior([(part.weight, part.values) for part in parts], signals)
         # The same object where no part has weights of its own, so that no second array is kept.
         prior_unseen = prior
         if any(part.weight_unseen != part.weight for part in parts):
-            prior_unseen = _sum_prior([(part.weight_unseen, part.values) for part in parts], signals.offered)
+            prior_unseen = _sum_prior([(part.weight_unseen, part.values) for part in parts], signals)
         return ItemPriors(
             global_signals=signals,
             versions=signals.versions,
@@ -320,7 +363,7 @@ class EngineState:
             components=tuple(parts),
             prior=prior,
             prior_unseen=prior_unseen,
-            prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], signals.offered),
+            prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], signals),
             cold_start=newcomers,
         )
 
@@ -360,8 +403,8 @@ class EngineState:
         trend = np.where(priors.offered, priors.trend, np.float32(0))
         return CohortScores(
             name,
-            _sum_prior([*signals, (weight, cohort)], priors.offered),
-            _sum_prior([(0.5, trend), (1.0, cohort)], priors.offered),
+            _sum_prior([*signals, (weight, cohort)], priors.global_signals),
+            _sum_prior([(0.5, trend), (1.0, cohort)], priors.global_signals),
             np.where(priors.offered, shares, 0.0),
         )
 
@@ -385,18 +428,11 @@ def _live_component(name: str, weight: float, values: Scores) -> PriorComponent:
     return PriorComponent(name, weight, weight, weight, values)
 
 
-def _sum_prior(parts: list[tuple[float, Scores]], offered: Mask) -> PriorScores:
-    scores = _score_newness(len(offered))
+def _sum_prior(parts: list[tuple[float, Scores]], signals: GlobalSignals) -> PriorScores:
+    scores = signals.newness.copy()
     for weight, values in parts:
         if weight:
             scores += np.float32(weight) * values
     # Last: nothing added later may raise a product that is not offered.
-    scores[~offered] = -np.inf
+    scores[~signals.offered] = -np.inf
     return PriorScores.of(scores)
-
-
-def _score_newness(count: int) -> Scores:
-    """Score newness: later rows are newer products and come first among equals."""
-    # Far below any difference of scores with deviation 1: it decides between equals alone.
-    ages: Scores = np.linspace(0, 1e-3, count, dtype=np.float32)
-    return ages

@@ -102,12 +102,15 @@ class GlobalSignals:
     """The signals of one version of the catalog and the events (docs/concepts/scoring.md, equations 3 and 4).
 
     Shapes:
-        offered: bool [n]; trend, popularity: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
+        offered: bool [n]; newness, trend, popularity: float32 [n]; popular: float64 [n]; mean: float32 [d];
+        covariance: [d, d]
     """
 
     versions: Versions
     at_ms: int
     offered: Mask
+    newness: Scores
+    "A little more for later rows: they are newer products, and come first among equals."
     trend: Scores
     "Counts of a week, scaled to spread 1; -inf where the product is not offered."
     popularity: Scores
@@ -130,6 +133,17 @@ class GlobalSignals:
     def __len__(self) -> int:
         """Count the rows with signals; rows added later have none."""
         return len(self.offered)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What signals are computed from; `GlobalSignals` has the same fields."""
+
+    versions: Versions
+    at_ms: int
+    counts: DecayedCounts
+    votes: Floats
+    position: str
 
 
 class GlobalSignalsCache:
@@ -157,6 +171,17 @@ class GlobalSignalsCache:
         """Compute the signals now."""
         self._signals = self._build(now_ms)
 
+    def leave_out(self, signals: GlobalSignals, rows: Rows) -> GlobalSignals:
+        """Return the signals as if some products did not exist, of the same version.
+
+        Shapes:
+            rows: int64 [h]
+        """
+        offered = signals.offered.copy()
+        left_out = rows[rows < len(offered)]
+        offered[left_out] = False
+        return self._compute(signals, offered, left_out)
+
     def sum_by_group(self, groups: Groups[Any], offered: Mask, popular: Floats) -> Floats:
         """Sum the popularity of every group's products, once for each version.
 
@@ -177,21 +202,33 @@ class GlobalSignalsCache:
         overlay = self._overlay
         count = len(overlay.catalog)
         overlay.index.reserve(count)
-        offered = overlay.catalog.offered.copy()
-        counts = overlay.counts.copy(count)
+        source = _Source(
+            versions=self._versions(),
+            at_ms=now_ms,
+            counts=overlay.counts.copy(count),
+            votes=overlay.votes.get_counts(count).copy(),
+            position=overlay.position,
+        )
+        return self._compute(source, overlay.catalog.offered.copy(), np.zeros(0, np.int64))
+
+    def _compute(self, source: GlobalSignals | _Source, offered: Mask, left_out: Rows) -> GlobalSignals:
+        count = len(offered)
+        counts = source.counts
         week = counts.get_relative_counts(7.0, count)
         month = counts.get_relative_counts(30.0, count)
-        # later rows are newer products: they go first among equals
-        trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
+        month[left_out] = 0.0
+        newness = _score_newness(count, left_out)
+        trend = zscores(week, offered) + newness
         largest = float(month.max(initial=0))
         # ln(1 + 1000 c_30 / max c_30): the long tail gets distances, best sellers lose theirs (equation 4)
         raised = np.log1p(month * (1_000 / largest)) if largest > 0 else month
         trend[~offered] = -np.inf
         mean, covariance = self._estimate_moments(offered)
         return GlobalSignals(
-            versions=self._versions(),
-            at_ms=now_ms,
+            versions=source.versions,
+            at_ms=source.at_ms,
             offered=offered,
+            newness=newness,
             trend=trend,
             popularity=zscores(raised, offered),
             relative_popularity=month / largest if largest > 0 else month,
@@ -200,8 +237,8 @@ class GlobalSignalsCache:
             mean=mean,
             covariance=covariance,
             counts=counts,
-            votes=overlay.votes.get_counts(count).copy(),
-            position=overlay.position,
+            votes=source.votes,
+            position=source.position,
         )
 
     def _estimate_moments(self, offered: Mask) -> tuple[Vector, Matrix]:
@@ -212,3 +249,20 @@ class GlobalSignalsCache:
         mean = total / np.float32(max(len(sample), 1))
         # E[xx'] - mean mean', shape [d, d]
         return mean, outer / np.float32(max(len(sample), 1)) - np.outer(mean, mean)
+
+
+def _score_newness(count: int, left_out: Rows) -> Scores:
+    """Score newness among the rows that are not left out.
+
+    Shapes:
+        left_out: int64 [h]; returns: float32 [count]
+    """
+    # Far below any difference of scores with deviation 1: it decides between equals alone.
+    if not len(left_out):
+        return np.linspace(0, 1e-3, count, dtype=np.float32)
+    counted = np.ones(count, np.bool_)
+    counted[left_out] = False
+    scores = np.zeros(count, np.float32)
+    # The number and the places of products that are left out must not show.
+    scores[counted] = np.linspace(0, 1e-3, np.count_nonzero(counted), dtype=np.float32)
+    return scores

@@ -38,6 +38,8 @@ _SETTLE_MS = 600
 _JOINT = "\x00"
 "Between accesses: the name of no tier has it."
 
+COUNTED = 1_000.0
+"Count of the most popular product: the logarithm of shares would leave the long tail no order."
 Popularity = Callable[[], Floats]
 "Returns the popularity by row, as it is now."
 
@@ -95,6 +97,14 @@ class FieldIndex:
         return BYTES_A_CHARACTER * sum(map(len, texts))
 
     @property
+    def _largest(self) -> float:
+        """The popularity of the most popular product of some accesses; 0: as it is.
+
+        Otherwise the most popular locked product would scale that of open ones, so that their order would show it.
+        """
+        return 0.0 if self._accesses is None else COUNTED
+
+    @property
     def changed_count(self) -> int:
         """Count rows that changed since an index was built."""
         return len(self._changed)
@@ -126,7 +136,7 @@ class FieldIndex:
         self._changed_meanwhile = {}
         self._replaces_main = not served or self._is_old(served)
         layers = [self._main, self._later] if self._replaces_main else [self._later]
-        return _plan_build(layers, dict(self._changed), popularity)
+        return _plan_build(layers, dict(self._changed), popularity, self._largest)
 
     @classmethod
     def join(
@@ -146,7 +156,7 @@ class FieldIndex:
         joined._changed_meanwhile = {}
         layers = [layer for part in parts for layer in (part._main, part._later)]
         changed = {row: entry for part in parts for row, entry in part._changed.items()}
-        return joined, _plan_build(layers, changed, popularity)
+        return joined, _plan_build(layers, changed, popularity, joined._largest)
 
     def adopt(self, built: RowTextIndex) -> None:
         """Serve an index that was built."""
@@ -232,7 +242,7 @@ class FieldIndex:
         settle_ms = min(_SETTLE_MS, len(self._changed) // 2) if len(self._changed) > _AT_ONCE else 0
         soon = 0 <= now_ms - self._fresh_at_ms < settle_ms
         if self._fresh is None or (self._fresh_stale and not soon):
-            self._fresh = RowTextIndex.of(self._changed, popularity())
+            self._fresh = RowTextIndex.of(self._changed, popularity(), self._largest)
             self._fresh_at_ms = now_ms
             self._fresh_stale = False
         return self._fresh
@@ -249,12 +259,12 @@ class FieldIndex:
 
 
 def _plan_build(
-    layers: Sequence[RowTextIndex], changed: RowValues, popularity: Floats
+    layers: Sequence[RowTextIndex], changed: RowValues, popularity: Floats, largest: float
 ) -> Callable[[], RowTextIndex]:
     def build() -> RowTextIndex:
         # a row that left a layer meanwhile is in `_changed_meanwhile`
         values = {row: entry for layer in layers for row, entry in layer.values().items()}
-        return RowTextIndex.of({**values, **changed}, popularity)
+        return RowTextIndex.of({**values, **changed}, popularity, largest)
 
     return build
 

@@ -95,6 +95,18 @@ class FieldIndexes:
             self._searches[joined_key] += 1
         return [key._replace(access=access) for access in accesses]
 
+    def name_readable(self, tiers: frozenset[str]) -> str:
+        """Return a name of the accesses that a user with these tiers may read; empty where all products are."""
+        return ",".join(("open", *self._locked.readable(tiers))) if self._locked.has_hidden(tiers) else ""
+
+    def hidden_rows(self, tiers: frozenset[str]) -> Rows:
+        """Return the rows of products that a user with these tiers may not read.
+
+        Shapes:
+            returns: int64 [h]
+        """
+        return self._locked.hidden_rows(tiers)
+
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:
         """Record that a product changed, or was removed (None)."""
         access = "" if product is None else access_of(product)

@@ -99,8 +99,11 @@ class RowTextIndex:
         "Whether every text has one holder."
 
     @classmethod
-    def of(cls, values: RowValues, popularity: Floats) -> RowTextIndex:
+    def of(cls, values: RowValues, popularity: Floats, largest: float = 0.0) -> RowTextIndex:
         """Index the values of rows.
+
+        With `largest`, the popularity is scaled so that its largest value among these rows is this one, whatever
+        other rows have.
 
         Shapes:
             popularity: float64 [r], by row; rows beyond have none
@@ -109,7 +112,10 @@ class RowTextIndex:
         weights = np.zeros(max(int(rows.max(initial=-1)) + 1, len(popularity)))
         weights[: len(popularity)] = popularity
         marks = np.array([mark for mark, _ in values.values()], np.uint64)
-        built = TextIndex.of([texts for _, texts in values.values()], marks, weights[rows])
+        worth = weights[rows]
+        if largest and (most := float(worth.max(initial=0.0))) > 0:
+            worth *= largest / most
+        built = TextIndex.of([texts for _, texts in values.values()], marks, worth)
         codes = np.full(len(weights), -1, np.int64)
         codes[rows] = np.arange(len(rows))
         return cls(built, codes)
