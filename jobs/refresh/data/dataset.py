@@ -7,7 +7,7 @@ An event with a time after its write gets the time of the write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from actors.recommender.state.events import EVENT_WEIGHTS, weigh_event
+from actors.recommender.state.events import EVENT_WEIGHTS, weigh_events
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
@@ -24,9 +24,6 @@ from jobs.refresh.data.profiles import Profiles
 
 # Frames of users may bring weights of any size; beyond this one event would outweigh all others.
 _LARGEST_WEIGHT = 1_000.0
-
-EventWeigher = Callable[[str, float], float]
-"Returns the weight of an event from its type and value, -1 to 1; an event with weight 0 is dropped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +169,11 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
     )
 
 
-def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) -> Interactions:
+def interactions_from_segments(table: Any, factors: Mapping[str, float] | None = None) -> Interactions:
     """Return the interactions of compacted segments (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
 
-    The time of an event is limited to the time of its write, because the clock of a client may be wrong.
+    `factors` scale the weights of some types, as `event_factors` returns them; an event of weight 0 is dropped. The
+    time of an event is limited to the time of its write, because the clock of a client may be wrong.
 
     Cost:
         1.1 s for 1,000,000 interactions on one core
@@ -188,6 +186,9 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
     names = tuple("" if name is None else name for name in encoded.dictionary.to_pylist()) or ("",)
     kind = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32)
     values = np.nan_to_num(table["value"].fill_null(0).to_numpy().astype(np.float64))
+    factors = factors or {}
+    factor_of_kind = np.array([factors.get(name, 1.0) for name in names])
+    weights = weigh_events(names, kind, values) * factor_of_kind[kind]
     at_ms = table["at_ms"].fill_null(0).to_numpy()
     if "offset" in table.column_names:
         # Clients may send times of the future; nothing happened after it was written.
@@ -196,7 +197,7 @@ def interactions_from_segments(table: Any, weigh: EventWeigher = weigh_event) ->
         _one_chunk(table["reader"]).take(pa.array(owner)),
         lists.flatten(),
         at_ms[owner] / 1000.0,
-        _event_weights(names, kind, values, weigh)[owner],
+        weights[owner],
         owner,
         kind[owner],
         names,
@@ -219,8 +220,8 @@ def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
     return numbers
 
 
-def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
-    """Return a function with the default event weights, scaled to the given weights for some types.
+def event_factors(changed: Mapping[str, float]) -> Mapping[str, float]:
+    """Return by what the default weights of some event types are multiplied to get the given weights.
 
     Errors:
         Invalid: an event type does not exist
@@ -229,13 +230,8 @@ def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
     if unknown:
         kinds = ", ".join(sorted(EVENT_WEIGHTS))
         raise Invalid(f"no such type of event: {', '.join(unknown)}; known are {kinds}")
-    # Relative: the weight of an event may also depend on its value, which `weigh_event` knows.
-    factors = {kind: weight / EVENT_WEIGHTS[kind] for kind, weight in changed.items()}
-
-    def weigh(kind: str, value: float) -> float:
-        return weigh_event(kind, value) * factors.get(kind, 1.0)
-
-    return weigh
+    # Factors and no weights: the weight of an event may also depend on its value.
+    return {kind: weight / EVENT_WEIGHTS[kind] for kind, weight in changed.items()}
 
 
 def _build_interactions(
@@ -284,18 +280,6 @@ def _build_interactions(
         clock=clock,
         dropped=int(len(sound) - np.count_nonzero(sound)),
     )
-
-
-def _event_weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: EventWeigher) -> Floats:
-    """Return the weight of each event; `weigh` is called once per type and value, rounded to one decimal."""
-    weights = np.zeros(len(kind))
-    for code, name in enumerate(names):
-        those = kind == code
-        # Rounded to a tenth of a second or star: durations repeat then, and `weigh` is called for few
-        # values.
-        rounded, inverse = np.unique(np.round(values[those], 1), return_inverse=True)
-        weights[those] = np.array([weigh(name, value) for value in rounded.tolist()])[inverse]
-    return weights
 
 
 def _one_chunk(column: Any) -> Any:

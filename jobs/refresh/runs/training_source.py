@@ -18,7 +18,7 @@ from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
 from jobs.refresh.build.build import select_completion_fields
-from jobs.refresh.data.dataset import Interactions, event_weigher, interactions_from_segments
+from jobs.refresh.data.dataset import Interactions, event_factors, interactions_from_segments
 from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.neighbours.content_knn import ContentKnnRecipe
@@ -65,7 +65,7 @@ def read_training_source(
     Cost:
         1,000,000 interactions and 100,000 products: 4 s on one core, 0.6 GB
     """
-    weigh = event_weigher(recipe.events.weights)
+    factors = event_factors(recipe.events.weights)
     try:
         # Damaged segments are left out and named in the run: one flipped byte must not stop trainings.
         settled = segments.load(app_id, salvage=True)
@@ -73,7 +73,7 @@ def read_training_source(
         raise Fault(
             f"the compacted data of {app_id} can't be read: {error.message}", **error.facts
         ) from error
-    data = interactions_from_segments(settled.interactions, weigh)
+    data = interactions_from_segments(settled.interactions, factors)
     if not len(data) and not (products_suffice and settled.products):
         raise Invalid(
             f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions are compacted, "

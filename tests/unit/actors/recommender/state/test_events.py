@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ from actors.recommender.state.events import (
     events_from_table,
     parse_interactions,
     weigh_event,
+    weigh_events,
 )
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from cluster.clock import iso_ms
@@ -88,6 +90,15 @@ def test_stronger_deeds_weigh_more() -> None:
         > weigh_event("watch", 30)
         > weigh_event("watch", 1)
     )
+
+
+def test_many_events_weigh_what_each_weighs_alone() -> None:
+    names = [*EVENT_WEIGHTS, "impression", "a type of a newer release"]
+    values = [0.0, 0.001, 0.04, 2.0, 3.0, 4.2, 4.99, 5.0, 60.0, 119.99, 120.0, 1e12]
+    kind, value = np.meshgrid(np.arange(len(names)), values)
+    weights = weigh_events(names, kind.ravel(), value.ravel())
+    pairs = zip(kind.ravel().tolist(), value.ravel().tolist(), strict=True)
+    assert weights.tolist() == [weigh_event(names[code], seconds) for code, seconds in pairs]
 
 
 def test_every_weighted_type_exists_in_the_interface() -> None:

@@ -3,15 +3,20 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
 import pytest
 
+from actors.intake.segment_rows import build_compaction_batch
+from actors.recommender.state.events import parse_interactions
 from cluster.artifacts.tables import LOADED_INTERACTIONS
+from cluster.clock import iso_ms
 from cluster.errors import Invalid
+from cluster.store.data.changes import ChangeLogEntry
 from jobs.refresh.data.dataset import (
     FrameColumns,
-    event_weigher,
+    event_factors,
     interactions_from_frame,
     interactions_from_segments,
 )
@@ -131,12 +136,47 @@ def test_events_from_the_future_count_from_when_they_were_written() -> None:
 
 
 def test_weights_of_types_can_be_changed() -> None:
-    weigh = event_weigher({"click": 0.0, "checkout": 0.5})
-    assert weigh("click", 0.0) == 0.0
-    assert weigh("checkout", 0.0) == 0.5
-    assert weigh("like", 0.0) == 0.6
+    offset = f"{AT_MS}-0"
+    table = segments(
+        [
+            ("u:1", "click", AT_MS, ["p1"], 0.0, offset),
+            ("u:1", "checkout", AT_MS, ["p2"], 0.0, offset),
+            ("u:1", "read", AT_MS, ["p3"], 60.0, offset),
+            ("u:1", "like", AT_MS, ["p4"], 0.0, offset),
+        ]
+    )
+    factors = event_factors({"click": 0.0, "checkout": 0.5, "read": 0.6})
+    data = interactions_from_segments(table, factors)
+    assert data.items.names.to_pylist() == ["p2", "p3", "p4"]
+    # A read of one minute weighs 0.275 by default, a read without a duration 0.3.
+    assert data.weight.tolist() == pytest.approx([0.5, 0.55, 0.6])
     with pytest.raises(Invalid, match="no such type of event: clicks"):
-        event_weigher({"clicks": 1.0})
+        event_factors({"clicks": 1.0})
+
+
+def test_a_training_weighs_each_event_as_an_engine_does() -> None:
+    items = [
+        {"type": kind, "user_id": f"{kind} {value}", "product_ids": ["p"], "timestamp": iso_ms(AT_MS)} | more
+        for kind in ("product_detail_page_view", "read", "watch", "rate", "click")
+        for value in (None, 0, 0.001, 0.04, 0.06, 2.04, 4.949, 4.96, 5.0, 119.96, 1e9)
+        for more in [{} if value is None else {"duration": value, "rating": min(value, 5)}]
+    ]
+    change = ChangeLogEntry("interaction", f"{AT_MS}-0", "put", orjson.dumps(items))
+    table = build_compaction_batch("interaction", [change]).table.select(LOADED_INTERACTIONS.names)
+    data = interactions_from_segments(table)
+    trained = {data.readers.name(user): weight for user, weight in zip(data.reader, data.weight, strict=True)}
+    codes: dict[str, int] = {}
+    live = parse_interactions(
+        items,
+        user_code=lambda user_key: codes.setdefault(user_key, len(codes)),
+        row_of=lambda _: 0,
+        latest_ms=AT_MS,
+    )
+    served = {name: np.float32(live[code][3]) for name, code in codes.items()}
+    assert trained == served
+    # A view of 0 s was sent and is none; one without a duration counts.
+    assert "u:product_detail_page_view 0" not in served
+    assert "u:product_detail_page_view None" in served
 
 
 def test_content_must_be_about_the_same_items() -> None:
