@@ -241,6 +241,8 @@ def _advice(name: str, part: PartRecipe | None) -> str:
         return "lower its `keep` or `window`, or events.newest"
     if isinstance(part, ItemKnnRecipe):
         return "lower its `neighbours`, or events.newest"
+    if isinstance(part, GraphFilterRecipe):
+        return "lower its `keep` or `factors`, or set its `items_up_to` to leave it out of large catalogs"
     if isinstance(part, TransformerRecipe):
         return "lower its `dimensions`, or set its `items_up_to` to leave it out of large catalogs"
     return "lower its sizes, set events.newest, or allow more"
