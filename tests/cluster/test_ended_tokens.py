@@ -54,8 +54,8 @@ def test_an_ended_subscription_closes_on_both_replicas_within_a_second(stack: St
     other = token_of({**claims, "user_id": "harry"}, stack.secret_key)
 
     def cites(user_token: str, question_id: str) -> bool:
-        body = call(stack, user_token, "GET", f"/v1/ask/questions/{question_id}/answer")[1]["data"]
-        return "river-treaty" in str(body["sources"])
+        status, answer = call(stack, user_token, "GET", f"/v1/ask/questions/{question_id}/answer")
+        return status == 200 and "river-treaty" in str(answer["data"]["sources"])
 
     def post_question() -> str:
         return str(
