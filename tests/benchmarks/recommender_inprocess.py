@@ -233,7 +233,8 @@ def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
 def _change_everything(shop: Shop) -> None:
     recommender = shop.recommender
     global_signals, holdings = recommender._global_signals, recommender.default_engine_state
-    anew = timed(lambda turn: holdings._build_priors(global_signals._build(NOW_MS)), 20)[0]
+    tracker = holdings._cold_start
+    anew = timed(lambda turn: holdings._build_priors(global_signals._build(NOW_MS), tracker), 20)[0]
     print(f"  {'standing made anew':45} {anew:8.3f}")
     for size in (1, 100):
         p50, p95 = timed(lambda turn, size=size: recommender.apply(_clicks(shop, turn, size)), 50)

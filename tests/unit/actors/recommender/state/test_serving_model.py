@@ -198,7 +198,7 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     profile = build_user_profile(
         find_interaction_rows(parse_recent_events(looked_at(6, 7)), catalog), shop.overlay.index
     )
-    scores = Ranking(priors.prior, personal_scores(profile, state, priors)).scores
+    scores = Ranking(priors.prior, personal_scores(profile, state, priors), None).scores
     rows = list(range(len(priors)))
     explained = explain_rows(rows, profile, state, priors)
     for row, parts in zip(rows, explained, strict=True):
