@@ -108,7 +108,7 @@ class ServedLogStore(DailyLog[ServedAnswer]):
         table = table.filter(pc.invert(pc.is_in(table["service_id"], value_set=stored)))
         earlier = self._read_commit(app_id, commit, first_ms - SESSION_GAP_MS, ("user", "session"))
         users = pc.filter(table["user"].unique(), pc.not_equal(table["user"].unique(), ""))
-        newest = _list_newest(earlier.sort_by("at").filter(pc.is_in(earlier["user"], value_set=users)))
+        newest = _list_newest(earlier.filter(pc.is_in(earlier["user"], value_set=users)).sort_by("at"))
         sessions = name_sessions(table["user"].to_pylist(), table["at"].to_pylist(), newest)
         at = table.schema.get_field_index("session")
         return table.set_column(at, "session", pa.array(sessions, pa.string()))

@@ -63,6 +63,19 @@ def test_a_session_ends_after_half_an_hour_and_survives_a_restart(
     assert sessions["nobody"] == ""
 
 
+def test_a_session_continues_whichever_order_the_files_have(tmp_path: Path) -> None:
+    """The file that was written later has the older rows, of another user."""
+    clock = StillClock()
+    log = ServedLogStore(ArtifactStore.open(tmp_path), clock)
+    log.append(APP, [answer("first", NOW_MS + 2, "anna")], "1-0")
+    clock.pass_ms(1_000)
+    log.append(APP, [answer("other", NOW_MS + 1, "bert")], "2-0")
+    log.append(APP, [answer("second", NOW_MS + 3, "anna")], "3-0")
+    table = log.read(APP, 0)
+    sessions = dict(zip(table["service_id"].to_pylist(), table["session"].to_pylist(), strict=True))
+    assert sessions["first"] == sessions["second"]
+
+
 def test_an_erasure_rewrites_only_files_that_name_the_person(log: ServedLogStore, tmp_path: Path) -> None:
     log.append(APP, [answer("s1", NOW_MS - DAY_MS, "bert"), answer("s2", NOW_MS, "anna")], "1-0")
     log.append(APP, [answer("s3", NOW_MS, "bert")], "2-0")
