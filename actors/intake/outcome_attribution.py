@@ -29,7 +29,7 @@ from actors.intake.attribution import (
     parse_events,
     select_shown,
 )
-from cluster.artifacts.logs.day_files import DAY_MS, name_day
+from cluster.artifacts.logs.day_files import DAY_MS, ERASED_ROWS, name_day
 from cluster.artifacts.logs.outcomes import ANSWER_FACTS, COLUMNS, REFUND_WINDOW_MS, OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
@@ -71,6 +71,8 @@ class _Plan:
     offset: str
     answers: Mapping[str, int]
     "Day -> rows of the served log."
+    erased_answers: Mapping[str, int]
+    "Day -> rows that erasures removed from the served log."
     late_at: int
 
 
@@ -134,7 +136,8 @@ class OutcomeAttributor:
         """Return the days to compute; None without any."""
         stored = self._outcomes.commit(app_id).facts
         answers: dict[str, int] = {}
-        for entry in self._served.commit(app_id).files:
+        served = self._served.commit(app_id)
+        for entry in served.files:
             answers[entry.facts["day"]] = answers.get(entry.facts["day"], 0) + entry.rows
         if not answers:
             return None
@@ -143,12 +146,15 @@ class OutcomeAttributor:
         now_ms = self._clock.now_ms()
         today = now_ms // DAY_MS
         days = stream.event_days(stored.get("offset", "0")) | set(stored.get("pending", ()))
+        erased_answers: Mapping[str, int] = served.facts.get(ERASED_ROWS, {})
         for name, rows in answers.items():
             first = number_day(name)
             before = stored.get("answers", {}).get(name, 0)
+            # Counts of rows tell whether a day changed, without a look into its files. Erased rows count as rows: else
+            # as many new answers would go unnoticed.
+            erased = erased_answers.get(name, 0) - stored.get("erased_answers", {}).get(name, 0)
             # fewer rows: an erasure, which has deleted their outcomes
-            # Counts of rows tell whether a day changed, without a look into its files.
-            if rows > before or (rows < before and first >= today - 1):
+            if rows + erased > before or (rows < before and first >= today - 1):
                 is_new = not before or now_ms - first * DAY_MS < YOUNG_MS
                 days.update(range(first - is_new, min(first + _DAYS, today) + 1))
         # a refund depends on purchases of earlier days
@@ -168,7 +174,8 @@ class OutcomeAttributor:
             late_at = now_ms if due == days else late_at
         if not due:
             return None
-        return _Plan(tuple(sorted(due)), tuple(sorted(days - due)), offset, answers, late_at)
+        later = tuple(sorted(days - due))
+        return _Plan(tuple(sorted(due)), later, offset, answers, erased_answers, late_at)
 
     async def _attribute_day(self, app_id: str, day: int, plan: _Plan, rest: Sequence[int]) -> None:
         begins_ms = day * DAY_MS
@@ -215,6 +222,7 @@ class OutcomeAttributor:
             {
                 "offset": plan.offset,
                 "answers": dict(plan.answers),
+                "erased_answers": dict(plan.erased_answers),
                 "pending": list(rest),
                 "late_at": plan.late_at,
                 "counts": {**kept, name: counts},

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.logs.daily_log import DailyLog
-from cluster.artifacts.logs.day_files import DayFiles
+from cluster.artifacts.logs.day_files import ERASURES, DayFiles
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -205,9 +205,12 @@ class DaySource:
             yield from split_table(table)
 
     def is_current(self) -> bool:
-        newest = self.files.commit(self.app_id).facts.get("forgotten", {})
-        # With the times: a person who came back may be erased a second time.
-        return bool(newest.items() <= self.commit.facts.get("forgotten", {}).items())
+        newest = self.files.commit(self.app_id).facts
+        if newest.get(ERASURES, 0) != self.commit.facts.get(ERASURES, 0):
+            return False
+        # An intake of an earlier release counts no erasures. With the times: a person who came back may be erased a
+        # second time.
+        return bool(newest.get("forgotten", {}).items() <= self.commit.facts.get("forgotten", {}).items())
 
 
 @dataclass(frozen=True, slots=True)

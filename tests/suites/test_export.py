@@ -44,6 +44,7 @@ from jobs.export.columns import NOUN_OF, SCHEMAS
 from jobs.export.export_source import open_source
 from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file, read_tables
 from jobs.ingest.pipeline import IngestOrder, ingest
+from tests.fakes.request_handler import StillClock
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
 pytestmark = pytest.mark.redis
@@ -498,6 +499,25 @@ async def test_who_is_erased_twice_during_an_export_is_in_no_file(
     await world.export("served", "out.csv")
     assert erased == [1]
     assert pl.read_csv(world.folder / "out.csv").is_empty()
+
+
+@pytest.mark.parametrize("hours", [0, 2])
+async def test_an_erasure_is_noticed_however_long_the_export_lasts(world: World, hours: int) -> None:
+    """The log no longer lists an erasure of two hours ago."""
+    clock = StillClock()
+    log = ServedLogStore(world.artifacts, clock)
+    now_ms = clock.now_ms()
+    log.append(APP, [ServedAnswer("s1", now_ms, "search", "default", user="anna")], "1-0")
+    source = await open_source(world.stores, world.artifacts, APP, "served", 0, world.folder)
+    batches = source.tables()
+    assert [row["user"] for batch in batches for row in batch.to_pylist()] == ["anna"]
+    log.delete(APP, ["anna"])
+    clock.pass_ms(hours * 3_600_000)
+    log.append(APP, [ServedAnswer("s2", clock.now_ms(), "search", "default", user="bert")], "2-0")
+    assert ("anna" in log.commit(APP).facts["forgotten"]) == (not hours)
+    assert not source.is_current()
+    await world.export("served", "out.csv")
+    assert pl.read_csv(world.folder / "out.csv")["service_id"].to_list() == ["s2"]
 
 
 async def test_who_is_erased_before_a_compaction_is_in_no_file(world: World) -> None:

@@ -44,6 +44,10 @@ MOST_MERGED_ROWS = 200_000
 "A file of so many rows is merged no more: a merge holds all rows of its files in memory."
 ERASURE_MEMORY_MS = 3_600_000
 "How long erased users are remembered, for rows that arrive late."
+ERASURES = "erasures"
+"Fact of a manifest: the number of erasures so far."
+ERASED_ROWS = "erased_rows"
+"Fact of a manifest: day -> rows that erasures removed from it."
 DAY_MS = 86_400_000
 _READ_TRIES = 5
 
@@ -204,6 +208,8 @@ class DayFiles:
         gone = 0
         kept = []
         names = pa.array(list(users), pa.string())
+        # Counted by day: with the rows that are left it is the number of rows that a day ever had.
+        erased_rows = dict(manifest.facts.get(ERASED_ROWS, {}))
         for entry in manifest.files:
             mask = self._find_users(app_id, entry, names)
             if mask is not None and not pc.any(mask).as_py():
@@ -212,11 +218,19 @@ class DayFiles:
             table = None if mask is None else self._table(app_id, entry)
             rest = None if table is None else table.filter(pc.invert(mask))
             # A damaged file may hold the person, and nobody can tell: it goes as a whole.
-            gone += entry.rows - (0 if rest is None else rest.num_rows)
+            removed = entry.rows - (0 if rest is None else rest.num_rows)
+            gone += removed
+            erased_rows[entry.facts["day"]] = erased_rows.get(entry.facts["day"], 0) + removed
             if rest is not None and rest.num_rows:
                 kept.append(self._write(app_id, entry.facts["day"], rest))
         erased = manifest.facts.get("forgotten", {})
-        self._commit(app_id, manifest, kept, forgotten={**erased, **dict.fromkeys(users, now_ms)})
+        facts = {
+            "forgotten": {**erased, **dict.fromkeys(users, now_ms)},
+            # Never decreases, so that a reader of any duration sees an erasure that `forgotten` no longer has.
+            ERASURES: manifest.facts.get(ERASURES, 0) + 1,
+            ERASED_ROWS: erased_rows,
+        }
+        self._commit(app_id, manifest, kept, **facts)
         return gone
 
     def drop_before(self, app_id: str, oldest_ms: int) -> int:
@@ -236,7 +250,10 @@ class DayFiles:
                     entries.append(self._write(app_id, day, pa.concat_tables(tables)))
             kept += entries
         if kept != list(manifest.files):
-            self._commit(app_id, manifest, kept)
+            oldest_day = name_day(oldest_ms // DAY_MS)
+            erased_rows = manifest.facts.get(ERASED_ROWS, {})
+            young_days = {day: count for day, count in erased_rows.items() if day >= oldest_day}
+            self._commit(app_id, manifest, kept, **{ERASED_ROWS: young_days})
         return sum(entry.rows for entry in manifest.files) - sum(entry.rows for entry in young)
 
     def tidy(self, app_id: str, *, at_once: bool = False) -> int:

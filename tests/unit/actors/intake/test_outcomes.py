@@ -209,6 +209,21 @@ async def test_an_erasure_removes_outcomes_for_good(visitor: Visitor) -> None:
     assert await visitor.outcomes() == []
 
 
+async def test_a_late_answer_counts_although_an_erasure_removed_as_many_answers_of_its_day(
+    visitor: Visitor,
+) -> None:
+    shop = visitor.shop
+    shop.engines.interests["a:v1"] = 1
+    await shop.ask("v1")
+    body = {"anonymous_id": "v0", "rows": 4, "engine_id": "good"}
+    late = shop.show("v0", "good", await shop.post("recommendation/user_to_products", body))
+    await visitor.track("click", late.products[0], service_id=late.service_id)
+    await shop.intake.compact_round(at_once=True)
+    assert await shop.intake.attribute_round(at_once=True) == 1
+    await shop.intake._delete_log_rows(APP, ["a:v1"])
+    assert await visitor.outcomes() == [("click", late.products[0], 0.0, "id")]
+
+
 async def test_outcomes_leave_with_the_log_of_answers(visitor: Visitor) -> None:
     shown = await visitor.shop.ask("v0")
     await visitor.track("click", shown.products[0], service_id=shown.service_id)
