@@ -29,11 +29,9 @@ from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.stores import Stores
 from jobs.ingest.files import sources as reading
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds
-from jobs.ingest.files.columns import ColumnRows
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.mappings.mapping import FieldMap, RowMapper
 from jobs.ingest.mappings.row_baskets import BasketFiles
-from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
 from jobs.ingest.validation import (
     AcceptedPart,
@@ -41,9 +39,8 @@ from jobs.ingest.validation import (
     ReasonCounter,
     RejectedRow,
     RejectionReason,
-    check_columns,
-    check_interactions,
-    check_records,
+    build_chunk_check,
+    check_without_erased,
     find_warnings,
     prepare_mapping,
 )
@@ -329,8 +326,8 @@ class _IngestTask:
         """
 
         async def append(chunk: _Chunk) -> None:
-            for number, part in enumerate(chunk.checked.parts):
-                await self._append(writer, chunk, number, part)
+            for part in chunk.checked.parts:
+                await self._append(writer, chunk, part)
             accepted = sum(part.accepted.count for part in chunk.checked.parts)
             # Saved with the announcement of the next chunk. A chunk without parts announces nothing, so it
             # is saved here.
@@ -352,10 +349,8 @@ class _IngestTask:
         self._watch(self._progress)
         return self._progress
 
-    async def _append(
-        self, writer: InteractionWriter, chunk: _Chunk, number: int, part: AcceptedPart[Any]
-    ) -> None:
-        place = [chunk.file, chunk.first, number]
+    async def _append(self, writer: InteractionWriter, chunk: _Chunk, part: AcceptedPart[Any]) -> None:
+        place = [chunk.file, chunk.first, part.number]
         pending = self._progress.pending
         if pending and pending["place"] > place:
             return  # ingested before the interruption
@@ -463,8 +458,7 @@ class _IngestTask:
         # The start of the first run, so that a continued run gives rows without a time the same bytes as
         # before.
         now_ms = self._progress.started_ms
-        plain = PlainInteractions()
-        plain_columns = PlainColumns()
+        check = build_chunk_check(self._order.noun, self._mapping, now_ms)
         read_rows = self._progress.rows
         for file in range(start, len(self._sources)):
             source = self._sources[file]
@@ -480,15 +474,10 @@ class _IngestTask:
                 # Once per file, at its first row; a continued run has warned about it before.
                 if not first:
                     self.warnings += find_warnings(rows, read, self._mapping)
-                checked: CheckedChunk[Any] | None = None
-                erased = (
-                    self._order.erased or None
-                )  # none while nobody is erased: whole chunks are checked faster
-                if self._order.noun != "interaction":
-                    checked = check_records(self._order.noun, rows, first, read, now_ms, erased)
-                # Columns are checked as a whole, which can't leave out the rows of one erased person.
-                elif isinstance(rows, ColumnRows) and erased is None:
-                    checked = check_columns(rows, first, self._mapping, now_ms, plain_columns)
-                if checked is None:
-                    checked = check_interactions(rows, first, read, now_ms, plain, erased)
+                # None while nobody is erased: a look at each row takes time.
+                erased = self._order.erased or None
+                if erased is None:
+                    checked = check(rows, first, read)
+                else:
+                    checked = check_without_erased(rows, first, read, erased, check)
                 yield _Chunk(checked, file, first, len(rows))

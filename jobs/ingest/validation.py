@@ -15,6 +15,7 @@ import orjson
 from cluster.errors import HouseError, Invalid, Unprocessable
 from cluster.records.erasure import ErasedUsers
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
+from cluster.records.intake import Noun
 from cluster.records.validation.upload import parse_interactions, parse_upload
 from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords
 from jobs.ingest.files.chunks import CHUNK_BYTES
@@ -53,6 +54,8 @@ class AcceptedPart(Generic[T]):
     accepted: T
     rows: tuple[int, ...]
     "Number in the file of every accepted record, in order."
+    number: int = 0
+    "Position among the parts of the chunk, counted before rows of erased people leave it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,10 @@ def check_records(
     first: int,
     read: RowMapper,
     now_ms: int,
-    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[AcceptedRecords]:
     """Validate users or products as the API does, except that an invalid row rejects no other row."""
     return _check_rows(
-        rows,
-        first,
-        read,
-        lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True),
-        erased=erased,
+        rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True)
     )
 
 
@@ -91,7 +89,6 @@ def check_interactions(
     read: RowMapper,
     now_ms: int,
     plain: PlainInteractions | None = None,
-    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[AcceptedInteractions]:
     """Validate interactions as the API does; an interaction without any user id is rejected.
 
@@ -99,14 +96,14 @@ def check_interactions(
         6 microseconds a row if all rows of a chunk are plain (`jobs.ingest.plain_interactions`), 12 if all are valid,
         three times that if one is invalid
     """
-    whole = None if erased else _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
+    whole = _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
     if whole is not None:
         return whole
 
     def parse(body: bytes) -> AcceptedInteractions:
         return parse_upload("interaction", body, now_ms=now_ms, is_detailed=True)
 
-    return _check_rows(rows, first, read, parse, _interaction_fault, erased)
+    return _check_rows(rows, first, read, parse, _interaction_fault)
 
 
 def check_columns(
@@ -116,6 +113,70 @@ def check_columns(
     table = fields.map_columns(rows.table)
     accepted = None if table is None else plain.accept(table, now_ms)
     return None if accepted is None else _chunk_without_rejections(accepted, row_numbers(rows, first))
+
+
+ChunkCheck = Callable[[Sequence[Row], int, RowMapper], CheckedChunk[Any]]
+"Validates a chunk; called with its rows, the number of the first one, and the mapping to records."
+
+
+def build_chunk_check(noun: Noun, fields: FieldMap, now_ms: int) -> ChunkCheck:
+    """Return the validation of all chunks of a run."""
+    plain = PlainInteractions()
+    plain_columns = PlainColumns()
+
+    def check(rows: Sequence[Row], first: int, read: RowMapper) -> CheckedChunk[Any]:
+        if noun != "interaction":
+            return check_records(noun, rows, first, read, now_ms)
+        whole = (
+            check_columns(rows, first, fields, now_ms, plain_columns)
+            if isinstance(rows, ColumnRows)
+            else None
+        )
+        return check_interactions(rows, first, read, now_ms, plain) if whole is None else whole
+
+    return check
+
+
+def check_without_erased(
+    rows: Sequence[Row],
+    first: int,
+    read: RowMapper,
+    erased: ErasedUsers,
+    check: ChunkCheck,
+) -> CheckedChunk[Any]:
+    """Validate a chunk and reject the rows of erased people; `check` validates it with them.
+
+    The parts are cut with the rows of erased people, as a run before the erasure cut them. So a continued run finds the
+    part that it announced, and writes no row twice and none not at all.
+    """
+    numbers = row_numbers(rows, first)
+    gone = {number for number, row in zip(numbers, rows, strict=True) if _is_of_erased(row, read, erased)}
+    checked = check(rows, first, read)
+    if not gone:
+        return checked
+    by_number = dict(zip(numbers, rows, strict=True))
+    parts: list[AcceptedPart[Any]] = []
+    for part in checked.parts:
+        left = tuple(number for number in part.rows if number not in gone)
+        if len(left) == len(part.rows):
+            parts.append(part)
+        elif left:
+            # Some rows of one valid part are again one valid part.
+            (rest,) = check([by_number[number] for number in left], 0, read).parts
+            parts.append(AcceptedPart(rest.accepted, left, part.number))
+    refused = [bad for bad in checked.refused if bad.row not in gone]
+    # Without the text, which names the person.
+    refused += [RejectedRow(number, ERASED, "") for number in gone]
+    return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
+
+
+def _is_of_erased(row: Row, read: RowMapper, erased: ErasedUsers) -> bool:
+    if isinstance(row, UnreadableRow):
+        return False
+    try:
+        return erased.has_any_of(read(row))
+    except (TypeError, ValueError):
+        return False
 
 
 def _check_plain_chunk(
@@ -177,7 +238,6 @@ def _check_rows(
     read: RowMapper,
     parse: Callable[[bytes], T],
     also: Callable[[dict[str, Any]], str] = lambda record: "",
-    erased: ErasedUsers | None = None,
 ) -> CheckedChunk[T]:
     refused: list[RejectedRow] = []
     good: list[tuple[int, bytes]] = []
@@ -191,9 +251,6 @@ def _check_rows(
         except (TypeError, ValueError) as error:
             refused.append(RejectedRow(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
             continue
-        if erased is not None and erased.has_any_of(record):
-            refused.append(RejectedRow(number, ERASED, ""))  # without the text, which names the person
-            continue
         reason = also(record) or (_TOO_LARGE if len(text) > MAX_RECORD_BYTES else "")
         if reason:
             refused.append(RejectedRow(number, reason, _decode_beginning(text)))
@@ -201,6 +258,7 @@ def _check_rows(
             good.append((number, text))
     # `_parse_until_accepted` appends to `refused`, so the list is complete only behind this line.
     parts = [part for some in _split_by_size(good) for part in _parse_until_accepted(some, parse, refused)]
+    parts = [replace(part, number=number) for number, part in enumerate(parts)]
     return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
 
 

@@ -29,6 +29,7 @@ from cluster.records.access import App, AppSettings
 from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_interactions
 from cluster.store.stores import Stores
+from jobs.ingest import validation
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
 from jobs.ingest.writing import InteractionWriter, StoreRetry
@@ -420,22 +421,27 @@ async def _erase(stores: Stores, segments: SegmentStore, state_dir: Path, app_id
     assert receipt.left == 0
 
 
+@pytest.mark.parametrize("parts", ["one part", "parts", "parts of a chunk with a bad row"])
 @pytest.mark.parametrize("deed", ["order", "delete", "delete at once"])
 async def test_an_erasure_between_two_lives_of_an_ingest_repeats_nothing_and_brings_nobody_back(
-    stores: Stores, tmp_path: Path, deed: str
+    stores: Stores, tmp_path: Path, deed: str, parts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ingest is killed at each of its steps, the person is erased, and the ingest goes on."""
-    rows = [
+    if parts != "one part":
+        monkeypatch.setattr(validation, "CHUNK_BYTES", 250)  # two rows
+    rows: list[dict[str, Any]] = [
         {"type": "click", "user_id": user_id, "product_ids": [f"p{n}"], "timestamp": "2026-03-02T09:15:30Z"}
         for n, user_id in enumerate(_USERS)
     ]
+    expected = Counter(row["product_ids"][0] for row in rows if row["user_id"] != ERASED_USER)
+    if parts == "parts of a chunk with a bad row":
+        rows[3:3] = [{"type": "click"}]
     address = write(tmp_path / "a.jsonl", rows)
     segments = SegmentStore(ArtifactStore.open(tmp_path / "shelf"))
-    expected = Counter(row["product_ids"][0] for row in rows if row["user_id"] != ERASED_USER)
     for step in range(100):
         app_id = f"shop{step}"
         await stores.access.put_app(App(app_id=app_id, environment="development", created_at=0))
-        order = IngestOrder(address, "interaction", app_id, chunk=4)
+        order = IngestOrder(address, "interaction", app_id, chunk=4 if parts == "one part" else 6)
         state = tmp_path / "state"
         is_killed = False
         try:
