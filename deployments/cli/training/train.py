@@ -330,6 +330,8 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
         for sentence in () if estimate.account is None else estimate.account.explain():
             screen.out().print(f"  {sentence}")
         screen.out().print(table)
+        for part, reason in estimate.left_out.items():
+            screen.out().print(f"left out: {part} {reason}", markup=False)
         screen.out().print(
             f"In all about {estimate.seconds:.0f} s of processor time, up to {estimate.seconds_at_most:.0f} s if all "
             f"epochs run and the blend keeps all parts; {estimate.memory >> 20:,} MB of memory, "

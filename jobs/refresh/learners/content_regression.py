@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from scipy.linalg import solve
 
 from actors.models.content import ContentWeights
@@ -51,6 +51,10 @@ _LEAST_PRODUCTS_OF_A_PAIR = 20
 "Products of a pair of values. Rarer pairs triple the features of a shop with many tags, and rank no better."
 
 
+_ITEMS_UP_TO = 400_000
+"With so many items, the regression still fits into the default limit of memory."
+
+
 class ContentRecipe(BaseModel):
     """Parameters of the regression."""
 
@@ -74,6 +78,16 @@ class ContentRecipe(BaseModel):
     "Weights kept per item."
     readers: int = Field(default=600, ge=1)
     "Maximum number of users on which the values are chosen."
+    items_up_to: int = Field(default=_ITEMS_UP_TO, ge=1)
+    "The regression is omitted if the catalog has more items: it needs 5 KB of memory for each."
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        # Earlier releases read stored recipes without the field, and name versions by them.
+        if fields.get("items_up_to", 0) == _ITEMS_UP_TO:
+            del fields["items_up_to"]
+        return fields
 
     @model_validator(mode="before")
     @classmethod

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -39,6 +39,7 @@ from jobs.refresh.runs.workload import (
     measure_speed,
     reduce_size,
 )
+from jobs.refresh.tuning.outcomes import CONTENT, explain_left_out
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 
 _BYTES_PER_EVENT = 600
@@ -52,7 +53,6 @@ _SAMPLED_PRODUCTS = 20_000
 "Products whose features are counted; more of them seldom have more than a recipe allows."
 _TOLERANCE = 1.3
 "Bound of measured over estimated seconds on public sets, but for the smallest trainings."
-CONTENT_COST = "[content]"
 _RERANKER_COSTS = {"reranker": "[reranker]", "search_reranker": "[search_reranker]"}
 
 
@@ -192,7 +192,7 @@ def _content_cost(
         weights: PartRecipe = EaseRecipe() if size.items <= EASE_ITEMS else ItemKnnRecipe()
         memory = max(memory, _memory_bytes(weights, size))
         seconds = seconds + estimate_train_seconds(weights, size, load, speed)
-    return TrainingCost(CONTENT_COST, memory, seconds, 1, is_ranked=False)
+    return TrainingCost(CONTENT, memory, seconds, 1, is_ranked=False)
 
 
 def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize, candidates: int = 0) -> int:
@@ -234,7 +234,7 @@ def _advice(name: str, part: PartRecipe | None) -> str:
     if name in _RERANKER_COSTS.values():
         return f"lower `lists` of {name}, or leave {name} out"
     if part is None:
-        return "lower `features` or `keep` of [content], or leave [content] out"
+        return "lower `features` or `keep` of [content], or set its `items_up_to` to leave it out of large catalogs"
     if isinstance(part, EaseRecipe):
         return "lower its `items`, or set its `items_up_to` to leave it out of large catalogs"
     if isinstance(part, RulesRecipe):
@@ -281,6 +281,8 @@ class DryRunEstimate:
     "Typical: a usual number of epochs, and half of the components that the blend does not start with."
     memory_allowed: int
     account: EventAccount | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    "Component -> why it does not fit the catalog."
 
     @property
     def seconds_at_most(self) -> float:
@@ -304,6 +306,7 @@ class DryRunEstimate:
             "seconds_at_most": round(self.seconds_at_most, 1),
             "parts": [_cost_to_dict(cost) for cost in self.costs if cost.is_ranked],
             "extras": [_cost_to_dict(cost) for cost in self.costs if not cost.is_ranked],
+            **({"left_out": dict(self.left_out)} if self.left_out else {}),
         }
 
 
@@ -357,6 +360,7 @@ def estimate_sizes(
         estimate_peak_memory(costs, size, candidates),
         sum(cost.seconds for cost in costs) + shared,
         allowed << 20,
+        left_out=explain_left_out(recipe, size.items),
     )
 
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from jobs.refresh.learners.content_regression import ContentRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.recipe import Recipe
 
 Outcome = Literal["chosen", "new_users", "adds_nothing", "misleads", "too_many_parts", "weight_0", "catalog"]
+
+CONTENT = "[content]"
+"Name of the content weights in results and estimates; a component can't have it."
 
 _LEFT_OUT: Mapping[Outcome, tuple[str, str]] = {
     "adds_nothing": ("adds nothing and is left out", "add nothing and are left out"),
@@ -60,6 +64,7 @@ def build_outcomes(
         _weights_from_recipe(side) for side in (recipe.blend.weights, recipe.blend.weights_new)
     )
     unseen = recipe.blend.weights_unseen
+    left_out = explain_left_out(recipe, n_items)
     for name, part in recipe.parts.items():
         part_outcome = PartOutcome(
             part=name,
@@ -84,8 +89,27 @@ def build_outcomes(
             # With all places taken, nothing says whether it would have added something.
             has_room = sum(1 for weight in weights.values() if weight) < recipe.blend.most_parts
             outcome = "adds_nothing" if has_room else "too_many_parts"
-        outcomes.append(_add_reason(part_outcome, outcome, part, n_items, recipe.blend.k))
+        outcomes.append(_add_reason(part_outcome, outcome, left_out, recipe.blend.k))
+    if CONTENT in left_out:
+        outcomes.append(PartOutcome(CONTENT, "content", "catalog", reason=left_out[CONTENT]))
     return tuple(outcomes)
+
+
+def explain_left_out(recipe: Recipe, n_items: int) -> dict[str, str]:
+    """Return the reason for each component, and for the content weights, that do not fit the catalog size."""
+    bounded: dict[str, PartRecipe | ContentRecipe] = {**recipe.parts}
+    if recipe.content is not None:
+        bounded[CONTENT] = recipe.content
+    reasons = {}
+    for name, part in bounded.items():
+        least = getattr(part, "items_from", None) or 0
+        if n_items < least:
+            reasons[name] = f"is meant for catalogs of at least {least:,} items, this one has {n_items:,}"
+        elif n_items > (part.items_up_to or n_items):
+            reasons[name] = (
+                f"is meant for catalogs of at most {part.items_up_to:,} items, this one has {n_items:,}"
+            )
+    return reasons
 
 
 def mark_dropped(
@@ -136,7 +160,7 @@ def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
 
 
 def _add_reason(
-    part_outcome: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int
+    part_outcome: PartOutcome, outcome: Outcome, left_out: Mapping[str, str], k: int
 ) -> PartOutcome:
     alone = "" if part_outcome.alone is None else f"NDCG@{k} alone {part_outcome.alone:.4f}"
     match outcome:
@@ -147,9 +171,7 @@ def _add_reason(
         case "new_users":
             reason = f"ranks for users without a history only, with weight {part_outcome.weight_new:g}"
         case "catalog":
-            small = part.items_from is not None and n_items < part.items_from
-            bound = f"at least {part.items_from:,}" if small else f"at most {part.items_up_to:,}"
-            reason = f"is meant for catalogs of {bound} items, this one has {n_items:,}"
+            reason = left_out[part_outcome.part]
         case "weight_0":
             reason = "its weight in the recipe is 0"
         case "too_many_parts":

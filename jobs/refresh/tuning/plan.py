@@ -119,7 +119,7 @@ def is_settled(recipe: Recipe) -> bool:
 
 
 def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
-    """Return the recipe without components that do not fit the catalog size.
+    """Return the recipe without components, and without content weights, that do not fit the catalog size.
 
     Errors:
         Invalid: no component fits
@@ -133,6 +133,8 @@ def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
         raise Invalid(
             f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to and items_from"
         )
+    if recipe.content is not None and n_items > recipe.content.items_up_to:
+        recipe = recipe.model_copy(update={"content": None})
     if len(parts) == len(recipe.parts):
         return recipe
     blend = recipe.blend

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from cluster.errors import Invalid
+from jobs.refresh.learners.neighbours import graph_filter
+from jobs.refresh.learners.neighbours.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
-from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.recipe import PRESETS, load_recipe_file
 from jobs.refresh.runs.estimate import (
-    CONTENT_COST,
     check_memory,
     estimate_costs,
     estimate_sizes,
@@ -18,6 +19,7 @@ from jobs.refresh.runs.estimate import (
 from jobs.refresh.runs.stages import split_data
 from jobs.refresh.runs.training_source import TrainingSource
 from jobs.refresh.runs.workload import DataSize, MachineSpeed, Workload, measure_speed
+from jobs.refresh.tuning.outcomes import CONTENT
 from tests.unit.jobs.refresh.test_training import circles
 
 FILMS = DataSize(100_004, 671, 9_066, described=9_066, features=3_000)
@@ -35,9 +37,7 @@ MARKET = DataSize(1_000_000, 59_961, 20_000, described=20_000, features=1)
 
 def cost_of(recipe_name: str, size: DataSize) -> float:
     return sum(
-        cost.seconds
-        for cost in estimate_costs(load_recipe_file(recipe_name), size)
-        if cost.part == CONTENT_COST
+        cost.seconds for cost in estimate_costs(load_recipe_file(recipe_name), size) if cost.part == CONTENT
     )
 
 
@@ -108,6 +108,39 @@ def test_deep_takes_at_most_45_minutes_with_a_million_events() -> None:
     assert larger.seconds_at_most < 50 * 60
 
 
+@pytest.mark.parametrize("recipe", PRESETS)
+@pytest.mark.parametrize("items", [400_000, 400_001, 700_000, 1_000_000])
+@pytest.mark.parametrize("users", [60_000, 1_000_000])
+def test_large_catalogs_fit_into_the_default_limit(recipe: str, items: int, users: int) -> None:
+    size = DataSize(1_000_000, users, items, described=items)
+    loaded = load_recipe_file(recipe)
+    estimate = estimate_sizes(loaded, size)
+    check_memory(loaded, size)
+    costs = {cost.part for cost in estimate.costs}
+    bounded = {"graph_filter", CONTENT} & {*loaded.parts, CONTENT if loaded.content else ""}
+    assert costs.isdisjoint(estimate.left_out)
+    assert costs & bounded == (bounded if items == 400_000 else set())
+    for part in bounded if items > 400_000 else ():
+        reason = f"is meant for catalogs of at most 400,000 items, this one has {items:,}"
+        assert estimate.to_dict()["left_out"][part] == reason
+
+
+@pytest.mark.parametrize(
+    ("size", "measured_mb"),
+    [
+        (DataSize(200_000, 10_000, 20_000), 160),
+        (DataSize(100_000, 60_000, 60_000), 321),
+        (DataSize(600_000, 60_000, 60_000), 356),
+        (DataSize(600_000, 10_000, 60_000), 597),
+        (DataSize(400_000, 200_000, 60_000), 458),
+        (DataSize(1_000_000, 200_000, 200_000), 1_006),
+    ],
+)
+def test_a_graph_filter_needs_at_most_its_estimate(size: DataSize, measured_mb: int) -> None:
+    estimate = graph_filter.estimate_memory_bytes(size.items, size.users, size.events, GraphFilterRecipe())
+    assert measured_mb <= estimate >> 20 <= 2.6 * measured_mb
+
+
 def test_the_limit_of_visits_does_not_change_public_sets() -> None:
     for size in (FILMS, TOYS, CLICKS):
         assert TransformerRecipe().limit_epochs(size.events) == 60
@@ -140,7 +173,7 @@ def test_a_dry_run_tells_it() -> None:
     without = estimate_training(
         load_recipe_file("default").model_copy(update={"content": None}), source
     ).to_dict()
-    assert [extra["part"] for extra in estimate["extras"]] == [CONTENT_COST]
+    assert [extra["part"] for extra in estimate["extras"]] == [CONTENT]
     assert estimate["seconds"] > without["seconds"]
 
 

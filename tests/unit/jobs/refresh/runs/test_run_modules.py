@@ -181,10 +181,11 @@ def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
         check_memory(greedy, large)
     with pytest.raises(Invalid, match="this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves 300"):
         check_memory(load_recipe_file("default"), large, memory_mb=300)
-    huge = DataSize(events=1_000_000, users=60_000, items=1_000_000)
-    with pytest.raises(Invalid, match=r"most of it is part graph_filter .*set its `items_up_to`"):
-        check_memory(load_recipe_file("deep"), huge)
-    check_memory(load_recipe_file("deep").with_changes({"parts.graph_filter.items_up_to": 500_000}), huge)
+    huge = DataSize(events=1_000_000, users=60_000, items=1_000_000, described=1_000_000)
+    deep = load_recipe_file("deep")
+    for name in ("parts.graph_filter", "content"):
+        with pytest.raises(Invalid, match=rf"most of it is part .*{name[-7:]}.*set its `items_up_to`"):
+            check_memory(deep.with_changes({f"{name}.items_up_to": 1_000_000}), huge)
 
 
 def test_a_checkpoint_of_another_release_is_made_anew(

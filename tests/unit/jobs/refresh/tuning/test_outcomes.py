@@ -90,6 +90,21 @@ def test_a_plan_lists_the_outcome_of_each_part() -> None:
     assert plan_from_dict(plan_to_dict(plan)) == plan, "a checkpoint keeps it"
 
 
+def test_content_weights_that_do_not_fit_the_catalog_are_left_out_with_the_reason() -> None:
+    data = circles()
+    recipe = recipe_of().with_changes({"content": {"items_up_to": 14}})
+    split = split_for_recipe(recipe, data)
+    plan = make_plan(recipe, split.validation)
+    assert plan.recipe.content is None
+    report = evaluate_plan(plan, split.test)
+    (content,) = (part for part in report.parts if part.part == "[content]")
+    assert content.reason == "is meant for catalogs of at most 14 items, this one has 15"
+    assert "large, [content] are not meant for a catalog of this size" in report.chosen
+    fitting = make_plan(recipe.with_changes({"content.items_up_to": 15}), split.validation)
+    assert fitting.recipe.content is not None
+    assert "[content]" not in {outcome.part for outcome in fitting.outcomes}
+
+
 def test_the_report_of_a_training_holds_it() -> None:
     data = circles()
     split = split_for_recipe(recipe_of(), data)
