@@ -90,9 +90,14 @@ class ErasedUsers:
     def __init__(self, salt: bytes = b"", subjects: Iterable[str] = ()) -> None:
         self._salt = salt
         self._subjects = frozenset(subjects)
+        self._others: ErasedUsers | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._subjects)
+        return bool(self._subjects or self._others)
+
+    def add(self, others: ErasedUsers) -> None:
+        """Add users whom `update` keeps."""
+        self._others = others
 
     def update(self, other: ErasedUsers) -> None:
         """Take the hashes of a later look."""
@@ -105,6 +110,8 @@ class ErasedUsers:
             (user_key_from_id, record.get("user_id")),
             (user_key_from_anonymous_id, record.get("anonymous_id")),
         )
+        if self._others and self._others.has_any_of(record):
+            return True
         return any(
             isinstance(value, str) and pseudonym(self._salt, prefixed(value)) in self._subjects
             for prefixed, value in ids

@@ -34,7 +34,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "access_quarantine", "account", "account_quarantine", "account_sessions", "admin_token", "invitation",
         "audit_row", "audit_archive", "oauth_grant", "oauth_grants", "oauth_client_grants",
         "oauth_clients", "oauth_clients_used",
-        "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
+        "record", "product_type", "task", "quarantine", "recent", "link", "linked", "deleted_users", "archive_call",
         "article_revision", "article_read",
         "engine_history", "experiment_served", "exposure", "exposure_ids",
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing",

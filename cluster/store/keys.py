@@ -275,6 +275,12 @@ def linked(app: str, user_id: str) -> str:
     return f"{{{app}}}:linked:{user_id}"
 
 
+def deleted_users(app: str) -> str:
+    """Sorted set of keyed hashes of users (`u:...`, `a:...`) by the time when their interactions were deleted.
+    Owner: API replicas and the intake. 30 days, the newest 100,000."""
+    return f"{{{app}}}:deleted-user"
+
+
 def page_count(app: str) -> str:
     """String, integer: pages that unverified users began. 30 minutes after the first."""
     return f"{{{app}}}:page-count"

@@ -202,13 +202,17 @@ async def ingest(
 async def _continue_order(
     order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry
 ) -> IngestOrder:
-    """Return the order of a run: with its chunks, and the people who were erased since its start."""
+    """Return the order of a run: with its chunks, and the people who were erased since its start.
+
+    A continued run must not bring them back, nor interactions of users that were deleted since.
+    """
     erased = order.erased
+    app_id = order.app_id
+    since_ms = progress.started_ms
     if erased is None:
-        # A continued run must not bring them back.
-        app_id = order.app_id
-        since_ms = progress.started_ms
         erased = await patience.call(lambda: stores.erasures.erased_since(app_id, since_ms))
+    if order.noun == "interaction":
+        erased.add(await patience.call(lambda: stores.interactions.deleted_since(app_id, since_ms)))
     return replace(order, chunk=progress.chunk or order.chunk, erased=erased)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.client.script import Script
 from cluster.store.connect import OpenStores
+from cluster.store.data import interactions
 from cluster.store.data.append_plan import MANY, BrowserWriter
 from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
@@ -230,3 +232,19 @@ async def test_a_strangers_question_lives_two_days(redis_stores: OpenStores) -> 
     assert await life_ms(redis_stores, keys.stranger(APP, 1)) > DAY
     assert await redis_stores.questions.spend_tokens(APP, 1, 10, most=0)
     assert await life_ms(redis_stores, keys.provider_tokens(APP, 1)) > DAY
+
+
+async def test_only_the_newest_deleted_users_are_remembered(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interactions, "MOST_DELETED", 3)
+    for number in range(5):
+        await redis_stores.interactions.erase(APP, [f"u{number}"])
+        await asyncio.sleep(0.002)  # the order of one millisecond is that of the hashes
+    deleted = await redis_stores.interactions.deleted_since(APP, 0)
+    assert [deleted.has_any_of({"user_id": f"u{number}"}) for number in range(5)] == [False] * 2 + [True] * 3
+    monkeypatch.setattr(interactions, "DELETED_MS", 1)
+    await asyncio.sleep(0.002)
+    await redis_stores.interactions.erase(APP, ["u5"])
+    deleted = await redis_stores.interactions.deleted_since(APP, 0)
+    assert [deleted.has_any_of({"user_id": f"u{number}"}) for number in range(6)] == [False] * 5 + [True]

@@ -10,14 +10,17 @@ import orjson
 from cluster.clock import Clock
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
+from cluster.records.erasure import ErasedUsers
+from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.threads import erase_threads
 from cluster.store.archive.user_questions import erase_questions
 from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
-from cluster.store.client.replies import name_of, split_pairs
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.data.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
+from cluster.store.data.salts import Salts
 from cluster.store.engines.experiments import erase_exposures
 from cluster.store.seals.seal import salt_from_key, seal
 
@@ -25,6 +28,9 @@ TRIES = 64
 """Retries of a step whose links changed between read and write. Of concurrent writers to one visitor one
 succeeds in each attempt, so this is the number of concurrent writers."""
 
+DELETED_MS = 30 * 86_400_000
+"How long deleted users are remembered by keyed hashes, for ingests that continue."
+MOST_DELETED = 100_000
 TOO_MUCH_S = 30
 "When browsers that exceeded this minute's bytes may retry."
 _PAGE = 1_000
@@ -39,6 +45,8 @@ class InteractionStore:
 
     def __init__(self, server: RedisClient, clock: Clock) -> None:
         self._server = server
+        self._clock = clock
+        self._salts = Salts(server)
         self._renewals = Renewals(clock)
 
     async def append(
@@ -121,6 +129,11 @@ class InteractionStore:
             }
         return linked
 
+    async def deleted_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+        """Return whose interactions were deleted from a time on, at most 30 days ago."""
+        names = await self._server.execute_slow("ZRANGEBYSCORE", keys.deleted_users(app_id), since_ms, "+inf")
+        return ErasedUsers(await self._salts.get(app_id), map(text_of, names))
+
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         """Erase all interactions and variant assignments of users and of their linked visitors; append an `erase`
         change.
@@ -135,7 +148,7 @@ class InteractionStore:
             visitors = await asyncio.gather(
                 *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
             )
-            names = [keys.change(app_id, "interaction"), keys.link(app_id)]
+            names = [keys.change(app_id, "interaction"), keys.link(app_id), keys.deleted_users(app_id)]
             args: list[Argument] = []
             user_keys: list[str] = []
             for user_id, members in zip(users, visitors, strict=True):
@@ -153,7 +166,11 @@ class InteractionStore:
             await erase_questions(self._server, app_id, list(dict.fromkeys(user_keys)))
             await erase_exposures(self._server, app_id, list(dict.fromkeys(user_keys)))
             payload = seal(orjson.dumps([_readable(key) for key in dict.fromkeys(user_keys)]), _SALT)
-            if await self._server.run(_ERASE, names, [payload, *args]):
+            salt = await self._salts.get(app_id)
+            subjects = [pseudonym(salt, user_key) for user_key in dict.fromkeys(user_keys)]
+            now_ms = self._clock.now_ms()
+            kept: list[Argument] = [now_ms, now_ms - DELETED_MS, MOST_DELETED, len(subjects), *subjects]
+            if await self._server.run(_ERASE, names, [payload, *kept, *args]):
                 return
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 

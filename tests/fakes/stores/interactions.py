@@ -8,6 +8,8 @@ import orjson
 
 from cluster.errors import TooMany, messages
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
+from cluster.records.erasure import ErasedUsers
+from cluster.records.logged_query import pseudonym
 from cluster.store.data import interactions
 from cluster.store.data.append_plan import (
     CAP,
@@ -111,6 +113,12 @@ class MemoryInteractions(InteractionStore):
         linked = self._state.apps[app_id].linked
         return {user_id: sorted(linked[user_id])[: most + 1] for user_id in user_ids if linked.get(user_id)}
 
+    async def deleted_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+        deleted = self._state.apps[app_id].deleted
+        return ErasedUsers(
+            b"", [pseudonym(b"", user_key) for user_key, at in deleted.items() if at >= since_ms]
+        )
+
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         app = self._state.apps[app_id]
         user_keys: list[str] = []
@@ -131,6 +139,7 @@ class MemoryInteractions(InteractionStore):
                 await self._experiments.erase_exposures(app_id, user_keys)
             for user_key in user_keys:
                 app.recents.pop(user_key, None)
+                app.deleted[user_key] = self._state.clock.now_ms()
             self._state.log(app_id, "interaction", LoggedChange("erase", orjson.dumps(user_keys)))
 
 

@@ -152,6 +152,8 @@ class AppState:
     "Newest first."
     links: dict[str, str] = field(default_factory=dict)
     linked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    deleted: dict[str, int] = field(default_factory=dict)
+    "User key -> when the interactions were deleted."
     engines: dict[str, Engine] = field(default_factory=dict)
     promotions: dict[str, list[Promotion]] = field(default_factory=dict)
     "Oldest first."
