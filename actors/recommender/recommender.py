@@ -103,7 +103,7 @@ class Recommender:
             self.overlay.popular_queries.plan_rebuild(now_ms)
             or self.overlay.logged_queries.popular.plan_rebuild(now_ms)
             or self.completions.plan_rebuild(
-                lambda: self.default_engine_state.get_item_priors(now_ms).relative_popularity
+                lambda: self.default_engine_state.get_item_priors(now_ms).popularity_counts
             )
         )
 

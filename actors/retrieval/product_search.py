@@ -184,14 +184,24 @@ class ProductSearch:
         share = min(2 * query.meaning * vectors.share, 1.0)
         return blend_hits(hits, nearest, cosines, share, least=query.least_meaning, bend=vectors.bend)
 
-    def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
-        """Find the products that have every word of a text; with `together` as neighbours in their title.
+    def rows_with_words(
+        self,
+        text: str,
+        *,
+        language: str = "",
+        together: bool = False,
+        tiers: frozenset[str] | None = None,
+        allowed: Mask | None = None,
+    ) -> Rows:
+        """Find the products that have every word of a text; see `SearchIndex.rows_with_words`.
 
         Shapes:
-            returns: int64 [m], ascending
+            allowed: bool [n], rows that may be found; returns: int64 [m], ascending
         """
         self._catch_up()
-        return self._index.rows_with_words(text, language=language, together=together)
+        return self._index.rows_with_words(
+            text, language=language, together=together, tiers=tiers, allowed=allowed
+        )
 
     def plan_rebuild(self) -> tuple[ProductSearch, Callable[[], RebuiltIndex]] | None:
         """Return the owner and a function that rebuilds in another thread; None if no rebuild is needed."""

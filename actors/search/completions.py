@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,6 @@ from actors.recommender.rerank.rerank import render_products, rerank
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.interaction_rows import RecentEventTuple
-from actors.recommender.state.overlay import Overlay
-from actors.retrieval.autocomplete.field_index import COUNTED
 from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
@@ -36,6 +35,8 @@ DEEPEST = 200
 "Completions of a field that paging reaches."
 _POOL = 4
 "Texts that are looked up, as a multiple of the page, for personal scores and boosts to choose from."
+_MOST_CHECKED = 40
+"Popular queries of which one look-up checks whether the user may read a product with their words."
 _PERSONAL_WEIGHT = 0.5
 "Gain of the best personal score among equals, in typos."
 
@@ -82,7 +83,7 @@ def _first_page(
     user: _UserPreference | None = None
     for name in query.completion_fields:
         if name in QUERY_SOURCES:
-            hits = _queries(query, name, typed, state.overlay, now_ms)
+            hits = _query_hits(query, name, typed, rows, state, now_ms)
             lists[name] = [_highlight(hit, typed) for hit in hits]
             continue
         hits = _field_hits(query, canonical(name), typed, rows, state, priors, now_ms)
@@ -108,8 +109,7 @@ def _field_hits(
     limit = _POOL * query.rows
 
     def popularity() -> Floats:
-        # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
-        return priors.relative_popularity * COUNTED
+        return priors.popularity_counts
 
     lists = [
         completions.get_field(key, state.catalog, popularity).look_up(
@@ -120,19 +120,29 @@ def _field_hits(
     return lists[0] if len(lists) == 1 else merge_hits(chain.from_iterable(lists), limit)
 
 
-def _queries(query: UserQuery, name: str, typed: str, overlay: Overlay, now_ms: int) -> list[CompletionHit]:
-    """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log."""
-    rows = query.rows
-    least = query.min_users
-    hits = overlay.popular_queries.look_up(typed, rows, least, now_ms)
-    if name != "suggested_queries" or not len(overlay.logged_queries.popular):
+def _query_hits(
+    query: UserQuery, name: str, typed: str, allowed: Mask, state: EngineState, now_ms: int
+) -> list[CompletionHit]:
+    """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log.
+
+    Where products are locked for the user, the queries alone count whose words one product has that the user may
+    read: others may come from subscribers, and would show what is locked.
+    """
+    overlay = state.overlay
+    is_hiding = query.tiers is not None and bool(state.completions.name_readable(query.tiers))
+    limit = min(_POOL * query.rows, _MOST_CHECKED) if is_hiding else query.rows
+    hits = overlay.popular_queries.look_up(typed, limit, query.min_users, now_ms)
+    if name == "suggested_queries" and len(overlay.logged_queries.popular):
+        # separate counts: a user may be in both, and must not count twice
+        hits += overlay.logged_queries.popular.look_up(typed, limit, query.min_users, now_ms)
+        best: dict[str, CompletionHit] = {}
+        for hit in sorted(hits, key=lambda hit: hit.cost):
+            best.setdefault(fold_text(hit.text), hit)
+        hits = list(best.values())[:limit]
+    if not is_hiding:
         return hits
-    # separate counts: a user may be in both, and must not count twice
-    hits += overlay.logged_queries.popular.look_up(typed, rows, least, now_ms)
-    best: dict[str, CompletionHit] = {}
-    for hit in sorted(hits, key=lambda hit: hit.cost):
-        best.setdefault(fold_text(hit.text), hit)
-    return list(best.values())[:rows]
+    find = partial(overlay.texts.rows_with_words, language=query.language, tiers=query.tiers, allowed=allowed)
+    return list(islice((hit for hit in hits if len(find(hit.text))), query.rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def build_completions(recommender: Recommender, keys: Sequence[FieldKey], now_ms
 
 
 def _popularity(recommender: Recommender, now_ms: int) -> Floats:
-    return recommender.default_engine_state.get_item_priors(now_ms).relative_popularity
+    return recommender.default_engine_state.get_item_priors(now_ms).popularity_counts
 
 
 def _refuse(key: FieldKey) -> Unavailable:

@@ -129,6 +129,13 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
     ):
         return False
     if query.kind == "autocomplete":
+        # Popular queries are searched then, to check whether the user may read a product with their words.
+        if (
+            query.tiers is not None
+            and not QUERY_SOURCES.isdisjoint(query.completion_fields)
+            and recommender.completions.name_readable(query.tiers)
+        ):
+            return False
         return len(query.completion_fields) <= _FEW_SOURCES and all(
             recommender.completions.has_field(key) for key in list_completion_keys(recommender, query)
         )
@@ -177,12 +184,14 @@ _SHOWN = 100
 def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, str], ...]:
     """List the fields a query names that no product ever had: `field`, `parameter`, `message`, `did_you_mean`.
 
+    Products count that the user may read.
+
     Cost:
         0.5 microseconds for a query that names no field, 3 for a repeated filter
     """
     if not _has_field_names(query) or not catalog.products:
         return ()
-    fields = catalog.columns.fields
+    fields = catalog.field_access.find_readable(query.tiers)
     missing: dict[tuple[str, str], None] = {}
     for parameter, name in _list_missing(query, fields):
         missing[parameter, name] = None

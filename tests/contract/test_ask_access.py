@@ -263,6 +263,33 @@ async def test_a_browser_and_a_secret_key_claim_no_tier_without_a_token(client: 
         assert not {product["product_id"] for product in answer.json()["data"]["products"]} & set(ACCESS)
 
 
+FIELD_NAMES = (
+    {"fq": "access:gold"}, {"fq": "custom_attributes.zeppelin:x"}, {"fq": "zepelin:x"}, {"boost_fq": "zeppelim:1"},
+    {"facets": ["access", "custom_attributes.zeppelin", "custom_attributes.zepelin"]},
+    {"order_by": [{"field": "custom_attributes.zeppelin"}]},
+    {"facet_filters": {"custom_attributes.zeppelin": {"terms": ["x"]}}},
+)  # fmt: skip
+
+
+async def test_no_message_names_a_field_that_only_locked_articles_have() -> None:
+    secret = {**SECRETS[0], "product_id": "secret", "custom_attributes": {"zeppelin": "x"}, "access": "gold"}
+    others = [{**secret, "product_id": f"secret-{number}", "access": f"tier-{number}"} for number in range(3)]
+    shown = []
+    for articles in ([*ABSENT, secret, *others], ABSENT):
+        async with open_interface(articles) as client:
+            replies = [await search(client, "river", browser=True, **named) for named in FIELD_NAMES]
+            shown.append([{key: reply[key] for key in reply.keys() - set(_MOVING)} for reply in replies])
+            if articles is not ABSENT:
+                gold = token_with(client, tiers=["gold"])
+                data = await search(client, "river", token=gold, fq="zepelin:x")
+                assert data["warnings"][0]["did_you_mean"] == "custom_attributes.zeppelin"
+                assert "warnings" not in await search(client, "river", token=gold, fq="access:gold")
+    assert orjson.dumps(shown[0], option=orjson.OPT_SORT_KEYS) == orjson.dumps(
+        shown[1], option=orjson.OPT_SORT_KEYS
+    )
+    assert all("warnings" in reply for reply in shown[0])
+
+
 async def test_a_filter_can_not_bring_a_locked_article_back(client: Desk) -> None:
     for fq in ("access:gold", "access:*", "access:gold OR product_id:*", "NOT access:open"):
         data = await search(client, "*", fq=fq, browser=True, rows=100)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.messages import Circle
+from actors.recommender.state.field_access import FieldAccess
 from actors.recommender.state.groups import AttributeColumnSource, Groups
 from actors.vectors.types import Codes, Mask, Rows, ensure_capacity
 from cluster.compact_json import dump_compact
@@ -38,6 +39,7 @@ class Catalog:
     def __init__(self, most_unknown: int = 50_000) -> None:
         self.product_ids: list[str] = []
         self.columns = ColumnStore(kinds={ATTRIBUTE: AttributeColumnSource})
+        self.field_access = FieldAccess(self.columns.fields)
         self.categories: Groups[tuple[str, ...]] = Groups()
         self.version = 0
         "Increases with every change of a product."
@@ -143,6 +145,7 @@ class Catalog:
         # Packed as JSON: many objects would make the cyclic garbage collector scan all of them.
         packed = dump_compact(product)
         self._sizes[row] = len(packed)
+        self.field_access.record(product)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK
         self._join_group(row, product.get("product_group_id") or product_id)

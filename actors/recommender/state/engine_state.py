@@ -22,6 +22,7 @@ from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, Live
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import zscores
+from actors.retrieval.autocomplete.field_index import COUNTED
 from actors.retrieval.autocomplete.field_indexes import FieldIndexes
 from actors.retrieval.paragraphs.paragraph_scorer import PageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
@@ -123,6 +124,17 @@ class ItemPriors:
         return self.global_signals.has_interactions or any(
             part.name.startswith("learned:") for part in self.components
         )
+
+    @property
+    def popularity_counts(self) -> Floats:
+        """Return the popularity as counts, those of the most popular product being `COUNTED`.
+
+        Completions take the logarithm, and that of shares would leave the long tail no order.
+
+        Shapes:
+            returns: float64 [n]
+        """
+        return self.relative_popularity * COUNTED
 
     def estimate_spread(self, vector: Vector) -> tuple[float, float]:
         """Return an estimate of mean and deviation of the similarity of all products to a vector, without a scan.

@@ -39,7 +39,7 @@ _JOINT = "\x00"
 "Between accesses: the name of no tier has it."
 
 COUNTED = 1_000.0
-"Count of the most popular product: the logarithm of shares would leave the long tail no order."
+"Count of the most popular product, to which the counts of others are scaled."
 Popularity = Callable[[], Floats]
 "Returns the popularity by row, as it is now."
 

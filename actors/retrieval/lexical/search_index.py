@@ -224,20 +224,30 @@ class SearchIndex:
         hits = self._score_hits(query, matcher, query_groups, allowed, factors, codes)
         return self._build_hits(query, matcher, words, query_groups, hits, corrected, used)
 
-    def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
+    def rows_with_words(
+        self,
+        text: str,
+        *,
+        language: str = "",
+        together: bool = False,
+        tiers: frozenset[str] | None = None,
+        allowed: Mask | None = None,
+    ) -> Rows:
         """Find the products that have every word of a text; with `together` also as neighbours in their title.
 
+        With `tiers`, only products that a user with these tiers may read.
+
         Shapes:
-            returns: int64 [m], ascending
+            allowed: bool [n], rows that may be found; returns: int64 [m], ascending
         """
-        codes = self._searched_parts(None)
+        codes = self._searched_parts(tiers)
         words = analyze_query(text, self._analyzers, self._query_languages(language, codes))
         if not words or not codes:
             return np.zeros(0, np.int64)
         query_groups = _term_groups(words, {})
         if together:
             query_groups += [TermGroup(pair.terms) for pair in _pairs(words)]
-        return self._matcher(codes).find(query_groups, all_required=True, allowed=None).rows
+        return self._matcher(codes).find(query_groups, all_required=True, allowed=allowed).rows
 
     def _score_hits(
         self,

@@ -35,6 +35,10 @@ class FieldNames:
         self._alike: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._index = (0, _Index(()))
 
+    def copy_names(self) -> set[str]:
+        """Return the present names."""
+        return set(self._names)
+
     def missing(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Return the fields that no record ever had."""
         return tuple(name for name in map(canonical, fields) if name not in self._names)

@@ -20,6 +20,7 @@ from tests.fakes.corner_shop import (
     open_shop,
     product_change,
     recents,
+    view,
 )
 
 
@@ -103,6 +104,25 @@ def test_what_changes_while_the_index_is_built_again_is_not_lost(shop: Recommend
     assert titles(shop, "novelty 1499") == ["Novelty 1499"]
     assert "Novelty 0007" not in titles(shop, "novelty 0007")
     assert titles(shop, "curio") == ["Curiosity"]
+
+
+def test_a_rebuilt_index_completes_in_the_order_of_the_first_one(shop: Recommender) -> None:
+    many = [{"product_id": f"n{at}", "title": f"Novelty {at:04}"} for at in range(1_500)]
+    many += [{"product_id": "stand", "title": "Zither stand"}, {"product_id": "oak", "title": "Oak zither"}]
+    # A twentieth of the best seller lifts a text by more than the place of the match costs, counted by logarithm.
+    reads = [view(f"reader-{at}", "n0") for at in range(200)] + [
+        view(f"reader-{at}", "oak") for at in range(10)
+    ]
+    later = open_shop()
+    titles(later, "a")
+    for recommender in (shop, later):
+        recommender.apply(product_change(many, f"{NOW_MS + 1}-0"))
+        recommender.apply(interaction_change(reads, f"{NOW_MS + 2}-0"))
+    work = later.plan_rebuild(NOW_MS)
+    assert work is not None
+    field, build = work
+    field.adopt(build())
+    assert titles(later, "zither") == titles(shop, "zither") == ["Oak zither", "Zither stand"]
 
 
 def test_boosts_and_profile_change_the_order_and_never_the_matches(shop: Recommender) -> None:
