@@ -212,13 +212,18 @@ def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:
             passages.append(passage)
         changes = {"passage": at, "start": start, "end": end, "support": support}
         sentences.append(sentence.model_copy(update=changes))
-    related = tuple(
-        related_passage
-        for related_passage in answer.related
-        if now.get(related_passage.product_id, related_passage) is not None
-    )
+    removed = {product_id for product_id, document in now.items() if document is None}
+    related = tuple(passage for passage in answer.related if passage.product_id not in removed)
+    # Follow-up questions quote the texts of all these products, and do not name theirs.
+    is_any_removed = any(passage.product_id in removed for passage in (*answer.passages, *answer.related))
+    followups = () if is_any_removed else answer.followups
     revised = answer.model_copy(
-        update={"sentences": tuple(sentences), "passages": tuple(passages), "related": related}
+        update={
+            "sentences": tuple(sentences),
+            "passages": tuple(passages),
+            "related": related,
+            "followups": followups,
+        }
     )
     if revised == answer:
         return None

@@ -11,7 +11,14 @@ import pytest
 
 from cluster.records.question import entitled_id
 from tests.contract.test_ask import Desk
-from tests.contract.test_ask_access import ABSENT, LOCKED, everything_shown, open_interface, token_with
+from tests.contract.test_ask_access import (
+    ABSENT,
+    ACCESS,
+    LOCKED,
+    everything_shown,
+    open_interface,
+    token_with,
+)
 from tests.fakes.corner_shop import upload
 
 QUESTION = "Who signed the treaty about the water of the river?"
@@ -196,6 +203,27 @@ async def test_an_article_that_changes_its_lock_leaves_the_answer(client: Desk) 
     assert await rechecker.run_once()
     assert not cited(await finish(client, question_id, token))
     assert "signed a treaty" not in (await finish(client, question_id, token))["answer"]
+
+
+async def test_an_article_that_is_locked_leaves_the_questions_about_it() -> None:
+    opened = [{**entry, "access": "open"} for entry in LOCKED if entry["product_id"] in ACCESS]
+    others = [entry for entry in LOCKED if entry["product_id"] not in ACCESS]
+    async with open_interface([*others, *opened]) as client:
+        for visitor in ("a", "b", "c"):
+            question_id = await client.post_question(QUESTION, anonymous_id=visitor)
+            record = await finish(client, question_id)
+        assert "river-treaty" in cited(record)
+        about = {"product_id": "river-treaty"}
+        popular = (await client.post("related_questions", about, browser=True)).json()["data"]
+        assert popular["related_questions"][0] == QUESTION
+        rechecker = client.corner.asking.rechecker
+        await rechecker.run_once()
+        await upload(
+            client.corner.stores, [entry for entry in LOCKED if entry["product_id"] in ACCESS], app_id="shop"
+        )
+        assert await rechecker.run_once()
+        nothing = (await client.post("related_questions", about, browser=True)).json()["data"]
+        assert nothing["related_questions"] == []
 
 
 async def count_work(client: Desk) -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ from actors.serving.client import RecommenderClient
 from cluster.access_tier import NOBODY
 from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
+from cluster.records.question import Answer
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_names, hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
@@ -131,7 +132,12 @@ class AskSuggestionsResource:
         recorded = await asyncio.gather(
             *(self._services.store.read(app_id, question_id) for question_id in citing)
         )
-        cited = {stored.question.text.casefold() for stored in recorded if stored is not None}
+        cited = {
+            stored.question.text.casefold()
+            for stored in recorded
+            # An answer may have been revised since it cited the product, because that is locked now.
+            if stored is not None and _cites(stored.answer, product_id)
+        }
         return [text for text in often if text.casefold() in cited]
 
     async def _suggest_for_trending(self, app_id: str, rows: int) -> list[str]:
@@ -187,6 +193,10 @@ class AskSuggestionsResource:
             ]
             for name in fields
         }
+
+
+def _cites(answer: Answer, product_id: str) -> bool:
+    return any(passage.product_id == product_id for passage in (*answer.passages, *answer.related))
 
 
 def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
