@@ -10,17 +10,21 @@ A locked article answers as one that never was, and its text is never compared.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import accumulate, islice
 
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import Citation, CitationState
 from actors.archive.passages import Document, canonical_address, split_sentences
 from cluster.access_tier import may_read
-from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, passage_digest
+from cluster.errors import Invalid
+from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision
 
 _LEAST_SHARED = 0.3
 "Share of the words of a passage that the passage in its place has at least."
@@ -43,6 +47,8 @@ _IS_CUT_AFTER = re.compile(r"\w|[.,]\d")
 _TOKEN = re.compile(r"\S+")
 _MOST_SENTENCES = 2_000
 "Sentences of an article whose beginnings are compared with a digest: about 40,000 words."
+_MOST_HASHED = 64 << 20
+"Bytes of words that the digests of one check hash, about 0.1 s."
 _FRAME = " \"'.\u2026"
 "Signs at the ends of a quotation that are not part of it."
 
@@ -58,22 +64,114 @@ def check_citations(
     Cost:
         50 us for a passage in an article of 500 words; the first address after a new snapshot reads every article
     """
-    # Compared form by product: several citations of one article normalise it once.
-    texts: dict[str, str] = {}
-    return tuple(_check_citation(library, revisions, citation, tiers, texts) for citation in citations)
+    texts = _ComparedTexts()
+    withdrawn = _WithdrawnAddresses(revisions, tiers)
+    return tuple(_check_citation(library, withdrawn, citation, tiers, texts) for citation in citations)
+
+
+@dataclass(frozen=True, slots=True)
+class _WordSpans:
+    """The words of a text, and where they end in it and where they are joined by single blanks."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+    joined: str
+    joined_ends: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> _WordSpans:
+        spans = [match.span() for match in _TOKEN.finditer(text)]
+        words = [text[start:end] for start, end in spans]
+        joined_ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
+        return cls(
+            text, [start for start, _ in spans], [end for _, end in spans], " ".join(words), joined_ends
+        )
+
+    def join(self, start: int, count: int) -> str:
+        """Return so many words from a position on, joined by single blanks; empty if there are not so many."""
+        first = bisect_right(self.ends, start)
+        last = first + count - 1
+        if last >= len(self.ends):
+            return ""
+        # A position may be within a word: a sentence begins behind its quotation mark.
+        begin = self.joined_ends[first] - (self.ends[first] - max(start, self.starts[first]))
+        return self.joined[begin : self.joined_ends[last]]
+
+
+class _ComparedTexts:
+    """Forms of articles that one check compares, each made once."""
+
+    def __init__(self) -> None:
+        self._normalized: dict[str, str] = {}
+        self._spans: dict[str, _WordSpans] = {}
+        self._hashed = 0
+
+    def normalize(self, document: Document) -> str:
+        """Return the compared form of title and text."""
+        if document.product_id not in self._normalized:
+            self._normalized[document.product_id] = _normalize(f"{document.title}\n{document.text}")
+        return self._normalized[document.product_id]
+
+    def has_digest(self, document: Document, digest: str) -> bool:
+        """Return whether as many words from the beginning of any sentence have a digest.
+
+        So a passage stands after another part of the article moved its borders.
+
+        Errors:
+            Invalid: the digests of the check take too much work
+        """
+        spans = self._spans.get(document.product_id)
+        if spans is None:
+            spans = self._spans[document.product_id] = _WordSpans.of(document.text.translate(_INVISIBLE))
+        prefix, _, expected = digest.partition(":")
+        sentences = split_sentences(spans.text, 0, len(spans.text))
+        for start, _, _ in islice(sentences, _MOST_SENTENCES):
+            words = spans.join(start, int(prefix)).encode()
+            if not words:
+                return False
+            self._hashed += len(words)
+            # Anybody may ask for a check, and a long digest hashes most of an article from each of its sentences.
+            if self._hashed > _MOST_HASHED:
+                raise Invalid("the digests of these citations are too long; send fewer, or shorter passages")
+            if hashlib.sha256(words).hexdigest() == expected:
+                return True
+        return False
+
+
+class _WithdrawnAddresses:
+    """The withdrawn articles of one check that the user may know; the first look-up reads all addresses."""
+
+    def __init__(self, revisions: Mapping[str, ArticleRevision], tiers: frozenset[str]) -> None:
+        self.revisions = revisions
+        self._tiers = tiers
+        self._products: dict[str, str] | None = None
+
+    def find(self, address: str) -> str:
+        """Return the product of a canonical address; empty if there is none."""
+        if self._products is None:
+            self._products = {}
+            # A copy, since the follower's thread may add revisions meanwhile.
+            for product_id, revision in list(self.revisions.items()):
+                if revision.status == WITHDRAWN and may_read(revision.access, self._tiers):
+                    self._products.setdefault(canonical_address(revision.url), product_id)
+        return self._products.get(address, "")
 
 
 def _check_citation(
     library: PassageLibrary,
-    revisions: Mapping[str, ArticleRevision],
+    withdrawn: _WithdrawnAddresses,
     citation: Citation,
     tiers: frozenset[str],
-    texts: dict[str, str],
+    texts: _ComparedTexts,
 ) -> CitationState:
-    product_id = citation.product_id or _find_address(library, revisions, citation.url)
+    address = "" if citation.product_id else canonical_address(citation.url)
+    product_id = citation.product_id
+    if address:
+        product_id = library.find_address(address, tiers) or withdrawn.find(address)
     document = library.find(product_id) if product_id else None
     if document is None:
-        revision = revisions.get(product_id)
+        revision = withdrawn.revisions.get(product_id)
         # A locked article that was withdrawn stays unknown too: the answer must not show that it existed.
         if revision is None or revision.status != WITHDRAWN or not may_read(revision.access, tiers):
             return CitationState("unknown", citation.product_id)
@@ -92,13 +190,11 @@ def _check_citation(
     )
 
 
-def _holds(document: Document, citation: Citation, texts: dict[str, str]) -> bool:
-    """Return whether a document holds the words of a citation; `texts` has the compared form of documents."""
+def _holds(document: Document, citation: Citation, texts: _ComparedTexts) -> bool:
+    """Return whether a document holds the words of a citation."""
     if not citation.passage:
-        return not citation.digest or has_digest(document, citation.digest)
-    if document.product_id not in texts:
-        texts[document.product_id] = _normalize(f"{document.title}\n{document.text}")
-    return _has_words(texts[document.product_id], _normalize(citation.passage))
+        return not citation.digest or texts.has_digest(document, citation.digest)
+    return _has_words(texts.normalize(document), _normalize(citation.passage))
 
 
 def _has_words(text: str, words: str) -> bool:
@@ -114,20 +210,6 @@ def _has_words(text: str, words: str) -> bool:
     return False
 
 
-def has_digest(document: Document, digest: str) -> bool:
-    """Return whether as many words from the beginning of any sentence have a digest.
-
-    So a passage stands after another part of the article moved its borders.
-    """
-    text = document.text.translate(_INVISIBLE)
-    count = int(digest.partition(":")[0])
-    for start, _, _ in islice(split_sentences(text, 0, len(text)), _MOST_SENTENCES):
-        words = [match[0] for match in islice(_TOKEN.finditer(text, start), count)]
-        if len(words) == count and passage_digest(" ".join(words)) == digest:
-            return True
-    return False
-
-
 def _normalize(text: str) -> str:
     """Return a text without differences that readers do not see: blanks, case, quotation marks, dashes, headings."""
     plain = unicodedata.normalize("NFKC", _HEADING.sub("", text).translate(_SPELLINGS | _INVISIBLE))
@@ -137,22 +219,9 @@ def _normalize(text: str) -> str:
 def _find_successor(document: Document, passage: str) -> str:
     """Return the passage with the most words of an earlier one; empty if none has enough."""
     words = Counter(_WORD.findall(passage.casefold()))
+    if not words:
+        return ""
     texts = [document.text[part.start : part.end] for part in document.passages]
     shared = [sum((words & Counter(_WORD.findall(text.casefold()))).values()) for text in texts]
     best = max(range(len(texts)), key=shared.__getitem__)
-    return texts[best] if words and shared[best] >= _LEAST_SHARED * words.total() else ""
-
-
-def _find_address(library: PassageLibrary, revisions: Mapping[str, ArticleRevision], url: str) -> str:
-    """Return the product of an address; empty if no article has it."""
-    address = canonical_address(url)
-    product_id = library.find_address(address) if address else ""
-    if product_id or not address:
-        return product_id
-    withdrawn = (
-        product_id
-        # A copy, since the follower's thread may add revisions meanwhile.
-        for product_id, revision in list(revisions.items())
-        if revision.status == WITHDRAWN and canonical_address(revision.url) == address
-    )
-    return next(withdrawn, "")
+    return texts[best] if shared[best] >= _LEAST_SHARED * words.total() else ""

@@ -248,14 +248,14 @@ class PassageLibrary:
                 return segment.document_source.document(number)
         return None
 
-    def find_address(self, address: str) -> str:
-        """Return the product of a canonical web address; empty if no present document has it.
+    def find_address(self, address: str, tiers: frozenset[str]) -> str:
+        """Return the product of a canonical web address; empty if no present document has it that the tiers may read.
 
         Cost:
             the first call for a segment reads all of its documents, 15 us each
         """
         for segment in reversed(self.segments):
-            product_id = segment.find_address(address)
+            product_id = segment.find_address(address) if may_read(segment.access, tiers) else ""
             if product_id:
                 return product_id
         return ""

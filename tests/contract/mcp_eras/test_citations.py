@@ -233,6 +233,15 @@ async def test_public_pages_have_bounds_and_every_origin_may_read_them() -> None
     assert (await get(corner, "/mcp/jwks.json")).headers["access-control-allow-origin"] == "*"
 
 
+async def test_an_address_checks_a_bounded_number_of_citations() -> None:
+    corner = await open_archive_corner()
+    many = {"citations": [{"product_id": "a"}] * 100}
+    answers = [await post(corner, many) for _ in range(12)]
+    assert [answer.status for answer in answers] == [200] * 10 + [429] * 2
+    assert answers[-1].headers["retry-after"] == "1"
+    assert (await get(corner, "/mcp/jwks.json")).status == 200
+
+
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
@@ -267,3 +276,16 @@ async def test_the_feed_lists_open_articles_newest_first_with_a_statement() -> N
     assert (await verify(corner, feed["_kiosk"]["statement"]))["corrections"] == feed["items"]
     again = await get(corner, "/mcp/corrections.json", **{"if-none-match": answer.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
+
+
+async def test_a_revision_of_a_locked_article_leaves_the_feed_as_it_was() -> None:
+    corner = await open_archive_corner()
+    corner.archive.withdraw("na-8")
+    before = await get(corner, "/mcp/corrections.json")
+    corner.clock.pass_ms(5_000)
+    corner.archive.access["na-1002"] = "gold"
+    corner.archive.correct("na-1002", "Farms must meter water from May.", "May, not April.")
+    after = await get(corner, "/mcp/corrections.json")
+    assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
+    corner.archive.withdraw("na-7 (b)")
+    assert (await get(corner, "/mcp/corrections.json")).headers["etag"] != before.headers["etag"]

@@ -10,15 +10,17 @@ import numpy as np
 import orjson
 import pytest
 
+from actors.archive import citations
 from actors.archive.citations import check_citations
 from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Citation, CitationState
 from actors.archive.passage_snapshot import MappedDocuments, document_from_bytes, document_to_bytes
-from actors.archive.passages import read_product
+from actors.archive.passages import canonical_address, read_product, split_sentences
 from actors.archive.revisions import MOST_REVISIONS, ArticleRevisions
 from cluster.clock import SystemClock
+from cluster.errors import Invalid
 from cluster.meter import SilentMeter
 from cluster.records.archive.article_revision import passage_digest
 from tests.fakes.corner_shop import upload, withdraw
@@ -105,6 +107,74 @@ def test_a_locked_article_answers_as_one_that_never_was(library: PassageLibrary,
     revisions.remove(library, ["mill"], 9)
     assert state_of(library, revisions, product_id="mill", passage=passage) == absent
     assert state_of(library, revisions, frozenset({"gold"}), product_id="mill").status == "withdrawn"
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_an_address_of_a_locked_article_hides_no_open_one(
+    library: PassageLibrary, is_withdrawn: bool
+) -> None:
+    revisions = ArticleRevisions()
+    revisions.apply_records(library, [MILL, {**MILL, "product_id": "secret", "access": "gold"}], 1)
+    if is_withdrawn:
+        revisions.remove(library, ["secret"], 2)
+        revisions.remove(library, ["mill"], 3)
+    state = state_of(library, revisions, url=MILL["url"])
+    assert (state.status, state.product_id) == ("withdrawn" if is_withdrawn else "stands", "mill")
+
+
+def words_of_sentences(text: str, count: int) -> set[str]:
+    """Return the digests of so many words from the beginning of each sentence, as the guide defines them."""
+    passages = [text[start:].split()[:count] for start, _, _ in split_sentences(text, 0, len(text))]
+    return {passage_digest(" ".join(words)) for words in passages if len(words) == count}
+
+
+def test_a_digest_is_that_of_words_from_the_beginning_of_a_sentence(library: PassageLibrary) -> None:
+    text = '"Rivers  rise," she said. (The mill\nburned!) “Nobody” was hurt: none. It cost 2.5 million. End'
+    ArticleRevisions().apply_records(
+        library, [{"product_id": "q", "type": "article", "title": "Q", "paragraphs": [text]}], 1
+    )
+    document = library.find("q")
+    assert document is not None
+    words = document.text.split()
+    for count in range(1, len(words) + 2):
+        quoted = words_of_sentences(document.text, count)
+        parts = {passage_digest(" ".join(words[start : start + count])) for start in range(len(words))}
+        for digest in quoted | {part for part in parts if part.startswith(f"{count}:")}:
+            state = state_of(library, ArticleRevisions(), product_id="q", digest=digest)
+            assert (state.status == "stands") is (digest in quoted), digest
+
+
+def test_digests_that_hash_most_of_a_long_article_are_refused(library: PassageLibrary) -> None:
+    sentences = [f"{' '.join(f'word{number}' for number in range(19))} end{at}." for at in range(2_000)]
+    record = {"product_id": "long", "type": "article", "title": "L", "paragraphs": sentences}
+    ArticleRevisions().apply_records(library, [record], 1)
+    absent = "0" * 64
+    assert (
+        state_of(library, ArticleRevisions(), product_id="long", digest=f"500:{absent}").status == "changed"
+    )
+    with pytest.raises(Invalid, match="digests of these citations are too long"):
+        state_of(library, ArticleRevisions(), product_id="long", digest=f"9999:{absent}")
+
+
+def test_addresses_of_withdrawn_articles_are_read_once_for_a_check(
+    library: PassageLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = ArticleRevisions()
+    for number in range(50):
+        records = [{**MILL, "product_id": f"m-{number}", "url": f"https://news.example/{number}"}]
+        revisions.apply_records(library, records, number)
+        revisions.remove(library, [f"m-{number}"], number)
+    calls = []
+
+    def count(url: str) -> str:
+        calls.append(url)
+        return canonical_address(url)
+
+    monkeypatch.setattr(citations, "canonical_address", count)
+    cited = [Citation("", f"https://news.example/{number}") for number in range(100)]
+    states = check_citations(library, revisions.by_product, cited, frozenset())
+    assert [state.status for state in states] == ["withdrawn"] * 50 + ["unknown"] * 50
+    assert len(calls) == 100 + 50
 
 
 @pytest.mark.parametrize(("passage", "status"), [
