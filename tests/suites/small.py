@@ -108,6 +108,7 @@ class AccessSuite(_Suite):
         newer = await access.ended_tokens(APP, 31)
         assert (newer.size, list(newer.times.values()), newer.salt) == (2, [40], ended.salt)
         assert str(ended.salt) not in repr(ended)
+        assert [await access.read_token_end(APP, user_id) for user_id in ("ada", "eve")] == [40, None]
         await access.end_tokens(OTHER, "ada", 50)
         assert list(await access.ended_counts()) == [APP, OTHER]
         assert await access.version() == 0, "no replica reads the keys again"

@@ -127,5 +127,11 @@ class AppAndKeyStore:
         times = {text_of(mark): int(float(at_ms)) for mark, at_ms in split_pairs(flat)}
         return EndedTokens(await self._salts.get(app_id), int(size), times)
 
+    async def read_token_end(self, app_id: str, user_id: str) -> int | None:
+        """Return until when, in ms, issued tokens of a user have ended; None if they were never ended."""
+        mark = await self._salts.pseudonym(app_id, user_key_from_id(user_id))
+        at_ms = await self._server.execute_slow("ZSCORE", keys.ended_tokens(app_id), mark)
+        return None if at_ms is None else int(float(at_ms))
+
     async def _put(self, hash_key: str, field: str, sealed: bytes) -> None:
         await self._server.run(_PUT, [hash_key, keys.access_version()], [field, sealed])

@@ -21,6 +21,8 @@ from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 
 _WAYS = {"command line": "command", "console": "console"}
+ENDED_TOKENS = "ended tokens"
+"The place of an export that an erasure leaves, or else tokens of the erased person would be valid again."
 
 
 class EraseUser(UserLookup):
@@ -108,6 +110,8 @@ class UserExport:
 async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     """Export everything that is known of a user or a visitor.
 
+    The places are those of receipts of erasures, and `ended tokens`: until when issued tokens of the user have ended.
+
     Errors:
         Invalid: not exactly one of both ids is given
     """
@@ -117,6 +121,7 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
     files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
     items_of_places = await PersonPlaces(services.stores, services.artifacts, files).read(person)
+    items_of_places[ENDED_TOKENS] = await _list_token_ends(services, given)
     about = {
         "app_id": given.app_id,
         "user_id": given.user_id,
@@ -126,3 +131,11 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     }
     rows = ({"place": place, "item": item} for place, items in items_of_places.items() for item in items)
     return UserExport(about, tuple(rows))
+
+
+async def _list_token_ends(services: AdminServices, given: UserLookup) -> list[dict[str, str]]:
+    """Return until when tokens of a user have ended, as `users.end_tokens` does; a visitor has none."""
+    if not given.user_id:
+        return []
+    until_ms = await services.stores.access.read_token_end(given.app_id, given.user_id)
+    return [] if until_ms is None else [{"issued_until": iso_ms(until_ms)}]

@@ -67,6 +67,9 @@ class MemoryAppsAndKeys(AppAndKeyStore):
         times[mark] = max(now_ms, times.get(mark, 0))
         self._ended_counts[app_id] = self._ended_counts.get(app_id, 0) + 1
 
+    async def read_token_end(self, app_id: str, user_id: str) -> int | None:
+        return self._ended.get(app_id, {}).get(pseudonym(_SALT, f"u:{user_id}"))
+
     async def ended_counts(self) -> dict[str, int]:
         return dict(self._ended_counts)
 

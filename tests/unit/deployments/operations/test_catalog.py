@@ -281,6 +281,16 @@ async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:
     assert "gina" not in row.model_dump_json()
 
 
+async def test_an_export_has_the_time_until_which_tokens_of_the_user_ended(shop: AdminShop) -> None:
+    assert (await shop.perform("users.export", user_id="gina")).about["places"]["ended tokens"] == 0
+    ended = await shop.perform("users.end_tokens", user_id="gina")
+    exported = await shop.perform("users.export", user_id="gina")
+    rows = [row for row in exported.rows if row["place"] == "ended tokens"]
+    assert rows == [{"place": "ended tokens", "item": {"issued_until": ended.to_dict()["issued_until"]}}]
+    for other in ({"user_id": "pia"}, {"anonymous_id": "visitor-9"}):
+        assert (await shop.perform("users.export", **other)).about["places"]["ended tokens"] == 0
+
+
 async def test_the_audit_log_does_not_name_the_user_of_a_linked_visitor(shop: AdminShop) -> None:
     linking = [("gina", "visitor-7", b"")]
     await shop.services.stores.interactions.append("shop", b"[]", linking)
