@@ -303,7 +303,11 @@ class BackupJob:
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
             logs = [keys.change(app_id, noun) for noun in NOUNS]
-            control, offsets, values = await self._key_loader.read_cut(control_keys(app_id), logs, sampled)
+            # Another server of a cluster may have them: they are beside the number that replicas poll.
+            ended = keys.ended_tokens(app_id)
+            parts += (await self._key_loader.read_cut([ended]))[0]
+            names = [name for name in control_keys(app_id) if name != ended]
+            control, offsets, values = await self._key_loader.read_cut(names, logs, sampled)
             # Offsets and keys come from one transaction: that makes the cut exact in each app.
             parts += control
             cut.end = dict(zip(NOUNS, offsets, strict=True))

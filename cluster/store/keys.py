@@ -1,6 +1,7 @@
 """Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
 
-Keys that belong to no app have the hash tag of their subject: `{access}`, `{oauth}`, `{admin}` or `{erasure}`.
+Keys that belong to no app have the hash tag of their subject: `{access}`, `{oauth}`, `{admin}` or `{erasure}`. So has
+`ended_tokens`.
 
 Times in values are integer milliseconds since 1970 unless a name says otherwise. "Sealed" means that the
 value carries a checksum in front (see `seal`), salted with the key, and for hashes with key and field.
@@ -33,6 +34,14 @@ def access_ended() -> str:
     """Hash app_id -> integer, incremented whenever `ended_tokens` of the app changes; API replicas poll it. Owner: the
     administration. For ever."""
     return "kiosk:{access}:ended"
+
+
+def ended_tokens(app: str) -> str:
+    """Sorted set pseudonym of a user -> ms: tokens of the user that were issued until then have ended. The newest
+    100,000; `*` is the time of those that were removed, and counts for all users. Owner: the administration. For ever.
+    It has the tag of `access_ended`, so that one script writes both.
+    """
+    return f"kiosk:{{access}}:ended-tokens:{app}"
 
 
 def access_quarantine() -> str:
@@ -639,8 +648,6 @@ def thread_judged(app: str) -> str:
     return f"{{{app}}}:thread-judged"
 
 
-def ended_tokens(app: str) -> str:
-    """Sorted set pseudonym of a user -> ms: tokens of the user that were issued until then have ended. The newest
-    100,000; `*` is the time of those that were removed, and counts for all users. Owner: the administration. For ever.
-    """
+def former_ended_tokens(app: str) -> str:
+    """Sorted set, as `ended_tokens`: from builds that raised `access_ended` in a second step. Only read. For ever."""
     return f"{{{app}}}:ended-tokens"

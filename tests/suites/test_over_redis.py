@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +18,8 @@ from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.stores import Stores
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, Mortal
 from tests.suites.administration import AdminTokenSuite, AuditSuite, InvitationSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
@@ -95,6 +99,31 @@ class TestAccess(_Redis, AccessSuite):
         ended = await stores.access.ended_tokens(APP, 0)
         assert sorted(ended.times.values()) == list(range(ended.times[apps_and_keys.ALL_USERS], 32))
         assert len(ended.times) == ended.size
+
+    async def test_a_process_that_dies_ends_tokens_on_all_replicas_or_on_none(self, stores: Stores) -> None:
+        assert isinstance(stores, OpenStores)
+        await stores.access.end_tokens(APP, "ada", 1)
+        access = copy(stores.access)
+        results = []
+        for half_steps in range(5):
+            count = (await access.ended_counts())[APP]
+            size = (await access.ended_tokens(APP, 0)).size
+            access._server = Mortal(stores.server, Life(half_steps))
+            with contextlib.suppress(Killed):
+                await access.end_tokens(APP, f"user-{half_steps}", 2)
+            access._server = stores.server
+            is_stored = (await access.ended_tokens(APP, 0)).size > size
+            results.append((is_stored, (await access.ended_counts())[APP] > count))
+        assert set(results) == {(False, False), (True, True)}
+
+    async def test_ended_tokens_of_the_former_key_count_beside_newer_ones(self, stores: Stores) -> None:
+        assert isinstance(stores, OpenStores)
+        await stores.access.end_tokens(APP, "ada", 10)
+        ((mark, _),) = (await stores.access.ended_tokens(APP, 0)).times.items()
+        await stores.server.execute_slow("ZADD", keys.former_ended_tokens(APP), 20, mark, 30, "other")
+        ended = await stores.access.ended_tokens(APP, 15)
+        assert (ended.size, dict(ended.times)) == (3, {mark: 20, "other": 30})
+        assert await stores.access.read_token_end(APP, "ada") == 20
 
 
 class TestEngines(_Redis, EngineSuite): ...

@@ -110,11 +110,9 @@ class AppAndKeyStore:
     async def end_tokens(self, app_id: str, user_id: str, now_ms: int) -> None:
         """End the tokens of a user that were issued until now; each replica knows it after its next poll."""
         mark = await self._salts.pseudonym(app_id, user_key_from_id(user_id))
-        await self._server.run(
-            _END_TOKENS, [keys.ended_tokens(app_id)], [mark, now_ms, MOST_ENDED, _REMOVED_AT_ONCE]
-        )
-        # Last: a replica that sees the new count must read the entry.
-        await self._server.execute_slow("HINCRBY", keys.access_ended(), app_id, 1)
+        names = [keys.ended_tokens(app_id), keys.access_ended()]
+        # One script: a process that dies between entry and number would leave the replicas unaware.
+        await self._server.run(_END_TOKENS, names, [mark, now_ms, MOST_ENDED, _REMOVED_AT_ONCE, app_id])
 
     async def ended_counts(self) -> dict[str, int]:
         """Return a number for each app with ended tokens, which changes with them."""
@@ -123,15 +121,21 @@ class AppAndKeyStore:
 
     async def ended_tokens(self, app_id: str, since_ms: int) -> EndedTokens:
         """Return the ended tokens of an app from a time on."""
-        size, flat = await self._server.run(_READ_ENDED, [keys.ended_tokens(app_id)], [since_ms])
-        times = {text_of(mark): int(float(at_ms)) for mark, at_ms in split_pairs(flat)}
-        return EndedTokens(await self._salts.get(app_id), int(size), times)
+        sizes = 0
+        times: dict[str, int] = {}
+        for name in (keys.former_ended_tokens(app_id), keys.ended_tokens(app_id)):
+            size, flat = await self._server.run(_READ_ENDED, [name], [since_ms])
+            sizes += int(size)
+            for mark, at_ms in split_pairs(flat):
+                times[text_of(mark)] = max(int(float(at_ms)), times.get(text_of(mark), 0))
+        return EndedTokens(await self._salts.get(app_id), sizes, times)
 
     async def read_token_end(self, app_id: str, user_id: str) -> int | None:
         """Return until when, in ms, issued tokens of a user have ended; None if they were never ended."""
         mark = await self._salts.pseudonym(app_id, user_key_from_id(user_id))
-        at_ms = await self._server.execute_slow("ZSCORE", keys.ended_tokens(app_id), mark)
-        return None if at_ms is None else int(float(at_ms))
+        names = (keys.former_ended_tokens(app_id), keys.ended_tokens(app_id))
+        stored = [await self._server.execute_slow("ZSCORE", name, mark) for name in names]
+        return max((int(float(at_ms)) for at_ms in stored if at_ms is not None), default=None)
 
     async def _put(self, hash_key: str, field: str, sealed: bytes) -> None:
         await self._server.run(_PUT, [hash_key, keys.access_version()], [field, sealed])
