@@ -9,7 +9,7 @@ from functools import cache, partial
 from starlette.routing import BaseRoute, Route
 
 from actors.archive.client import ArchiveClient
-from cluster.admin.publisher_keys import PublisherKeys
+from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import Clock
 from cluster.document_client import DocumentClient
 from cluster.meter import Meter, SilentMeter
@@ -22,7 +22,6 @@ from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.call_context import AssignQuestion, CallContexts, assign_nothing
-from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
 from deployments.archive.citations import article_reads, citation_marks
 from deployments.archive.citations.article_reads import ArticleReads
@@ -31,6 +30,7 @@ from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.citations.visit_pages import VisitPages
 from deployments.archive.combined_tools import CombinedTools, SourceArchive
+from deployments.archive.discovery_pages import build_pages
 from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.mcp.endpoint import McpArchive, McpEndpoint
 from deployments.archive.mcp.methods import McpMethods
@@ -149,16 +149,16 @@ class ArchiveServices:
     @property
     def is_following(self) -> bool:
         """Whether revocations are followed; otherwise a token would stay valid after its end."""
-        return self.oauth.bearer.is_following
+        return self.oauth.access_tokens.is_following
 
     async def start(self) -> None:
         """Start to follow revocations and rules, and to write the usage log."""
-        await self.oauth.bearer.start()
+        await self.oauth.access_tokens.start()
         await self.workers.start()
 
     async def close(self) -> None:
         """Stop, and write the remaining entries of the usage log."""
-        await self.oauth.bearer.close()
+        await self.oauth.access_tokens.close()
         await self.workers.close()
         await self.archives.close()
 
@@ -198,7 +198,7 @@ def open_archive(
         documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
     )
     fence_key = vault.derive(text_fence.PURPOSE)
-    publisher_keys = PublisherKeys(vault, stores.publisher_keys, clock)
+    publisher_keys = CitationSigningKeys(vault, stores.publisher_keys, clock)
     marks = MarkSigner(vault.derive_all(citation_marks.PURPOSE))
     origin = addresses.public_url or addresses.fallback
     signer = OffsetSigner(vault.derive_all(archive_tools.PURPOSE))
@@ -238,7 +238,7 @@ def open_archive(
     )
     endpoint = McpEndpoint(
         archives=archives,
-        bearer=oauth.bearer,
+        tokens=oauth.access_tokens,
         addresses=addresses,
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,

@@ -41,9 +41,9 @@ def build_models_commands() -> typer.Typer:
     """Build `kiosk models`."""
 
     def publish(folder: Path) -> None:
-        from jobs.encoders.driver import copy_encoder_to_store
+        from jobs.encoders.driver import publish_encoder
 
-        copy_encoder_to_store(Installation().settings, folder)
+        publish_encoder(Installation().settings, folder)
 
     return build_models_app(lambda: Installation().settings.data_dir / "models", publish)
 

@@ -18,8 +18,8 @@ from jobs.articles import feeds, mediawiki, tables, wordpress_exports
 from jobs.articles.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest.files import sources
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds, cut_rows
-from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import SourceFile
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 
 Kind = Literal["mediawiki", "wordpress", "feed", "jsonl", "csv", "tsv", "parquet"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -18,7 +18,7 @@ import mwparserfromhell
 from lxml import etree
 
 from jobs.articles.source_article import ArticleSection, NotAnArticle, SourceArticle
-from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.unreadable_row import UnreadableRow
 
 LARGEST_PAGE = 16 << 20
 "Maximum bytes of the XML of a page."

@@ -9,7 +9,7 @@ from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings
 
 
-def copy_encoder_to_store(settings: Settings, folder: Path) -> None:
+def publish_encoder(settings: Settings, folder: Path) -> None:
     """Copy an imported encoder to the artifact store, unless that is below the data directory."""
     if settings.artifacts_url:
         EncoderStore(folder.parent, open_artifact_store(settings)).publish(folder)

@@ -1,7 +1,7 @@
 """Feeds of publishers: polled politely, and followed for updates, corrections and removals.
 
 robots      rules of a host for robots (RFC 9309)
-crawler     one request at a time for each host, with pauses, redirects and bounds
+polite_fetcher  one request at a time for each host, with pauses, redirects and bounds
 addresses   equal addresses of one article, and its id
 page        the article of a web page
 writer      articles into the app, by the way of every upload

@@ -7,13 +7,13 @@ import re
 
 from jobs.articles.feed_documents import read_charset, unpack
 from jobs.articles.json_ld import LARGEST_PAGE, ArticlePage, parse_page_article
-from jobs.feeds.crawler import CrawledDocument
+from jobs.feeds.polite_fetcher import FetchedPage
 
 _META = re.compile(rb"<meta[^<>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9._-]{1,40})", re.I)
 _HEAD_BYTES = 4_096
 
 
-def read_article_page(document: CrawledDocument) -> ArticlePage:
+def read_article_page(document: FetchedPage) -> ArticlePage:
     """Return what a fetched page says about its article."""
     data = unpack(document.body, document.headers, LARGEST_PAGE)
     declared = _META.search(data[:_HEAD_BYTES])

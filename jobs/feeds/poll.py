@@ -22,16 +22,16 @@ from jobs.articles.json_ld import ArticlePage
 from jobs.articles.source_article import NotAnArticle, SourceArticle
 from jobs.feeds.addresses import article_id, canonical_address, digest_address, is_same_host
 from jobs.feeds.article_page import read_article_page
-from jobs.feeds.crawler import (
-    CrawledDocument,
-    Crawler,
-    CrawlError,
-    CrawlPause,
+from jobs.feeds.entry import Entry, build_record, digest_record, prepare_entry
+from jobs.feeds.polite_fetcher import (
+    FetchedPage,
+    FetchError,
+    FetchPause,
     HostResting,
+    PoliteFetcher,
     format_conditions,
     read_validators,
 )
-from jobs.feeds.entry import Entry, build_record, digest_record, prepare_entry
 from jobs.feeds.writer import ArticleWriter
 
 POLL_S = 240.0
@@ -105,7 +105,7 @@ class FeedPoll:
         feed: Feed,
         state: FeedState,
         stores: Stores,
-        crawler: Crawler,
+        fetcher: PoliteFetcher,
         writer: ArticleWriter,
         clock: Clock,
         claim: Claim = lambda name: True,
@@ -113,7 +113,7 @@ class FeedPoll:
         self._feed = feed
         self._state = state
         self._feeds = stores.feeds
-        self._crawler = crawler
+        self._fetcher = fetcher
         self._writer = writer
         self._clock = clock
         self._claim = claim
@@ -134,9 +134,9 @@ class FeedPoll:
         try:
             await self._read_documents()
             await self._check_pages()
-        except CrawlPause as pause:
+        except FetchPause as pause:
             self._result.wait_s = pause.wait_s
-        except CrawlError as error:
+        except FetchError as error:
             self._result.error = error.reason
             if isinstance(error, HostResting):
                 self._result.wait_s = error.wait_s
@@ -154,9 +154,9 @@ class FeedPoll:
             seen.add(address)
             try:
                 waiting += await self._read_document(address)
-            except (HostResting, CrawlPause):
+            except (HostResting, FetchPause):
                 raise
-            except CrawlError as error:
+            except FetchError as error:
                 if address == self._feed.address:
                     raise
                 self._result.refuse(error.reason)
@@ -174,13 +174,13 @@ class FeedPoll:
             self._result.validators[address] = self._state.validators.get(address, ("", ""))
             return ()
         if response.status != 200:
-            raise CrawlError(f"{address[:200]} answers {response.status}")
+            raise FetchError(f"{address[:200]} answers {response.status}")
         try:
             document = await asyncio.to_thread(
                 parse_feed_document, response.body, response.address, response.headers
             )
         except Invalid as error:
-            raise CrawlError(f"{address[:200]} is no feed: {error.message}") from error
+            raise FetchError(f"{address[:200]} is no feed: {error.message}") from error
         is_complete = await self._take(document, response.address)
         # a document that links others is read each time: they change without it
         if is_complete and not document.linked and len(self._result.validators) < MOST_VALIDATORS:
@@ -220,11 +220,11 @@ class FeedPoll:
                 change = await self._read_entry(entry, product_id, article, place, reads_pages)
                 if change is not None:
                     changes[product_id] = change
-            except (HostResting, CrawlPause):
+            except (HostResting, FetchPause):
                 # what was read before the poll has to stop is written nevertheless
                 await self._write(changes)
                 raise
-            except CrawlError as error:
+            except FetchError as error:
                 is_complete &= error.is_lasting
                 self._result.refuse(error.reason)
         return await self._write(changes) and is_complete
@@ -269,7 +269,7 @@ class FeedPoll:
         """Return the change that an entry makes; None if its article is known under another address.
 
         Errors:
-            CrawlError: its page can't be fetched
+            FetchError: its page can't be fetched
         """
         before = article or FeedArticle(
             feed=self._feed.name, address=entry.address, first_at=self._clock.now_ms()
@@ -285,7 +285,7 @@ class FeedPoll:
             return self._change(entry.story, product_id, after, article, place, addresses)
         response = await self._fetch(entry.address, {"Accept": "text/html"}, is_page=True)
         if response.status != 200:
-            raise CrawlError(
+            raise FetchError(
                 f"{entry.address[:200]} answers {response.status}", is_lasting=response.status in _GONE
             )
         page = await self._parse_page(response)
@@ -310,16 +310,16 @@ class FeedPoll:
         await self._feeds.put_addresses(self._feed.app_id, {entry.address_digest: other})
         return True
 
-    async def _parse_page(self, response: CrawledDocument) -> ArticlePage:
+    async def _parse_page(self, response: FetchedPage) -> ArticlePage:
         """Return the article of a page, with a canonical address of the same host only: others may claim nothing.
 
         Errors:
-            CrawlError: the page can't be read
+            FetchError: the page can't be read
         """
         try:
             page = await asyncio.to_thread(read_article_page, response)
         except Invalid as error:
-            raise CrawlError(
+            raise FetchError(
                 f"{response.address[:200]} can't be read: {error.message}", is_lasting=True
             ) from error
         canonical = canonical_address(page.canonical) if page.canonical else ""
@@ -408,9 +408,9 @@ class FeedPoll:
                 continue
             try:
                 await self._check_page(product_id, article)
-            except (HostResting, CrawlPause):
+            except (HostResting, FetchPause):
                 raise
-            except CrawlError as error:
+            except FetchError as error:
                 self._result.refuse(error.reason)
                 await self._store(product_id, article)
 
@@ -490,11 +490,11 @@ class FeedPoll:
 
     async def _fetch(
         self, address: str, headers: Mapping[str, str], *, is_page: bool = False, method: str = "GET"
-    ) -> CrawledDocument:
+    ) -> FetchedPage:
         if self._clock.monotonic_s() >= self._until_s or self._pages >= MOST_PAGES:
-            raise CrawlPause(0.0)
+            raise FetchPause(0.0)
         self._pages += is_page
         person = f"{self._feed.app_id}/{self._feed.name}"
-        return await self._crawler.get(
+        return await self._fetcher.get(
             address, person=person, until_s=self._until_s, method=method, headers=headers
         )

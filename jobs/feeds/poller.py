@@ -20,7 +20,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.archive.feed import Feed, FeedState, is_due, pause_after
 from cluster.store.stores import Stores
-from jobs.feeds.crawler import Crawler
+from jobs.feeds.polite_fetcher import PoliteFetcher
 from jobs.feeds.poll import MOST_VALIDATORS, FeedPoll, PollResult
 from jobs.feeds.writer import ArticleWriter
 
@@ -36,10 +36,10 @@ class FeedPoller:
     """Polls the feeds that are due."""
 
     def __init__(
-        self, stores: Stores, crawler: Crawler, clock: Clock, rng: random.Random, *, owner: str
+        self, stores: Stores, fetcher: PoliteFetcher, clock: Clock, rng: random.Random, *, owner: str
     ) -> None:
         self._stores = stores
-        self._crawler = crawler
+        self._fetcher = fetcher
         self._clock = clock
         self._rng = rng
         self._lease = JobLease(stores.leases, LEASE, owner, clock, ttl_ms=LEASE_MS)
@@ -105,7 +105,7 @@ class FeedPoller:
             for feed in feeds:
                 state = states.get(feed.name, FeedState())
                 if state.rests_until > self._clock.now_ms():
-                    self._crawler.restore_rest(
+                    self._fetcher.restore_rest(
                         state.resting_host, (state.rests_until - self._clock.now_ms()) / 1000
                     )
                 if is_due(feed, state, self._clock.now_ms()):
@@ -153,7 +153,7 @@ class FeedPoller:
             )
             writer = ArticleWriter(self._stores, app_id, self._clock, lambda: self._lease.is_owned)
             poll = FeedPoll(
-                feed, state, self._stores, self._crawler, writer, self._clock, partial(self._claim, feed)
+                feed, state, self._stores, self._fetcher, writer, self._clock, partial(self._claim, feed)
             )
             result = await self._run(feed, poll)
             if await self._stores.feeds.get(app_id, feed.name) is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ingest.files import sources as reading
-from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.unreadable_row import UnreadableRow
 from jobs.ingest.mappings.mapping import FieldMap, RowMapper
 from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.pipeline import IngestOrder

@@ -20,8 +20,8 @@ from cluster.records.validation.upload import parse_interactions, parse_upload
 from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords
 from jobs.ingest.files.chunks import CHUNK_BYTES
 from jobs.ingest.files.columns import ColumnRows
-from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 from jobs.ingest.mappings.mapping import REFUND, RETURNS, FieldMap, RowMapper, is_return
 from jobs.ingest.mappings.mapping_rules import join_names
 from jobs.ingest.mappings.row_baskets import BasketChunk

@@ -148,12 +148,12 @@ class Trainer:
 
     async def _poll_feeds(self, stores: Stores, owner: str) -> None:
         """Poll the feeds of all apps, until cancelled."""
-        from jobs.feeds.crawler import RULES, Crawler
+        from jobs.feeds.polite_fetcher import RULES, PoliteFetcher
         from jobs.feeds.poller import FeedPoller  # imports lxml
 
         clock = SystemClock()
-        crawler = Crawler(DocumentClient(rules=RULES), clock)
-        poller = FeedPoller(stores, crawler, clock, random.Random(), owner=owner)  # noqa: S311 - for pauses
+        fetcher = PoliteFetcher(DocumentClient(rules=RULES), clock)
+        poller = FeedPoller(stores, fetcher, clock, random.Random(), owner=owner)  # noqa: S311 - for pauses
         try:
             while True:
                 try:

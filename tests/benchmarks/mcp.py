@@ -99,7 +99,7 @@ def token_for(port: int) -> str:
         grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="bench",
         resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),
     )  # fmt: skip
-    return services.oauth.bearer.issue(grant, 3600)
+    return services.oauth.access_tokens.issue(grant, 3600)
 
 
 def requests(port: int, token: str, count: int) -> list[bytes]:

@@ -49,7 +49,7 @@ async def main(port: int, archive_port: int) -> None:
             grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="tester",
             resource=f"http://{host}/mcp", created_at=clock.now_ms(),
         )  # fmt: skip
-        return services.oauth.bearer.issue(grant, 3600)
+        return services.oauth.access_tokens.issue(grant, 3600)
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{archive_port}", timeout=30) as client:
 

@@ -223,7 +223,7 @@ async def test_nobody_is_sent_to_sign_in_while_revocations_can_not_be_read(
         raise Unavailable("away", retry_after_s=1)
 
     token = corner.token()
-    bearer = corner.services.oauth.bearer
+    bearer = corner.services.oauth.access_tokens
     monkeypatch.setattr(bearer, "_cache", RefreshingCache(bearer._load, bearer._clock))
     monkeypatch.setattr(corner.stores.grants, "version", away)
     answer = await corner.rpc("ping", token=token, id="a")

@@ -10,7 +10,7 @@ import sys
 from cluster.clock import SystemClock
 from cluster.document_client import DocumentClient
 from cluster.store.connect import open_stores
-from jobs.feeds.crawler import RULES, Crawler
+from jobs.feeds.polite_fetcher import RULES, PoliteFetcher
 from jobs.feeds.poller import FeedPoller
 from tests.fakes.document_host import PUBLIC
 
@@ -28,8 +28,8 @@ async def poll(url: str, port: int, owner: str) -> None:
 
     async with open_stores(url, is_serving=False) as stores:
         clock, client = SystemClock(), DocumentClient(look_up=look_up, connect=connect, rules=RULES)
-        crawler = Crawler(client, clock, lambda _: asyncio.sleep(0))
-        poller = FeedPoller(stores, crawler, clock, random.Random(), owner=owner)
+        fetcher = PoliteFetcher(client, clock, lambda _: asyncio.sleep(0))
+        poller = FeedPoller(stores, fetcher, clock, random.Random(), owner=owner)
         while True:
             await poller.run_once()
             await asyncio.sleep(0.2)

@@ -77,7 +77,7 @@ def requests(port: int) -> list[bytes]:
             grant_id=f"g{number}", user_id=f"u-{number}", username="ida", client_id=f"c{number}",
             client_name=f"agent {number % 7}", resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),
         )  # fmt: skip
-        token = services.oauth.bearer.issue(grant, 3600)
+        token = services.oauth.access_tokens.issue(grant, 3600)
         ask = {
             "name": "ask_archive",
             "arguments": {"question": f"river comet {number}", "skill_used": f"s{number}"},

@@ -112,26 +112,26 @@ async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stor
             answers = await asyncio.gather(*(program.redeem(code) for _ in range(100)))
             won = [answer for answer in answers if answer.status_code == 200]
             winners.append(len(won))
-            await services.bearer.refresh()
+            await services.access_tokens.refresh()
             # The other ninety-nine were replays, so what was won is worth nothing any more.
-            assert await services.bearer.person(won[0].json()["access_token"], RESOURCE) is None
+            assert await services.access_tokens.find_caller(won[0].json()["access_token"], RESOURCE) is None
         print(f"\n20 codes, 100 exchanges each at once: winners {sorted(set(winners))}")
         assert set(winners) == {1}
         other = services_for(redis_stores, OPEN)
-        await other.bearer.start()
+        await other.access_tokens.start()
         for _ in range(20):
             await person.open("/oauth/authorize/archive", **program.asks())
             tokens = (await program.redeem(answer_of(await person.press("allow"))["code"])).json()
-            assert await other.bearer.person(tokens["access_token"], RESOURCE) is not None
+            assert await other.access_tokens.find_caller(tokens["access_token"], RESOURCE) is not None
             data = {"token": tokens["refresh_token"], "client_id": program.client_id}
             await http.post("/oauth/revoke", data=data)
             started = time.perf_counter()
             for _ in range(1000):
-                if await other.bearer.person(tokens["access_token"], RESOURCE) is None:
+                if await other.access_tokens.find_caller(tokens["access_token"], RESOURCE) is None:
                     break
                 await asyncio.sleep(0.002)
             revoked_ms.append((time.perf_counter() - started) * 1000)
-        await other.bearer.close()
+        await other.access_tokens.close()
         summary = f"{median(revoked_ms):.0f} ms, at most {max(revoked_ms):.0f}"
         print(f"a revocation is in force on another replica after {summary}")
         assert max(revoked_ms) < 1000
@@ -148,15 +148,15 @@ async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> 
         await person.sign_in()
         tokens = (await program.redeem(answer_of(await person.press("allow"))["code"])).json()
     token = tokens["access_token"]
-    await services.bearer.person(token, RESOURCE)
+    await services.access_tokens.find_caller(token, RESOURCE)
     started = time.perf_counter()
     for _ in range(100_000):
-        await services.bearer.person(token, RESOURCE)
+        await services.access_tokens.find_caller(token, RESOURCE)
     cached_us = (time.perf_counter() - started) * 10
     started = time.perf_counter()
     for _ in range(5000):
         services.bearer._cached.clear()
-        await services.bearer.person(token, RESOURCE)
+        await services.access_tokens.find_caller(token, RESOURCE)
     new_us = (time.perf_counter() - started) / 5000 * 1e6
     print(
         f"\na known token {cached_us:.2f} us, a new one {new_us:.1f} us; it is {len(token)} characters long"

@@ -222,7 +222,7 @@ class ArchiveCorner:
             resource=resource,
             created_at=now_ms,
         )
-        return self.services.oauth.bearer.issue(grant, 3600)
+        return self.services.oauth.access_tokens.issue(grant, 3600)
 
     async def post(
         self,

@@ -71,7 +71,7 @@ def app_over(services: OAuthServices) -> Starlette:
 
     async def resource(request: Request) -> Response:
         token = request.headers.get("authorization", "").partition(" ")[2]
-        person = await services.bearer.person(token, resource_of(services.origin(request)))
+        person = await services.access_tokens.find_caller(token, resource_of(services.origin(request)))
         if person is None:
             return JSONResponse({}, 401)
         return JSONResponse({"user_id": person.user_id, "client": person.client_name})

@@ -88,7 +88,7 @@ def make_token(process: Installation) -> str:
         resource=RESOURCE,
         created_at=process.world.clock.now_ms(),
     )
-    return process.archive.oauth.bearer.issue(grant, 7_200)
+    return process.archive.oauth.access_tokens.issue(grant, 7_200)
 
 
 async def use_archive(caller: Caller, token: str) -> None:

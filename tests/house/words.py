@@ -18,20 +18,23 @@ NOUNS = _words(
     applier apps archives argument arguments arrays article articles artifact artifacts assertions assets
     assigner assignment attempt attribute attributes attribution audit authentication authorization
     autocomplete automation automaton
-    backup bank basket baskets batch bearer benchmark bias bill binary blend bm bodies body boolean boost
+    backup bank basket baskets batch benchmark bias bill binary blend bm bodies body boolean boost
     bootstrap bounds breaker browser bucket buckets budget builds bulk bundle
     cache calibration caller calls candidates card catalog catalogue chain change changes channel charts
-    checklist checkpoint checks choice chunks circles citation citations claimed classes clauses cli client clients
+    checklist checkpoint checks choice chunks circles citation citations claimed classes clauses cli
+    client clients
     clock cluster code codec cohorts column columns combined command commands commits compact compaction
     comparison completion completions components composer compression conditional config confirmation
     conflicts conformance connection connections console content context contributions cooccurrence copies
-    correction cors counts crawler creation credentials csrf curve
+    correction cors counts creation credentials csrf curve
     daily data dataset dates day deadline deletes demo deployments dictionary digest directories discovery
     disk display distance diversity docs doctor document documents draft drafts drain drift driver
     ease edge edit edits embedder encoder encoders endpoint endpoints engine engines ensemble entity
-    entrance entry env envelope environment erasure erasures error errors evaluation evaluations event events
+    entrance entries entry env envelope environment erasure erasures error errors evaluation
+    evaluations event events
     evidence examples experiment experiments explanations exploration exports exposure
-    facets factor factors fast faults features feed feedback feeds fence field fields figures file files filter
+    facets factor factors fast faults features feed feedback feeds fence fetcher field fields
+    figures file files filter
     folders follower followup followups form format forms formula frame front
     gate gateway gauges generation geo goal grams grants graph group groups guard guardrails
     handler handover handshake haproxy hash hashing head histories history host hosts html http
@@ -104,10 +107,11 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed and checksummed cold compacted confidential connected delimited dry durable embedded external
-    fail filtered first folded free global golden hybrid imported issued latent live loaded logged lost marked moved
-    multiplexed named of off plain popular public published recent refreshing refused running scaled
+    fail filtered first folded free global golden hybrid imported issued latent live loaded logged
+    lost marked moved
+    multiplexed named of off plain polite popular public published recent refreshing refused running scaled
     sealed second seeded sequential shipped shown signed sparse stateless stored structured uncompacted
-    unordered unverified valid watched
+    unordered unreadable unverified valid watched
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -18,7 +18,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.archive.feed import Feed, FeedState
 from cluster.store.stores import Stores
-from jobs.feeds.crawler import Crawler
+from jobs.feeds.polite_fetcher import PoliteFetcher
 from jobs.feeds.poller import FeedPoller
 from tests.fakes.publisher_site import FORMATS, PublisherSite
 from tests.suites.manual_clock import ManualClock
@@ -40,8 +40,8 @@ class Newsstand:
         self.poller = self.new_poller()
 
     def new_poller(self, stores: Stores | None = None, owner: str = "poller") -> FeedPoller:
-        crawler = Crawler(self.client, self.clock, self.sleep)
-        return FeedPoller(stores or self.stores, crawler, self.clock, random.Random(3), owner=owner)
+        fetcher = PoliteFetcher(self.client, self.clock, self.sleep)
+        return FeedPoller(stores or self.stores, fetcher, self.clock, random.Random(3), owner=owner)
 
     async def open(self) -> None:
         await self.stores.access.put_app(App(app_id=APP, environment="production", created_at=0))
@@ -131,7 +131,7 @@ def plain_text(record: dict[str, Any]) -> str:
 
 def site_client(site: PublisherSite) -> DocumentClient:
     """Return a client for which the hosts of the publisher are public, except the internal one."""
-    from jobs.feeds.crawler import RULES
+    from jobs.feeds.polite_fetcher import RULES
     from tests.fakes.document_host import PUBLIC
 
     def look_up(host: str, port: int) -> list[str]:

@@ -16,7 +16,7 @@ from cluster.records.archive.feed import Feed
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from jobs.feeds.addresses import digest_address
-from jobs.feeds.crawler import Crawler, CrawlError
+from jobs.feeds.polite_fetcher import FetchError, PoliteFetcher
 from jobs.feeds.poller import LEASE, MOST_AT_ONCE
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import PUBLIC
@@ -294,9 +294,9 @@ async def test_redirects_share_the_deadline_of_the_poll(site: PublisherSite) -> 
 
     for number in range(5):
         site.replies[f"broken.example.com/{number}"] = partial(redirect, number)
-    crawler = Crawler(site_client(site), clock, pass_time)
-    with pytest.raises(CrawlError, match="takes too long"):
-        await crawler.get(
+    fetcher = PoliteFetcher(site_client(site), clock, pass_time)
+    with pytest.raises(FetchError, match="takes too long"):
+        await fetcher.get(
             "https://broken.example.com/0", person="news/feed", until_s=clock.monotonic_s() + 100
         )
     assert site.calls["broken.example.com/1"] == 1

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cluster.document_client import MOST_AT_ONCE, DocumentClient, DocumentError, FetchedDocument
-from deployments.archive.oauth.client_identity.client_metadata import read_client_document
+from deployments.archive.oauth.client_identity.metadata_validation import read_client_document
 from deployments.archive.oauth.replies import OAuthError
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import JSON_HEAD, PUBLIC, DocumentHost, a_document

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.archive.client import ArchiveClient
 from actors.archive.messages import Citation, CitationState
-from cluster.admin.publisher_keys import PublisherKeys
+from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from cluster.records.archive.article_revision import ArticleRevision, passage_digest
@@ -107,7 +107,7 @@ class CitationTools:
 
     find_app: Callable[[], str]
     archive: ArchiveClient
-    keys: PublisherKeys
+    keys: CitationSigningKeys
     reads: ArticleReads
     fence_key: bytes
     issuer: str

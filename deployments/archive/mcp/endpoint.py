@@ -41,10 +41,10 @@ MOST_AT_ONCE = 64
 _NAME = "mcp"
 
 
-class TokenReader(Protocol):
+class TokenVerifier(Protocol):
     """Finds the user of a token."""
 
-    async def person(self, token: str, resource: str) -> ArchiveCaller | None:
+    async def find_caller(self, token: str, resource: str) -> ArchiveCaller | None:
         """Return the user of a token that is valid for a resource."""
         ...
 
@@ -77,7 +77,7 @@ class McpEndpoint:
         self,
         *,
         archives: ArchiveFinder,
-        bearer: TokenReader,
+        tokens: TokenVerifier,
         addresses: ServerAddresses,
         origins: AllowedOrigins,
         clock: Clock,
@@ -90,7 +90,7 @@ class McpEndpoint:
         """`agents` identifies agents by signatures of requests; None: signatures are ignored."""
         self._archives = archives
         self._agents = agents
-        self._bearer = bearer
+        self._tokens = tokens
         self._addresses = addresses
         self._origins = origins
         self._clock = clock
@@ -146,7 +146,7 @@ class McpEndpoint:
         if token is None:
             return transport.unauthorized_reply(server_origin, archive_id)
         try:
-            person = await self._bearer.person(token, resource_of(server_origin, archive_id))
+            person = await self._tokens.find_caller(token, resource_of(server_origin, archive_id))
         except Unavailable as error:
             # The token can't be checked now; a 401 would send users to the sign-in page.
             return await self._unauthorized(headers, receive, error)

@@ -71,7 +71,7 @@ async def _find_bound(form: Parameters, services: OAuthServices, purpose: str) -
     token = form.get("refresh_token" if purpose == "refresh_token" else "token") or ""
     grant_id = services.signing.refresh_grant(token)
     if purpose == "revocation":
-        grant_id = grant_id or services.bearer.grant_of(token)
+        grant_id = grant_id or services.access_tokens.grant_of(token)
     return await services.grants.grant(grant_id) if grant_id else None
 
 

@@ -15,7 +15,7 @@ from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.installation.limits import LimitStore
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
-from deployments.archive.oauth.bearer import AccessTokens
+from deployments.archive.oauth.access_tokens import AccessTokens
 from deployments.archive.oauth.client_identity.clients import OAuthClients
 from deployments.archive.oauth.client_identity.document_clients import DocumentClients
 from deployments.archive.oauth.replies import OAuthError
@@ -80,7 +80,7 @@ class OAuthServices:
     registrations: RegistrationStore
     clock: Clock
     addresses: ServerAddresses
-    bearer: AccessTokens
+    access_tokens: AccessTokens
     "The code that mounts the routes starts and closes it."
     address_limits: TokenBuckets
     sign_in: SignIn
@@ -142,7 +142,7 @@ def open_oauth(
     documents: DocumentClients | None = None,
     archives: ArchiveApps | None = None,
 ) -> OAuthServices:
-    """Create the services; `bearer` is not started yet."""
+    """Create the services; `access_tokens` is not started yet."""
     limits = limits or OAuthLimits()
     signing = OAuthSigner(vault)
     return OAuthServices(
@@ -154,7 +154,7 @@ def open_oauth(
         registrations=stores.registrations,
         clock=clock,
         addresses=addresses,
-        bearer=AccessTokens(stores.grants, signing, clock),
+        access_tokens=AccessTokens(stores.grants, signing, clock),
         address_limits=TokenBuckets(clock),
         sign_in=SignIn(
             stores,

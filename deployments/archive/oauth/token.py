@@ -156,7 +156,7 @@ class TokenEndpoint:
         # A tier ends with the token; the next one is without it.
         life_s = min(ACCESS_LIFE_S, max((end_ms - now_ms) // 1000, 1)) if end_ms else ACCESS_LIFE_S
         document = {
-            "access_token": self._services.bearer.issue(grant, life_s, account),
+            "access_token": self._services.access_tokens.issue(grant, life_s, account),
             "token_type": "Bearer",
             "expires_in": life_s,
             "refresh_token": refresh,
@@ -193,7 +193,7 @@ class RevocationEndpoint:
         token = form.once("token")
         if token is None:
             raise OAuthError("invalid_request", "token is missing")
-        grant_id = self._services.signing.refresh_grant(token) or self._services.bearer.grant_of(token)
+        grant_id = self._services.signing.refresh_grant(token) or self._services.access_tokens.grant_of(token)
         grant = await self._services.grants.grant(grant_id) if grant_id else None
         if grant is not None:
             if grant.client_id != client.client_id:

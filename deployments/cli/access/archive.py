@@ -12,7 +12,7 @@ import typer
 from cluster.addresses.origin import is_loopback, parse_origin
 from cluster.build_info import installed_version
 from cluster.errors import Invalid
-from deployments.archive.card import build_server_json
+from deployments.archive.discovery_pages import build_server_json
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import archive_terms, named_archives

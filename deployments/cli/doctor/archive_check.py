@@ -14,7 +14,7 @@ from typing import Any
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from cluster.records.archive.named_archive import mcp_path
 from cluster.records.archive.rsl_document import MEDIA_TYPE
-from deployments.archive.card import (
+from deployments.archive.discovery_pages import (
     CARD_PATH,
     CARD_TYPE,
     CATALOG_PATH,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.admin.publisher_keys import PublisherKeys
+from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account
 from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
@@ -219,7 +219,7 @@ async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
         NotFound: no such app
     """
     await app_admin(services).app(given.app_id)
-    keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
+    keys = CitationSigningKeys(services.vault, services.stores.publisher_keys, services.clock)
     return RotatedKey(given.app_id, (await keys.rotate(given.app_id)).key_id)
 
 
@@ -260,7 +260,7 @@ async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
         NotFound: no such app, or it has no such key
     """
     await app_admin(services).app(given.app_id)
-    keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
+    keys = CitationSigningKeys(services.vault, services.stores.publisher_keys, services.clock)
     current = await keys.remove(given.app_id, given.key_id)
     return RemovedKey(given.app_id, given.key_id, current.key_id)
 

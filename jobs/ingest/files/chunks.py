@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
-from jobs.ingest.files.row import Row, UnreadableRow
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 
 CHUNK_BYTES = 4 << 20
 "Bytes after which a chunk ends: a chunk becomes one value of the store, and one entry of the change log."

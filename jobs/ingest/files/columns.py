@@ -8,7 +8,7 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.files.row import Row, UnreadableRow
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 
 _YEAR_1_MS = -62_135_596_800_000
 _YEAR_10000_MS = 253_402_300_800_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from cluster.errors import Invalid
-from jobs.ingest.files.row import Row, UnreadableRow, shorten_row
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow, shorten_row
 
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 1 << 20

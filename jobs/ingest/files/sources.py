@@ -41,7 +41,7 @@ from jobs.ingest.files.delimited_files import (
     read_delimited_rows,
     read_header_names,
 )
-from jobs.ingest.files.row import Row, UnreadableRow, shorten_row
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow, shorten_row
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class PlainFiles:
         return [replace(source, layout=self.layout) for source in find_files(address, self.format)]
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        return read_chunks(source, size, skip, self.bounds)
+        return read_row_chunks(source, size, skip, self.bounds)
 
 
 class FirstRows:
@@ -261,7 +261,7 @@ def _read_text_rows(source: SourceFile) -> Iterator[SizedRow]:
     return _read_csv_rows(source, _detect_separator(source))
 
 
-def read_chunks(
+def read_row_chunks(
     source: SourceFile, size: int, skip: int = 0, bounds: ReadBounds | None = None
 ) -> Iterator[tuple[int, Sequence[Row]]]:
     """Yield chunks of at most `size` rows after the first `skip`, each with the number of its first row.

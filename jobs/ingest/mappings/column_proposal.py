@@ -21,8 +21,8 @@ from typing import Any
 
 import orjson
 
-from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import PlainFiles, SourceFile, propose_source_encoding, read_column_names
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 from jobs.ingest.mappings.dates import detect_date_orders, parse_written_date
 from jobs.ingest.mappings.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME
 from jobs.ingest.mappings.mapping_rules import FALSE_WORDS, TIME_FIELDS, TRUE_WORDS, quote_column

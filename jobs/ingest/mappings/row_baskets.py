@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 
 from cluster.records.field_types.times import is_stored_moment, moment_ms, moment_text
 from jobs.ingest.files.chunks import CHUNK_BYTES
-from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import RowFiles, SourceFile
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 from jobs.ingest.mappings.mapping import ORDER_ID, SAME_USER_AND_TIME, FieldMap
 
 MOST_OPEN_ORDERS = 50_000

@@ -11,7 +11,7 @@ import jwt
 import orjson
 import pytest
 
-from cluster.admin.publisher_keys import PublisherKeys
+from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import SystemClock
 from cluster.errors import ColumnsNotReady, Fault, HouseError, NewerRelease, NotFound, Unprocessable
 from cluster.secrecy import Vault
@@ -109,11 +109,13 @@ async def test_old_keys_stay_published_after_rotations_of_the_key_and_of_the_mas
     corner = await open_archive_corner()
     body = {"citations": [{"product_id": "na-1002"}]}
     first = (await post(corner, body)).json()["statement"]
-    rotating = PublisherKeys(corner.vault, corner.stores.publisher_keys, corner.clock)
+    rotating = CitationSigningKeys(corner.vault, corner.stores.publisher_keys, corner.clock)
     await rotating.rotate("playground")
     corner.clock.pass_ms(2_000)
     second = (await post(corner, body)).json()["statement"]
-    later = PublisherKeys(Vault(b"n" * 32, previous=[MASTER]), corner.stores.publisher_keys, corner.clock)
+    later = CitationSigningKeys(
+        Vault(b"n" * 32, previous=[MASTER]), corner.stores.publisher_keys, corner.clock
+    )
     third = await later.sign("playground", {"iss": RESOURCE})
     corner.clock.pass_ms(2_000)
     kids = [jwt.get_unverified_header(text)["kid"] for text in (first, second, third)]
@@ -127,7 +129,7 @@ async def test_old_keys_stay_published_after_rotations_of_the_key_and_of_the_mas
 async def test_a_key_that_leaked_verifies_no_statement_after_its_removal() -> None:
     corner = await open_archive_corner()
     body = {"citations": [{"product_id": "na-1002"}]}
-    keys = PublisherKeys(corner.vault, corner.stores.publisher_keys, corner.clock)
+    keys = CitationSigningKeys(corner.vault, corner.stores.publisher_keys, corner.clock)
     statements = [(await post(corner, body)).json()["statement"]]
     await keys.rotate("playground")
     corner.clock.pass_ms(2_000)
@@ -198,7 +200,7 @@ async def test_another_replica_informs_the_agent_and_a_killed_one_loses_nothing_
 async def test_the_memory_of_readers_is_bounded() -> None:
     reads = ArticleReads(memory_stores(SystemClock()).article_reads, lambda: "news", b"k" * 32, SystemClock())
     corner = await open_archive_corner()
-    person = await corner.services.oauth.bearer.person(corner.token(), RESOURCE)
+    person = await corner.services.oauth.access_tokens.find_caller(corner.token(), RESOURCE)
     assert person is not None
     for number in range(MOST_AGENTS + 5):
         reads.record(replace(person, user_id=f"u-{number}"), "a", "")

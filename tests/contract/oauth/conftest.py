@@ -57,7 +57,7 @@ class Scene:
 
     async def heard(self) -> None:
         """Let the replica hear of revocations, as it does by itself four times a second."""
-        await self.services.bearer.refresh()
+        await self.services.access_tokens.refresh()
 
 
 @pytest.fixture

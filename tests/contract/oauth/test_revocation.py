@@ -15,7 +15,7 @@ from cluster.secrecy import Vault
 from cluster.store.administration.grants import Revocations
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-from deployments.archive.oauth.bearer import AccessTokens
+from deployments.archive.oauth.access_tokens import AccessTokens
 from deployments.sign_in.sign_in import SignIn
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
@@ -79,10 +79,10 @@ async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Scene]]:
         app = app_over(services)
         http = http_over(app)
         scenes.append(Scene(clock, services, app, http, Person(http_over(app)), Program(http)))  # type: ignore[arg-type]
-        await services.bearer.start()
+        await services.access_tokens.start()
     yield scenes
     for scene in scenes:
-        await scene.services.bearer.close()
+        await scene.services.access_tokens.close()
         await scene.http.aclose()
         await scene.person.http.aclose()
 
@@ -144,9 +144,9 @@ async def test_at_rest_a_token_is_checked_without_asking_the_store(scene: Scene)
             calls.append("revocations")
             return await grants.revocations()
 
-    bearer = AccessTokens(Watched(), scene.services.signing, scene.clock)  # type: ignore[arg-type]
+    access_tokens = AccessTokens(Watched(), scene.services.signing, scene.clock)  # type: ignore[arg-type]
     for _ in range(100):
-        assert await bearer.person(token, RESOURCE) is not None
+        assert await access_tokens.find_caller(token, RESOURCE) is not None
     assert calls == ["version", "revocations"]
 
 
@@ -173,27 +173,27 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
 ) -> None:
     token = (await scene.tokens())["access_token"]
     store = Away(memory_stores)
-    bearer = AccessTokens(store, scene.services.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
-    await bearer.start()
+    access_tokens = AccessTokens(store, scene.services.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
+    await access_tokens.start()
     with pytest.raises(Unavailable):
-        await bearer.person(token, RESOURCE)
+        await access_tokens.find_caller(token, RESOURCE)
     store.away = False
-    assert await bearer.person(token, RESOURCE) is not None
+    assert await access_tokens.find_caller(token, RESOURCE) is not None
     store.away = True
     reads = store.reads
     await until(lambda: store.reads > reads + 1)
-    assert await bearer.person(token, RESOURCE) is not None
+    assert await access_tokens.find_caller(token, RESOURCE) is not None
     store.away = False
     (active,) = await memory_stores.grants.of_user("usr-ada")
     await memory_stores.grants.revoke(active.grant.grant_id, now_ms=scene.clock.now_ms())
 
     async def is_refused() -> bool:
-        return await bearer.person(token, RESOURCE) is None
+        return await access_tokens.find_caller(token, RESOURCE) is None
 
     await until(is_refused)
-    assert bearer.is_following
-    await bearer.close()
-    assert not bearer.is_following
+    assert access_tokens.is_following
+    await access_tokens.close()
+    assert not access_tokens.is_following
 
 
 async def test_without_the_store_people_and_programs_get_a_retry_answer(

@@ -145,7 +145,7 @@ async def _may_call(scene: Scene, gate: ClientAdmission, uri: str, name: str) ->
     scene.program.callback = uri
     await scene.program.register(client_name=name)
     tokens = await scene.tokens()
-    person = await scene.services.bearer.person(tokens["access_token"], resource_of(ORIGIN))
+    person = await scene.services.access_tokens.find_caller(tokens["access_token"], resource_of(ORIGIN))
     assert person is not None
     try:
         gate.check(person)

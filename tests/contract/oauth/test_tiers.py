@@ -7,7 +7,7 @@ import pytest
 from cluster.access_tier import may_read
 from cluster.admin.accounts import AccountAdmin
 from cluster.records.account import Account, Grant
-from deployments.archive.oauth.bearer import AccessTokens
+from deployments.archive.oauth.access_tokens import AccessTokens
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.archive_oauth import RESOURCE, an_account
@@ -20,7 +20,7 @@ def account_admin(scene: Scene) -> AccountAdmin:
 
 
 async def tiers_of(scene: Scene, token: str) -> frozenset[str] | None:
-    caller = await scene.services.bearer.person(token, RESOURCE)
+    caller = await scene.services.access_tokens.find_caller(token, RESOURCE)
     return None if caller is None else caller.tiers
 
 
@@ -45,11 +45,11 @@ async def test_every_replica_refuses_the_old_tiers_after_its_next_poll(scene: Sc
     token = (await scene.tokens())["access_token"]
     replicas = [AccessTokens(scene.services.grants, scene.services.signing, scene.clock) for _ in range(3)]
     for replica in replicas:
-        assert await replica.person(token, RESOURCE) is not None
+        assert await replica.find_caller(token, RESOURCE) is not None
     await account_admin(scene).set_tiers("ada", {}, scene.clock.now_ms())
     for replica in replicas:
         await replica.refresh()
-        assert await replica.person(token, RESOURCE) is None
+        assert await replica.find_caller(token, RESOURCE) is None
 
 
 async def test_a_tier_with_an_end_ends_with_its_token(scene: Scene) -> None:
@@ -76,7 +76,7 @@ async def test_concurrent_changes_leave_no_token_of_an_earlier_state(scene: Scen
     await scene.services.accounts.update(
         "ada", lambda account: account.model_copy(update={"tier_epoch": account.tier_epoch + 1})
     )
-    between = scene.services.bearer.issue(await a_grant(scene), 3600, await admin.find("ada"))
+    between = scene.services.access_tokens.issue(await a_grant(scene), 3600, await admin.find("ada"))
     await admin.set_tiers("ada", {}, scene.clock.now_ms())
     await scene.services.grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=scene.clock.now_ms())
     await scene.heard()
@@ -91,7 +91,7 @@ async def a_grant(scene: Scene) -> Grant:
 
 async def test_a_token_of_an_earlier_release_reads_open_and_registered_articles(scene: Scene) -> None:
     await scene.tokens()
-    token = scene.services.bearer.issue(await a_grant(scene), 3600)
+    token = scene.services.access_tokens.issue(await a_grant(scene), 3600)
     assert await tiers_of(scene, token) == {"registered"}
 
 
@@ -108,13 +108,13 @@ async def test_over_every_tool_a_user_gets_the_articles_of_their_tiers_alone(cor
     everything = ("river rules", "brackets and a comet", "comet seen again in June")
     pairs = {}
     whole = account_with({"subscriber": 0, "gold": 0})
-    token = corner.services.oauth.bearer.issue(grant_of(corner), 3600, whole)
+    token = corner.services.oauth.access_tokens.issue(grant_of(corner), 3600, whole)
     for question in everything:
         for result in await corner.ask(question, token=token):
             pairs[result["product_id"]] = result["offset"]
     assert set(pairs) == set(ACCESSES)
     for tiers in ({}, {"subscriber": 0}, {"gold": 0}, {"subscriber": 0, "gold": 0}):
-        token = corner.services.oauth.bearer.issue(grant_of(corner), 3600, account_with(tiers))
+        token = corner.services.oauth.access_tokens.issue(grant_of(corner), 3600, account_with(tiers))
         readable = frozenset(tiers) | {"registered"}
         for question in everything:
             for result in await corner.ask(question, token=token):
@@ -166,4 +166,4 @@ async def test_the_switch_of_teasers_names_locked_articles_and_changes_nothing_e
 
 
 def token_of(corner: ArchiveCorner, tiers: dict[str, int]) -> str:
-    return corner.services.oauth.bearer.issue(grant_of(corner), 3600, account_with(tiers))
+    return corner.services.oauth.access_tokens.issue(grant_of(corner), 3600, account_with(tiers))

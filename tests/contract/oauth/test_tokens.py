@@ -271,8 +271,8 @@ async def test_an_access_token_is_good_for_an_hour(scene: Scene) -> None:
 
 async def test_an_access_token_is_bound_to_its_resource(scene: Scene) -> None:
     token = (await scene.tokens())["access_token"]
-    bearer = scene.services.bearer
-    assert await bearer.person(token, RESOURCE) is not None
+    access_tokens = scene.services.access_tokens
+    assert await access_tokens.find_caller(token, RESOURCE) is not None
     for other in (
         "https://other.example/mcp",
         RESOURCE + "/",
@@ -280,7 +280,7 @@ async def test_an_access_token_is_bound_to_its_resource(scene: Scene) -> None:
         RESOURCE.upper(),
         "http://news.example.com/mcp",
     ):
-        assert await bearer.person(token, other) is None
+        assert await access_tokens.find_caller(token, other) is None
 
 
 async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None:
@@ -299,8 +299,8 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
         "", "x", ".", "..", "...", good + "x", good[:-2], f"{head}.{body}.", f"{head}..{signature}", none, other_key,
         untyped, longer, early, nobody, tokens["refresh_token"], good + " ", "A" * 20_000, "é" + good, "\udcff",
     ):  # fmt: skip
-        assert await scene.services.bearer.person(bad, RESOURCE) is None, bad
-    person = await scene.services.bearer.person(good, RESOURCE)
+        assert await scene.services.access_tokens.find_caller(bad, RESOURCE) is None, bad
+    person = await scene.services.access_tokens.find_caller(good, RESOURCE)
     assert person is not None
     assert (person.user_id, person.client_name) == ("usr-ada", "Reader")
     assert person.client_id.startswith("c-")

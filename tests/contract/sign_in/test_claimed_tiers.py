@@ -68,8 +68,8 @@ class Subscriber:
 
     async def tiers(self, tokens: dict[str, str]) -> set[str] | None:
         """Return the tiers of an access token; None if it is refused."""
-        await self.services.bearer.refresh()
-        caller = await self.services.bearer.person(tokens["access_token"], RESOURCE)
+        await self.services.access_tokens.refresh()
+        caller = await self.services.access_tokens.find_caller(tokens["access_token"], RESOURCE)
         return None if caller is None else set(caller.tiers) - {"registered"}
 
     async def account(self) -> Account:

@@ -24,8 +24,8 @@ from cluster.clock import Clock
 from cluster.document_client import DocumentClient, DocumentError
 from cluster.errors import Invalid
 from deployments.archive.oauth.client_identity.assertions import read_keys
-from deployments.archive.oauth.client_identity.client_metadata import read_client_document, read_object
 from deployments.archive.oauth.client_identity.clients import OAuthClient, short_id
+from deployments.archive.oauth.client_identity.metadata_validation import read_client_document, read_object
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from cluster.records.archive.archive_client import Registration, short_id
 from deployments.archive.oauth.addresses import REGISTER_PATH
-from deployments.archive.oauth.client_identity.client_metadata import read_metadata, read_object
 from deployments.archive.oauth.client_identity.clients import issue_client
+from deployments.archive.oauth.client_identity.metadata_validation import read_metadata, read_object
 from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.metadata import GRANT_TYPES
 from deployments.archive.oauth.replies import NO_STORE, render_document

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.archive.archive_client import Registration, short_id
-from deployments.archive.oauth.client_identity.client_metadata import read_metadata, read_object
 from deployments.archive.oauth.client_identity.clients import (
     client_of_registration,
     is_secret_of,
     read_client,
 )
+from deployments.archive.oauth.client_identity.metadata_validation import read_metadata, read_object
 from deployments.archive.oauth.client_identity.registration import build_registration_document
 from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.replies import (

@@ -14,7 +14,7 @@ from actors.archive.passages import read_product
 from cluster.errors import Invalid
 from cluster.records.validation.upload import parse_upload
 from jobs.articles.article_files import ArchiveReading
-from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.unreadable_row import UnreadableRow
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="en">
   <siteinfo><sitename>News</sitename><base>https://en.news.example/wiki/Main_Page</base></siteinfo>

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.records.field_types.fields import PRODUCT_ID
 from jobs.feeds.addresses import article_id, canonical_address, is_same_host
-from jobs.feeds.crawler import read_retry_after
+from jobs.feeds.polite_fetcher import read_retry_after
 
 PLACE = "https://news.example.com/feed/rss.xml"
 

@@ -15,7 +15,7 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.ingest.files.chunks import ReadBounds, cut_batches, cut_rows, measure_rows
-from jobs.ingest.files.sources import _read_batches, find_files, read_chunks
+from jobs.ingest.files.sources import _read_batches, find_files, read_row_chunks
 from jobs.ingest.mappings.mapping import FieldMap
 
 BOUNDS = ReadBounds(chunk_bytes=1_000)
@@ -23,7 +23,7 @@ BOUNDS = ReadBounds(chunk_bytes=1_000)
 
 def _rows(path: Path, size: int, bounds: ReadBounds, skip: int = 0) -> list[tuple[int, int]]:
     (source,) = find_files(str(path))
-    return [(first, len(rows)) for first, rows in read_chunks(source, size, skip, bounds)]
+    return [(first, len(rows)) for first, rows in read_row_chunks(source, size, skip, bounds)]
 
 
 def _write(path: Path, texts: list[str]) -> Path:
@@ -90,7 +90,7 @@ def test_a_file_that_decodes_to_more_than_its_bound_is_refused_while_it_is_read(
     path = _write(tmp_path / f"products{suffix}", ["x" * 900_000] * 6)
     assert len(_rows(path, 500, ReadBounds(1_000, 8 << 20))) > 1
     (source,) = find_files(str(path))
-    chunks = read_chunks(source, 500, 0, ReadBounds(1_000, 3 << 20))
+    chunks = read_row_chunks(source, 500, 0, ReadBounds(1_000, 3 << 20))
     with pytest.raises(Invalid, match="holds more than 3 MB of data after decoding"):
         list(chunks)
 
@@ -113,7 +113,7 @@ def test_a_dictionary_within_another_type_is_decoded_in_small_parts(tmp_path: Pa
     assert sum(sizes) >= count * len(text)
     assert max(sizes) <= 80 << 20
     with pytest.raises(Invalid, match="after decoding"):
-        list(read_chunks(source, 500, 0, ReadBounds(4 << 20, 100 << 20)))
+        list(read_row_chunks(source, 500, 0, ReadBounds(4 << 20, 100 << 20)))
 
 
 def test_a_dictionary_of_one_long_text_is_decoded_in_small_parts(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_dictionary_of_one_long_text_is_decoded_in_small_parts(tmp_path: Path)
     assert path.stat().st_size < 200_000
     (source,) = find_files(str(path))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    chunks = read_chunks(source, 500, 0, ReadBounds(4 << 20, 1 << 30))
+    chunks = read_row_chunks(source, 500, 0, ReadBounds(4 << 20, 1 << 30))
     rows = sum(len(list(rows)) for (_, rows), _ in zip(chunks, range(100), strict=False))
     assert rows == 100 * 42
     with pytest.raises(Invalid, match="holds more than 1,024 MB"):

@@ -14,8 +14,8 @@ import pytest
 
 from cluster.artifacts.storage.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.files.row import UnreadableRow
-from jobs.ingest.files.sources import ReadRetry, find_files_in, read_chunks, read_rows
+from jobs.ingest.files.sources import ReadRetry, find_files_in, read_row_chunks, read_rows
+from jobs.ingest.files.unreadable_row import UnreadableRow
 from tests.fakes.bucket import Bucket
 
 ROWS = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
@@ -77,7 +77,7 @@ def test_lots_of_columns_are_gone_on_with_behind_those_that_were_given(
     breaking = Breaking()
     breaking.objects = bucket.objects
     (source,) = find_files_in(breaking.filesystem(), "in/d.parquet", "fake://in/d.parquet", asking=asking)
-    batches = list(read_chunks(source, 700, 1_400))
+    batches = list(read_row_chunks(source, 700, 1_400))
     assert [first for first, _ in batches] == list(range(1_400, 30_000, 700))
     assert [row for _, batch in batches for row in batch] == ROWS[1_400:]
     assert len(pauses) == 3

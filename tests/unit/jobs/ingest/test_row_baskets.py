@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import SourceFile
+from jobs.ingest.files.unreadable_row import Row, UnreadableRow
 from jobs.ingest.mappings import row_baskets
 from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.mappings.row_baskets import BasketFiles

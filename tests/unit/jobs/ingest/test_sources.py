@@ -18,8 +18,8 @@ import pytest
 from cluster.errors import Invalid
 from jobs.ingest.files import sources
 from jobs.ingest.files.delimited_files import DelimitedFormat
-from jobs.ingest.files.row import UnreadableRow
-from jobs.ingest.files.sources import detect_format, find_files, read_chunks, read_rows
+from jobs.ingest.files.sources import detect_format, find_files, read_row_chunks, read_rows
+from jobs.ingest.files.unreadable_row import UnreadableRow
 
 
 def write(path: Path, data: bytes | str) -> str:
@@ -265,11 +265,11 @@ def test_formats_are_detected_from_names() -> None:
 
 def test_chunks_go_on_after_what_is_done(tmp_path: Path) -> None:
     (source,) = find_files(write(tmp_path / "a.jsonl", "\n".join(f'{{"n":{n}}}' for n in range(10))))
-    assert [(first, [row["n"] for row in part]) for first, part in read_chunks(source, 4)] == [
+    assert [(first, [row["n"] for row in part]) for first, part in read_row_chunks(source, 4)] == [
         (0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8, 9]),
     ]  # fmt: skip
-    assert [(first, len(part)) for first, part in read_chunks(source, 4, skip=8)] == [(8, 2)]
-    assert list(read_chunks(source, 4, skip=10)) == []
+    assert [(first, len(part)) for first, part in read_row_chunks(source, 4, skip=8)] == [(8, 2)]
+    assert list(read_row_chunks(source, 4, skip=10)) == []
 
 
 @pytest.mark.parametrize(("group", "size"), [(3, 4), (4, 3), (100, 4), (1, 5), (7, 7)])
@@ -280,7 +280,7 @@ def test_parquet_is_cut_into_the_same_lots_wherever_its_row_groups_end(
     pq.write_table(pa.table({"n": list(range(17))}), path, row_group_size=group)
     (source,) = find_files(str(path))
     for skip in (0, size, 16, 17):
-        rows = [(first, [row["n"] for row in part]) for first, part in read_chunks(source, size, skip)]
+        rows = [(first, [row["n"] for row in part]) for first, part in read_row_chunks(source, size, skip)]
         assert rows == [(first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.unreadable_row import UnreadableRow
 from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.validation import check_interactions, check_records, row_from_message
 

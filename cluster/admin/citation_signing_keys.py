@@ -38,7 +38,7 @@ class _KeyRing:
     private: Ed25519PrivateKey
 
 
-class PublisherKeys:
+class CitationSigningKeys:
     """Signs statements with the newest key of an app."""
 
     def __init__(self, vault: Vault, store: PublisherKeyStore, clock: Clock) -> None:

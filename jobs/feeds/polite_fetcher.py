@@ -45,7 +45,7 @@ _MOVED = (301, 302, 303, 307, 308)
 _LATER = (429, 503)
 
 
-class CrawlError(Exception):
+class FetchError(Exception):
     """A document can't be fetched; `reason` is a whole sentence without its full stop."""
 
     def __init__(self, reason: str, *, is_lasting: bool = False) -> None:
@@ -55,7 +55,7 @@ class CrawlError(Exception):
         "Whether another try soon is pointless, although the host works."
 
 
-class HostResting(CrawlError):
+class HostResting(FetchError):
     """The host asks not to be asked for a while, or fails again and again."""
 
     def __init__(self, reason: str, wait_s: float, host: str = "") -> None:
@@ -65,7 +65,7 @@ class HostResting(CrawlError):
         "Name and port of a host that asks for the rest; empty: it fails."
 
 
-class CrawlPause(Exception):
+class FetchPause(Exception):
     """The next request would end after the deadline of the caller."""
 
     def __init__(self, wait_s: float) -> None:
@@ -74,7 +74,7 @@ class CrawlPause(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class CrawledDocument:
+class FetchedPage:
     """A response, behind all redirects."""
 
     address: str
@@ -102,7 +102,7 @@ class _Host:
     robots_until_s: float = float("-inf")
 
 
-class Crawler:
+class PoliteFetcher:
     """Fetches documents of publishers."""
 
     def __init__(
@@ -124,15 +124,15 @@ class Crawler:
         until_s: float,
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
-    ) -> CrawledDocument:
+    ) -> FetchedPage:
         """Return the response at an address, behind at most five redirects.
 
         `person` is on whose behalf, as `app/feed`; `until_s` is the deadline of the caller by the monotonic
         clock. Only a response with status 200 has a body.
 
         Errors:
-            CrawlError: a redirect, the robots' rules or the host do not allow it, or the host fails
-            CrawlPause: the pause before the request would end after the deadline
+            FetchError: a redirect, the robots' rules or the host do not allow it, or the host fails
+            FetchPause: the pause before the request would end after the deadline
         """
         first = address
         is_moved = True
@@ -143,11 +143,11 @@ class Crawler:
                 response = await self._request(host, address, person, until_s, method, headers or {})
             if response.status not in _MOVED:
                 moved_to = address if is_moved and address != first else ""
-                return CrawledDocument(address, response.status, response.headers, response.body, moved_to)
+                return FetchedPage(address, response.status, response.headers, response.body, moved_to)
             # One temporary redirect makes the whole way temporary.
             is_moved = is_moved and response.status in _MOVED_FOR_EVER
             address = _follow(address, response.headers.get("location", ""))
-        raise CrawlError(f"{find_host(first)} redirects more than {MOST_HOPS} times", is_lasting=True)
+        raise FetchError(f"{find_host(first)} redirects more than {MOST_HOPS} times", is_lasting=True)
 
     def restore_rest(self, name: str, wait_s: float) -> None:
         """Ask a host for nothing for so many seconds, as it asked an earlier process."""
@@ -159,7 +159,7 @@ class Crawler:
     def _host(self, address: str) -> _Host:
         fault = find_address_fault(address, needs_path=False)
         if fault:
-            raise CrawlError(f"the address {address[:200]!r} {fault}", is_lasting=True)
+            raise FetchError(f"the address {address[:200]!r} {fault}", is_lasting=True)
         return self._find_host(urlsplit(address).netloc.lower())
 
     def _find_host(self, name: str) -> _Host:
@@ -179,7 +179,7 @@ class Crawler:
             await self._read_robots(host, address, person, until_s)
         parts = urlsplit(address)
         if not host.robots.allows((parts.path or "/") + (f"?{parts.query}" if parts.query else "")):
-            raise CrawlError(f"{find_host(address)} does not allow robots at this address", is_lasting=True)
+            raise FetchError(f"{find_host(address)} does not allow robots at this address", is_lasting=True)
         return await self._send(host, address, person, until_s, method, headers)
 
     async def _read_robots(self, host: _Host, address: str, person: str, until_s: float) -> None:
@@ -196,7 +196,7 @@ class Crawler:
             place = _follow(place, response.headers.get("location", ""))
         # A file that can't be reached forbids everything, a missing one nothing (RFC 9309, 2.3.1).
         if response.status >= 500:
-            raise CrawlError(f"{parts.netloc} answers {response.status} for its robots.txt")
+            raise FetchError(f"{parts.netloc} answers {response.status} for its robots.txt")
         text = ""
         if response.status == 200:
             try:
@@ -204,7 +204,7 @@ class Crawler:
                     "utf-8", "replace"
                 )
             except Invalid as error:
-                raise CrawlError(
+                raise FetchError(
                     f"{parts.netloc} has a robots.txt that can't be read: {error.message}"
                 ) from error
         host.robots = parse_robots(text)
@@ -224,11 +224,11 @@ class Crawler:
             raise HostResting(reason, rests_until_s - now_s)
         if now_s > until_s:
             # each redirect, each robots.txt and each wait for the host takes its time
-            raise CrawlError(f"{find_host(address)} takes too long")
+            raise FetchError(f"{find_host(address)} takes too long")
         wait_s = host.next_s - now_s
         if wait_s > 0:
             if now_s + wait_s > until_s:
-                raise CrawlPause(wait_s)
+                raise FetchPause(wait_s)
             await self._sleep(wait_s)
         try:
             response = await self._client.send(
@@ -244,7 +244,7 @@ class Crawler:
             if host.failures[app_id] >= MOST_FAILURES:
                 del host.failures[app_id]
                 host.app_rests[app_id] = (self._clock.monotonic_s() + REST_S, reason)
-            raise CrawlError(reason) from error
+            raise FetchError(reason) from error
         finally:
             # Also after a failure: the pause protects the host.
             host.next_s = self._clock.monotonic_s() + max(PAUSE_S, host.robots.delay_s)
@@ -287,12 +287,12 @@ def _follow(address: str, location: str) -> str:
     """Return the address of a redirect.
 
     Errors:
-        CrawlError: it names none
+        FetchError: it names none
     """
     try:
         target = urljoin(address, location.encode("latin-1").decode("utf-8", "replace")) if location else ""
     except ValueError:
         target = ""
     if not target:
-        raise CrawlError(f"{find_host(address)} redirects to no address", is_lasting=True)
+        raise FetchError(f"{find_host(address)} redirects to no address", is_lasting=True)
     return target.partition("#")[0]

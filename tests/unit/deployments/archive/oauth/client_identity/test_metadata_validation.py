@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployments.archive.oauth.client_identity.client_metadata import read_client_document
+from deployments.archive.oauth.client_identity.metadata_validation import read_client_document
 from deployments.archive.oauth.replies import OAuthError
 from tests.fakes.document_host import a_document
 

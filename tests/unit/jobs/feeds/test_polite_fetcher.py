@@ -6,11 +6,11 @@ import h11
 import pytest
 
 from cluster.document_client import DocumentClient, DocumentError, FetchedResponse
-from jobs.feeds.crawler import (
+from jobs.feeds.polite_fetcher import (
     MOST_FAILURES,
-    Crawler,
-    CrawlError,
+    FetchError,
     HostResting,
+    PoliteFetcher,
     format_conditions,
     read_validators,
 )
@@ -44,15 +44,15 @@ async def test_slow_pages_of_one_app_let_the_host_rest_for_that_app_alone() -> N
     async def pass_time(seconds: float) -> None:
         clock.advance(round(seconds * 1000))
 
-    crawler = Crawler(cast(DocumentClient, SlowPages()), clock, pass_time)
+    fetcher = PoliteFetcher(cast(DocumentClient, SlowPages()), clock, pass_time)
 
     async def get(path: str, app_id: str) -> int:
         address = f"https://news.example/{path}"
-        reply = await crawler.get(address, person=f"{app_id}/feed", until_s=clock.monotonic_s() + 100)
+        reply = await fetcher.get(address, person=f"{app_id}/feed", until_s=clock.monotonic_s() + 100)
         return reply.status
 
     for _ in range(MOST_FAILURES):
-        with pytest.raises(CrawlError, match="in time"):
+        with pytest.raises(FetchError, match="in time"):
             await get("slow", "hostile")
     with pytest.raises(HostResting):
         await get("feed", "hostile")
