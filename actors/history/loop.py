@@ -19,7 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.stores import Stores
 
 LEASE = "tracker"

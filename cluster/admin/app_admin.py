@@ -14,20 +14,8 @@ from pydantic import ValidationError
 from cluster.artifacts.app_storage import SHARED_FOLDERS
 from cluster.errors import Conflict, FilterSyntax, HouseError, Invalid, NewerRelease, NotFound
 from cluster.query.language.parser import parse
-from cluster.records.access import (
-    LISTS,
-    SWITCHES,
-    ApiKey,
-    App,
-    AppSettings,
-    Environment,
-    IssuedKey,
-    KeyKind,
-    Limits,
-    issue_key,
-    new_app_settings,
-    reveal_key,
-)
+from cluster.records.api_keys import ApiKey, IssuedKey, KeyKind, issue_key, reveal_key
+from cluster.records.apps import LISTS, SWITCHES, App, AppSettings, Environment, Limits, new_app_settings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.records.field_types.changes import with_changes

@@ -18,7 +18,7 @@ from cluster.errors import Fault
 from cluster.paths import InstallationPaths, write_private
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import ADMIN_S, connect
-from cluster.records.access import bind_key, is_bound, reveal_key
+from cluster.records.api_keys import bind_key, is_bound, reveal_key
 from cluster.secrecy import Vault
 from cluster.settings import Settings
 from cluster.store.administration.apps_and_keys import AppAndKeyStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.settings import Settings
 
 

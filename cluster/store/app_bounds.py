@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from cluster.clock import Clock
 from cluster.errors import Conflict, Forbidden
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 

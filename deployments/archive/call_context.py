@@ -14,7 +14,7 @@ from typing import Protocol
 
 from actors.experiments.messages import ExperimentTreatment
 from cluster.clock import Clock
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.experiment import QuestionVariant
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.citations.citation_marks import MarkedLinks, MarkSigner

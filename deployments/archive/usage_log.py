@@ -9,7 +9,7 @@ from typing import Any
 from cluster import ids
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import API_CLIENT, ASK_QUESTION, ArchiveCall, Outcome
 from cluster.records.question import Answer, Question
 from cluster.store.archive.log_stream import LogStream

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from cluster.records.access import SWITCHES, AppSettings, new_app_settings
+from cluster.records.apps import SWITCHES, AppSettings, new_app_settings
 from cluster.settings import Settings
 from docs.generate.markdown import write_page, write_table
 

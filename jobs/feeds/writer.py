@@ -14,7 +14,7 @@ from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.intake import Task
 from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.stores import Stores

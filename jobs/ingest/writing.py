@@ -26,7 +26,7 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.erasure import ErasedUsers
 from cluster.records.intake import Noun, Task
 from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck

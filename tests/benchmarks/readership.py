@@ -29,7 +29,7 @@ from actors.intake.log_compaction import LogCompactor
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from deployments.archive.archive_apps import DefaultArchive
 from deployments.operations.insight.archive.readership import load_calls

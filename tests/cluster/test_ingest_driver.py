@@ -10,7 +10,7 @@ import pytest
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import open_stores
 from jobs.ingest.pipeline import IngestOrder
 from tests.suites.redis_process import RedisProcess

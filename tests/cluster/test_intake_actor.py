@@ -15,7 +15,7 @@ import pytest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import OpenStores, open_stores
 from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.redis_process import RedisProcess

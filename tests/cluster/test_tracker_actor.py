@@ -15,7 +15,7 @@ from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange, ThreadChangeResult
 from cluster.clock import SystemClock
 from cluster.errors import Refusal
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut

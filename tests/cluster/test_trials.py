@@ -26,7 +26,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.connect import OpenStores, open_stores

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.admin.app_admin import AppAdmin
 from cluster.errors import Invalid
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

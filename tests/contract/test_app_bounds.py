@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import PLENTY, Corner, open_corner
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.edge.access.proof import sign_user_id

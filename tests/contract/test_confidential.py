@@ -9,7 +9,7 @@ import pytest
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access import CONFIDENTIAL_FIELDS, AppSettings
+from cluster.records.apps import CONFIDENTIAL_FIELDS, AppSettings
 from tests.fakes.asgi import Answer, call
 from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.experiment import Experiment
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application

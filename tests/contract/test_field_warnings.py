@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.validation.boost_rules import read_rules
 from tests.contract.served_shop import open_served_shop
 from tests.fakes.asgi import call

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import ClientRule
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive

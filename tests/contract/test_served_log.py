@@ -10,7 +10,7 @@ import pytest
 
 from actors.serving.host import EngineHost
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.engine import Engine
 from cluster.records.logged_query import pseudonym

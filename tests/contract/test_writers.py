@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.records.access import AppSettings, Limits, new_app_settings
+from cluster.records.apps import AppSettings, Limits, new_app_settings
 from cluster.secrecy import derive_token_key
 from deployments.edge.access.proof import sign_user_id
 from tests.fakes.asgi import Answer, call

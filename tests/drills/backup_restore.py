@@ -41,7 +41,7 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.compact_json import dump_compact
 from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine as EngineRecord
 from cluster.records.interaction import RecentEvent
 from cluster.secrecy import new_master_key

@@ -21,7 +21,7 @@ from cluster.artifacts.signing import is_manifest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.experiment import Experiment, Variant
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores

@@ -32,7 +32,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import Meter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Question
 from cluster.store.connect import OpenStores, open_stores

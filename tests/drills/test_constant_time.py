@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cluster.errors import Unauthenticated
-from cluster.records.access import App, issue_key
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App
 from cluster.secrecy import Vault
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.access.proof import compare_hash, sign_user_id

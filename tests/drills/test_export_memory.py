@@ -29,7 +29,7 @@ EXPORT = """
 import asyncio, json, re, sys, time
 from pathlib import Path
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.access import App
+from cluster.records.apps import (App)
 from tests.fakes.stores.memory import memory_stores
 from jobs.export.file_export import ExportOrder, export_to_file
 

@@ -20,7 +20,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import OpenStores, open_stores
 from tests.suites.redis_process import RedisProcess
 

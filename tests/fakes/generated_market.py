@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
 

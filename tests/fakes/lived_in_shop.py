@@ -25,7 +25,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.ids import ServiceId
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.engine import Engine, Exploration
 from cluster.store.connect import OpenStores
 from deployments.api.http.local_calls import LocalApi

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.access import App
 from cluster.records.administration import AppRole
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores

@@ -22,7 +22,8 @@ from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.ids import ServiceId, new_service_id
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits, issue_key
+from cluster.records.api_keys import KeyKind, issue_key
+from cluster.records.apps import App, AppSettings, Environment, Limits
 from cluster.records.question import Answer, Question
 from cluster.secrecy import Vault
 from cluster.store.data.intake import RecordPut

@@ -29,7 +29,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment

@@ -22,7 +22,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings, issue_key
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App, AppSettings
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints

@@ -18,7 +18,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.promotion import promote_version

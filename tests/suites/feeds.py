@@ -15,7 +15,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.document_client import DocumentClient
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.archive.feed import Feed, FeedState
 from cluster.store.stores import Stores
 from jobs.feeds.polite_fetcher import PoliteFetcher

@@ -19,7 +19,7 @@ from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
-from cluster.records.access import Limits, new_app_settings
+from cluster.records.apps import Limits, new_app_settings
 from cluster.store.connect import OpenStores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.access.proof import sign_user_id

@@ -24,7 +24,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Refusal
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
 from jobs.refresh.build.build import SnapshotOrigin, build_search_index, build_snapshot

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from cluster.records.access import ApiKey, App, AppSettings
+from cluster.records.api_keys import ApiKey
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
 from cluster.store.data.idempotency import IdempotencyState
 from cluster.store.installation.limits import TokenGrant

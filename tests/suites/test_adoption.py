@@ -18,7 +18,8 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.signing_upgrade import sign_keys, sign_unsigned
-from cluster.records.access import App, issue_key
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App
 from cluster.records.run import Run, Schedule
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

@@ -27,7 +27,7 @@ from cluster.backup.verification import verify_sample
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict, Fault
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Person
 from cluster.secrecy import Signer

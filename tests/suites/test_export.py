@@ -31,7 +31,7 @@ from cluster.artifacts.table_files import choose_format
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.logged_query import LoggedQuery

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.archive.feed import Feed
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores

@@ -27,7 +27,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.run import Run

@@ -30,8 +30,8 @@ from cluster.errors import (
     TooMany,
     Unavailable,
 )
-from cluster.records.access import App
 from cluster.records.administration import AppRole
+from cluster.records.apps import App
 from cluster.records.erasure import Erasure
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault

@@ -25,7 +25,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_interactions
 from cluster.store.stores import Stores

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import open_stores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from jobs.ingest.__main__ import main

@@ -23,7 +23,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.intake import Noun
 from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.stores import Stores

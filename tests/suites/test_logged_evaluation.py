@@ -22,7 +22,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine, Exploration
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import Run

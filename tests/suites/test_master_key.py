@@ -27,8 +27,9 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, InvalidSetting, Unavailable
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.identity_start import mark_identity
-from cluster.records.access import ApiKey, App, issue_key, reveal_key
 from cluster.records.account import Account
+from cluster.records.api_keys import ApiKey, issue_key, reveal_key
+from cluster.records.apps import App
 from cluster.secrecy import Signer, Vault, key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

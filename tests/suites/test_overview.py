@@ -8,7 +8,7 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.errors import Forbidden
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.question import LATE_RECHECK
 from cluster.secrecy import Vault
 from cluster.store import keys

@@ -15,7 +15,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE, new_task_id
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.interaction import RecentEvent
 from cluster.store.stores import Stores
 from jobs.playground.loader import (

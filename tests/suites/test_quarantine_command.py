@@ -22,7 +22,7 @@ from actors.language.hashing_embedder import Embedder, HashingEmbedder, Vectors
 from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from deployments.cli.__main__ import command_line, main

@@ -16,7 +16,7 @@ from actors.serving.host import EngineHost
 from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.logged_query import UNKNOWN, LoggedQuery, pseudonym
 from cluster.records.question import BankQuestion
 from cluster.store.stores import Stores

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.records.run import Run
 from cluster.secrecy import mint_key

@@ -24,7 +24,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.process.artifact_access import open_artifact_store
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import generated_market

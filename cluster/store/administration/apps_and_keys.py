@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.ids import user_key_from_id
-from cluster.records.access import ApiKey, App
+from cluster.records.api_keys import ApiKey
+from cluster.records.apps import App
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of

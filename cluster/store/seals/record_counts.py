@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from cluster.errors import NewerRelease
-from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
+from cluster.records.api_keys import ApiKey
+from cluster.records.apps import App
 from cluster.records.archive.archive_client import ClientRule, Registration
 from cluster.records.archive.article_revision import ArticleRevision, PublisherKey
 from cluster.records.archive.feed import Feed, FeedArticle, FeedState

@@ -17,7 +17,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.processes import list_processes
-from cluster.records.access import DEFAULT_STORAGE_MB, DEFAULT_TRAINING_MB, App, AppSettings
+from cluster.records.apps import DEFAULT_STORAGE_MB, DEFAULT_TRAINING_MB, App, AppSettings
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores

@@ -34,7 +34,7 @@ from cluster.process.installation_state import (
 )
 from cluster.process.processes import end_processes, list_processes
 from cluster.process.start_progress import StallTimer
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

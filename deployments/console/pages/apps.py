@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from starlette.responses import Response
 
-from cluster.records.access import SWITCHES, AppSettings
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS
+from cluster.records.apps import SWITCHES, AppSettings
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.console.texts.console_texts import ConsoleTexts

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from cluster.errors import Fault, NewerRelease
-from cluster.records.access import IN_BROWSER, ApiKey, App, AppSettings, find_archive_app, reveal_key
+from cluster.records.api_keys import ApiKey, reveal_key
+from cluster.records.apps import IN_BROWSER, App, AppSettings, find_archive_app
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256

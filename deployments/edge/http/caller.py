@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from cluster.errors import Malformed
-from cluster.records.access import App, KeyKind
+from cluster.records.api_keys import KeyKind
+from cluster.records.apps import App
 from cluster.secrecy import recognise_key
 
 

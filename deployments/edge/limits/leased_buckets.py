@@ -15,7 +15,7 @@ import structlog
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, messages
-from cluster.records.access import Limits as AppLimits
+from cluster.records.apps import Limits as AppLimits
 from cluster.store.installation.limits import LimitStore
 from deployments.edge.http.caller import Credential
 from deployments.edge.limits.token_buckets import TokenBuckets

@@ -13,7 +13,8 @@ from actors.hosting.uncompacted_interactions import read_uncompacted
 from cluster.admin.app_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, AppAdmin
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
-from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
+from cluster.records.api_keys import IssuedKey
+from cluster.records.apps import SWITCHES, App, AppSettings, Environment, Limits
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

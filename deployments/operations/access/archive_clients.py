@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from cluster.admin.app_admin import AppAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.access import find_archive_app
+from cluster.records.apps import find_archive_app
 from cluster.records.archive.archive_client import (
     API_CLIENT,
     BY_SIGNATURE,

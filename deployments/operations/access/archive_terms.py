@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import App, find_archive_app
+from cluster.records.apps import App, find_archive_app
 from cluster.records.archive.archive_terms import (
     MOST_TERMS,
     ArchiveTerms,

@@ -10,7 +10,7 @@ from pydantic import Field
 from cluster.admin.app_admin import KINDS, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.access import KeyKind
+from cluster.records.api_keys import KeyKind
 from deployments.operations.access.apps import NewKeys, app_admin
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from cluster.admin.app_admin import AppAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import (
     ENGINE_NAME,
     MOST_EXPLORED,

@@ -20,7 +20,7 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.stores import Stores

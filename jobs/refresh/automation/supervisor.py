@@ -20,7 +20,7 @@ from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.run import DAY_MS, Run, Schedule
 from cluster.store.stores import Stores
 from jobs.refresh.automation.drift import find_drift

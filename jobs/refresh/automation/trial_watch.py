@@ -20,8 +20,8 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, NotFound
 from cluster.meter import Meter, SilentMeter
-from cluster.records.access import App
 from cluster.records.administration import AuditRow
+from cluster.records.apps import App
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.stores import Stores
 from jobs.refresh.automation.trial import TrialVerdict, decide_trial

@@ -9,7 +9,7 @@ from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.process.training_memory_limit import training_memory_mb
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.run import Run, RunKind, cancel_run, claim_run
 from cluster.store.app_bounds import check_new_training
 from cluster.store.stores import Stores

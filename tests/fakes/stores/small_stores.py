@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.clock import Clock
-from cluster.records.access import ApiKey, App
+from cluster.records.api_keys import ApiKey
+from cluster.records.apps import App
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.records.logged_query import pseudonym
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys, EndedTokens

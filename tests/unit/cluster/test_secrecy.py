@@ -7,7 +7,8 @@ import pytest
 
 from cluster import secrecy
 from cluster.errors import Fault
-from cluster.records.access import App, bind_key, issue_key, reseal_key, reveal_key
+from cluster.records.api_keys import bind_key, issue_key, reseal_key, reveal_key
+from cluster.records.apps import App
 
 MASTER = bytes(range(32))
 

@@ -16,7 +16,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from tests.fakes.newsroom import APP, JUDGES, Newsroom, damage, sale
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores

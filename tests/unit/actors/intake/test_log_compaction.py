@@ -16,7 +16,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.stores import Stores
 from tests.fakes.counting_meter import CountingMeter

@@ -22,7 +22,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine, Exploration
 from cluster.records.served_answer import EXPLORED
 from cluster.store.stores import Stores

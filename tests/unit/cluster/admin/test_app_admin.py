@@ -9,7 +9,7 @@ from cluster.admin.app_admin import FIRST_APPS, AppAdmin
 from cluster.artifacts import snapshots
 from cluster.artifacts.app_storage import SHARED_FOLDERS, TRAINING_FOLDERS
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import App, new_app_settings
+from cluster.records.apps import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key
 from cluster.store.stores import Stores
 from jobs.refresh.evaluation import reports

@@ -19,7 +19,7 @@ from cluster.local.redis_binary import RedisBinary, find_distribution_package, f
 from cluster.local.redis_faults import FAULTS, list_faults, list_reachable_faults
 from cluster.local.redis_server import AOF_NAME, REMOVED_COMMANDS, RedisServer
 from cluster.paths import InstallationPaths
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import open_stores
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]

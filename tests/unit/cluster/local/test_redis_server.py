@@ -18,7 +18,7 @@ from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_server import AOF_NAME, RedisServer
 from cluster.paths import InstallationPaths
 from cluster.process.processes import MARK, list_processes
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import open_stores
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from cluster.errors import Conflict, Forbidden
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.run import Run
 from cluster.store.app_bounds import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question, TextGeneration
 from cluster.store.archive.log_stream import MOST_BATCHES

@@ -11,7 +11,7 @@ from cluster.errors import Conflict, HouseError, Invalid
 from cluster.paths import InstallationPaths
 from cluster.process.installation_state import InstallationLock
 from cluster.process.processes import list_processes
-from cluster.records.access import SWITCHES, AppSettings
+from cluster.records.apps import SWITCHES, AppSettings
 from cluster.secrecy import recognise_key
 from tests.fakes.command_runner import run_command, run_json
 

@@ -16,7 +16,7 @@ import pytest
 from cluster.admin.app_admin import AppAdmin
 from cluster.errors import Conflict, Fault, FilterSyntax, Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.connect import OpenStores
 from deployments.cli.content.export import parse_since
 from deployments.cli.frame.installation import Installation, read_clock_ms

@@ -13,7 +13,7 @@ from actors.intake.person_places import PLACES
 from cluster.admin.app_admin import AppAdmin
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import new_task_id
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower

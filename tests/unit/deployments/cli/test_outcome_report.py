@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cluster.admin.app_admin import AppAdmin
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.process.artifact_access import open_artifact_store
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line

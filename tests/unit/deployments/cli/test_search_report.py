@@ -13,7 +13,7 @@ from cluster.admin.app_admin import AppAdmin
 from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.process.artifact_access import open_artifact_store
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.logged_query import UNKNOWN, LoggedQuery
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line

@@ -12,8 +12,8 @@ import pytest
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
-from cluster.records.access import App
 from cluster.records.account import check_password
+from cluster.records.apps import App
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.stores import Stores
 from deployments.operations.frame.principal import COMMAND_LINE, principal_of

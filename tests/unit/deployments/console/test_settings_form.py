@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.records.access import SWITCHES, AppSettings
+from cluster.records.apps import SWITCHES, AppSettings
 from deployments.console.pages.apps import CLOSED_GROUPS, SETTING_GROUPS, list_setting_groups
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.access.apps import switches_to_dict

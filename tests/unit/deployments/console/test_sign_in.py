@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
-from cluster.records.access import App, issue_key
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App
 from cluster.secrecy import Vault
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.stores import Stores

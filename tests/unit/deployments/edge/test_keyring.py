@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from cluster.errors import Unavailable
-from cluster.records.access import App, issue_key
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from deployments.edge.access.keyring import Keyring

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cluster.errors import TooMany, Unavailable
-from cluster.records.access import App, AppSettings
-from cluster.records.access import Limits as AppLimits
+from cluster.records.apps import App, AppSettings
+from cluster.records.apps import Limits as AppLimits
 from cluster.store.installation.limits import LimitStore, TokenGrant
 from deployments.edge.http.caller import Credential
 from deployments.edge.limits.leased_buckets import RateLimiter

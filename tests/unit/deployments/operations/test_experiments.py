@@ -19,7 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import iso_ms
 from cluster.errors import Forbidden, Invalid, NotFound
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
 from cluster.store.data.changes import ChangeLogEntry

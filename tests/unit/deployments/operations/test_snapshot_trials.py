@@ -14,7 +14,7 @@ from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.served_answer import ServedAnswer
 from jobs.refresh.automation.trial import GroupSample

@@ -10,7 +10,7 @@ import pytest
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
-from cluster.records.access import DEFAULT_TRAINING_MB, new_app_settings
+from cluster.records.apps import DEFAULT_TRAINING_MB, new_app_settings
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
 from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop

@@ -13,7 +13,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.stores import Stores
 from jobs.articles.article_files import ArchiveReading
 from jobs.articles.passages import build_passages

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Unavailable
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.store.data.append_plan import MOST_VISITORS
 from deployments.api.http.identity_links import LINKED_FOR_S
 from deployments.edge.access.proof import sign_user_id

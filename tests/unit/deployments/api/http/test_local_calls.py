@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from cluster.errors import NotFound, TooLarge, TooMany, Unavailable, Unprocessable
-from cluster.records.access import AppSettings, Limits
+from cluster.records.apps import AppSettings, Limits
 from cluster.records.engine import Engine
 from deployments.api.http.local_calls import MOST_SENT, LocalApi
 from deployments.operations.frame.api_calls import call_api

@@ -7,7 +7,7 @@ import pytest
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from cluster.errors import TooMany, Unavailable, messages
-from cluster.records.access import AppSettings, Limits, new_app_settings
+from cluster.records.apps import AppSettings, Limits, new_app_settings
 from deployments.edge.http.errors import BUSY, UNSENT_STATUS
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

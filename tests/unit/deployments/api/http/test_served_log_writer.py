@@ -12,7 +12,7 @@ from actors.serving.client import PREVIEW, Preview
 from cluster.artifacts.logs.day_files import ERASURE_MEMORY_MS
 from cluster.meter import SilentMeter
 from cluster.query.language.tree import Everything
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.experiment import Variant
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import RANKED, RULE, SCHEMA, ServedAnswer

@@ -6,7 +6,7 @@ import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, Unavailable
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.store.stores import Stores
 from deployments.api.http.warmup import LATELY_MS, load_busy_engines, load_written_apps
 from tests.fakes.asgi import call

@@ -7,7 +7,7 @@ import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.clock import SystemClock
-from cluster.records.access import AppSettings, Limits
+from cluster.records.apps import AppSettings, Limits
 from deployments.api.resources import bulk
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import PLENTY, Corner, open_corner

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Unavailable
-from cluster.records.access import AppSettings
+from cluster.records.apps import AppSettings
 from cluster.records.interaction import RecentEvent
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from cluster.local.redis_binary import RedisBinary
 from cluster.process.disk_guard import used_share
 from cluster.process.installation_state import InstallationState
-from cluster.records.access import App, AppSettings, issue_key, new_app_settings
+from cluster.records.api_keys import issue_key
+from cluster.records.apps import App, AppSettings, new_app_settings
 from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line

@@ -17,7 +17,7 @@ from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE

@@ -13,7 +13,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.tables import INTERACTIONS
-from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.apps import App, AppSettings, new_app_settings
 from cluster.records.engine import Engine
 from cluster.records.run import DAY_MS, Schedule
 from cluster.records.served_answer import ServedAnswer

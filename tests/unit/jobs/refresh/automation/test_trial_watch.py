@@ -17,7 +17,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
-from cluster.records.access import App, AppSettings
+from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.stores import Stores

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.run import DAY_MS, LEASE_MS, Run, Schedule, claim_run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.run_commands import cancel_training, check_promotable, create_run, get_run, update_run

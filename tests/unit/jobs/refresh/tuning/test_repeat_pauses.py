@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from cluster.errors import Invalid
-from cluster.records.access import App
+from cluster.records.apps import App
 from cluster.records.engine import Engine
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
