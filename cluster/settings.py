@@ -25,7 +25,7 @@ from cluster.addresses.artifacts_address import check_data_dir, parse_artifacts_
 from cluster.addresses.origin import parse_origin, parse_origins
 from cluster.addresses.redis_url import add_options
 from cluster.errors import Invalid, InvalidSetting
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory with the address of the installation's Redis."
@@ -58,7 +58,7 @@ def _secret_in(path: Path) -> SecretStr | None:
     return SecretStr(text) if text else None
 
 
-_FILE_SETTINGS = list_words(
+_FILE_SETTINGS = words_from_text(
     "redis_url_file redis_password_file redis_ca redis_cert redis_key cache_dir master_key_file "
     "manifest_key_file llm_key_file oidc_client_secret_file archive_pinned_clients"
 )

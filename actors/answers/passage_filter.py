@@ -12,7 +12,7 @@ from actors.answers.render import find_picture, passage_from_snippet
 from actors.archive.messages import Snippet
 from cluster.access_tier import NOBODY, access_of, may_read
 from cluster.query.columnar.compile import matches
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 from cluster.query.language.parser import parse
 from cluster.records.question import CitedPassage, Question
 from cluster.store.data.records import RecordStore

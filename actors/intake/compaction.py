@@ -18,8 +18,8 @@ from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, 
 from actors.intake.steps import prepare_batch
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.replaced_products import ReplacedProducts
+from cluster.artifacts.segment_format import NOUNS
 from cluster.artifacts.segments import SegmentStore, position_from_offset
-from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter

@@ -20,8 +20,8 @@ from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
 from cluster.ids import new_task_id
 from cluster.records.intake import Noun, Op, QuarantineEntry
+from cluster.records.validation.accepted_uploads import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
-from cluster.records.validation.valid_uploads import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.store.stores import Stores
 
 ReplayStatus = Literal["replayed", "refused", "skipped", "waiting"]

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster import ids
+from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.artifacts.segments import position_from_offset
-from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.compact_json import dump_compact
 from cluster.records.intake import Noun
 from cluster.store.data.changes import ChangeLogEntry

@@ -27,7 +27,7 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.score_components import ScoreComponent, sum_components
 from actors.recommender.state.serving_model import ServingModel
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 from cluster.query.language.tree import All, Node, render_filter
 
 _LOOKED_AT = 200

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 DEEPEST: Final = 256
 "Depth of nested elements that is read."
@@ -30,11 +30,11 @@ MOST_ATTRIBUTES: Final = 500
 "Attributes of one element."
 
 HIDDEN_TAGS: Final = frozenset(
-    list_words("script style template noscript iframe svg head nav form button select")
+    words_from_text("script style template noscript iframe svg head nav form button select")
 )
 "Elements whose content is not text of the page."
 INLINE_TAGS: Final = frozenset(
-    list_words(
+    words_from_text(
         "a abbr b bdi bdo cite code em font i ins kbd label mark q s small span strong sub sup time u var wbr"
     )
 )

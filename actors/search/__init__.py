@@ -5,7 +5,7 @@ retrieve             products that a search finds: by words, vectors, an advance
 phrases              products with words that follow each other
 facets               counts of values among the hits
 sort                 by relevance and personal score, by fields and formulas, or beside anchors
-result_records       the records of a result, and its spelling
+result_rendering     the records of a result, and its spelling
 completions          autocomplete of product fields and of popular queries
 passage_answers      paragraphs of product pages that answer a question
 question_bank_cache  question banks of all apps, cached by version; stored questions as completions

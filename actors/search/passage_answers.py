@@ -24,10 +24,10 @@ from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
 from actors.retrieval.paragraphs.paragraph_scorer import PageCache, score_paragraphs
-from actors.search.result_records import build_spelling_result
+from actors.search.result_rendering import build_spelling_result
 from actors.search.retrieve import filter_products
 from cluster.access_tier import access_of
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 
 MOST_PAGES = 40
 "Products whose pages are read for one question."

@@ -42,7 +42,7 @@ from actors.retrieval.messages import (
     SearchResult,
 )
 from actors.search.facets import FacetSelection, count_facets
-from actors.search.result_records import build_records, build_spelling_result
+from actors.search.result_rendering import build_spelling_result, render_records
 from actors.search.retrieve import SearchHits, filter_products, retrieve
 from actors.search.sort import (
     active_anchorings,
@@ -54,7 +54,7 @@ from actors.search.sort import (
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.columnar.value_counts import count_different
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 
 _SOLD_OUT = -4.0
 "Prior score of a product that is out of stock: it can be found, but comes last."
@@ -109,7 +109,7 @@ def search(
         filtering=search_query.filtering,
     )
     scores_by_row = ranking.result_scores(page)
-    products = build_records(page, hits, scores_by_row, query, search_query, catalog)
+    products = render_records(page, hits, scores_by_row, query, search_query, catalog)
     if query.explain:
         ranking.explain(products, query.start)
     final_scores = {row: final for row, (_, _, final) in scores_by_row.items()}
@@ -341,7 +341,7 @@ def _partial_records(ranking: _Ranking) -> list[dict[str, Any]]:
     query = ranking.query
     page = [RankedItem(row) for row in ranking.rows(query.rows)[: query.rows]]
     scores = ranking.result_scores(page)
-    return build_records(page, ranking.hits, scores, query, ranking.search_query, ranking.catalog)
+    return render_records(page, ranking.hits, scores, query, ranking.search_query, ranking.catalog)
 
 
 def _existence(ranking: _Ranking) -> dict[str, bool]:

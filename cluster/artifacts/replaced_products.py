@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from cluster.artifacts.logs.day_files import DAY_MS, DayFiles
 from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.segment_commits import SegmentCommits
+from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import RECORDS
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset
@@ -145,7 +145,7 @@ def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
     Errors:
         Fault: the segments are damaged, or keep changing
     """
-    files = SegmentFiles(artifacts, SystemClock())
+    files = SegmentCommits(artifacts, SystemClock())
     replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
         manifest = files.manifest(app_id)

@@ -20,9 +20,9 @@ from cluster.artifacts.compaction import latest_rows
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.manifest import FileEntry
-from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.segment_commits import SegmentCommits
+from cluster.artifacts.segment_format import Noun
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset
@@ -50,7 +50,7 @@ class SegmentStream:
     """Reads the segments of one app."""
 
     def __init__(self, store: ArtifactStore, app_id: str) -> None:
-        self._files = SegmentFiles(store, SystemClock())
+        self._files = SegmentCommits(store, SystemClock())
         self._app_id = app_id
 
     def measure(self, noun: Noun) -> SegmentRange:

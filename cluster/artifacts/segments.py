@@ -28,9 +28,9 @@ from cluster.artifacts.compaction import (
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.replaced_products import ReplacedProducts, select_replaced
-from cluster.artifacts.segment_files import DamagedFile, SegmentFiles
+from cluster.artifacts.segment_commits import DamagedFile, SegmentCommits
+from cluster.artifacts.segment_format import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
@@ -55,7 +55,7 @@ class SegmentStore:
         self.artifacts = store
         "The artifact store, which also contains other files of an app."
         self._clock = SystemClock() if clock is None else clock
-        self._files = SegmentFiles(store, self._clock)
+        self._files = SegmentCommits(store, self._clock)
         self._rules = MergeRules() if rules is None else rules
         self._log = structlog.get_logger()
 

@@ -30,7 +30,7 @@ from cluster.local.haproxy_handover import LAST, STAND_IN, fallback_config, find
 from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import answers
-from cluster.process.processes import is_alive
+from cluster.process.installation_processes import is_alive
 
 MOST_CONNECTIONS = 10_000
 RETRY_S = 60.0

@@ -22,7 +22,7 @@ import psutil
 import structlog
 
 from cluster.paths import InstallationPaths
-from cluster.process.processes import end_processes, is_alive, list_processes
+from cluster.process.installation_processes import end_processes, is_alive, list_processes
 from cluster.process.start_progress import STALLED_S, StallTimer
 from cluster.runtime.start_plan import StartPlan
 

@@ -41,8 +41,8 @@ from cluster.log import redact
 from cluster.paths import InstallationPaths, lock_directory, write_private
 from cluster.process.free_ports import LOOPBACK, is_loopback
 from cluster.process.identity_check import prepare_external_key
+from cluster.process.installation_processes import adopt_orphans, end_processes, list_processes, reap_orphans
 from cluster.process.installation_state import InstallationLock, InstallationState, Phase, save_state
-from cluster.process.processes import adopt_orphans, end_processes, list_processes, reap_orphans
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.ray_environment import RayPorts, ray_environment, ray_start_arguments, shared_environment
 from cluster.runtime.start_plan import StartPlan

@@ -54,7 +54,7 @@ class IdentityWatch:
         return watch
 
     @property
-    def is_refused(self) -> bool:
+    def is_foreign_store(self) -> bool:
         """Return whether this process belongs to another installation."""
         return self._refused is not None
 

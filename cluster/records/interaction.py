@@ -48,7 +48,7 @@ from cluster.records.field_types.fields import (
     VisitorId,
     fault,
 )
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 _OPEN = ConfigDict({**STRICT, "extra": "allow"})
 
@@ -256,7 +256,7 @@ INTERACTION_MODELS: Final = (
 )
 "Everything an interaction may consist of."
 
-INTERACTION_TYPES: Final = list_words(
+INTERACTION_TYPES: Final = words_from_text(
     "product_detail_page_view search add_to_cart remove_from_cart checkout refund subscribe unsubscribe "
     "add_to_collection remove_from_collection read watch listen like dislike share rate bookmark "
     "complete feedback impression viewable_impression click submit home_page_view category_page_view "

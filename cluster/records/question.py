@@ -147,12 +147,12 @@ class Question(BaseModel):
         return bool(self.open_question_id)
 
 
-def entitled_id(question_id: str, user_id: str) -> str:
+def entitled_answer_id(question_id: str, user_id: str) -> str:
     """Return the id of a user's entitled answer to a question; no request can name it, because it is no UUID."""
     return f"{question_id}~{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def is_entitled_id(question_id: str) -> bool:
+def is_entitled_answer_id(question_id: str) -> bool:
     """Return whether an id is that of an entitled answer."""
     return "~" in question_id
 
@@ -262,7 +262,7 @@ def build_entitled_question(
     """Return the question whose answer may rest on the articles of some tiers; `only` as its filter selects them."""
     return question.model_copy(
         update={
-            "question_id": entitled_id(question.question_id, question.user_id),
+            "question_id": entitled_answer_id(question.question_id, question.user_id),
             "open_question_id": question.question_id,
             "tiers": tuple(sorted(tiers)),
             "only": only,

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.schema import ensure_schema
 from cluster.admin.vault import open_vault
 from cluster.clock import SystemClock
@@ -32,8 +32,8 @@ from cluster.paths import InstallationPaths
 from cluster.process import probe
 from cluster.process.connecting import ADMIN_S, connect
 from cluster.process.identity_start import mark_identity
+from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import find_lock_holder, load_state
-from cluster.process.processes import list_processes
 from cluster.process.signing_upgrade import sign_unsigned
 from cluster.process.start_progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.process.tracing import check_tracing
@@ -195,7 +195,9 @@ def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
 async def ensure_apps(settings: Settings) -> bool:
     """Create the first apps and keys; return False when they exist."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        return await AppAdmin(stores.access, open_vault(settings)).ensure_first_apps(SystemClock().now_ms())
+        return await AppKeyAdmin(stores.access, open_vault(settings)).ensure_first_apps(
+            SystemClock().now_ms()
+        )
 
 
 async def start_schema(settings: Settings) -> None:
@@ -356,7 +358,9 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
         # The sample app's own key: the check goes the way of a client, through the proxy.
-        entries = await AppAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
+        entries = await AppKeyAdmin(stores.access, open_vault(settings)).keys(
+            app_id="playground", reveal=True
+        )
         user_ids = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     # On several nodes every proxy must answer, not only the one of this node.

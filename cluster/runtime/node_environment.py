@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cluster.errors import Invalid
 from cluster.paths import InstallationPaths
+from cluster.process.installation_processes import MARK
 from cluster.process.priority import BACKGROUND_NICENESS, VARIABLE, can_raise_priority
-from cluster.process.processes import MARK
 from cluster.runtime.handover import hand_over
 from cluster.runtime.ray_environment import serving_environment, shared_environment
 from cluster.settings import SECRET_VARIABLES, Settings

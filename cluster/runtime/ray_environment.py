@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports, port_range
+from cluster.process.installation_processes import MARK
 from cluster.process.priority import BACKGROUND_NICENESS, VARIABLE
-from cluster.process.processes import MARK
 
 HOT_LAYER = "deployments.api.http.hot:middlewares"
 THREAD_VARIABLES = (

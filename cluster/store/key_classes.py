@@ -22,7 +22,7 @@ from cluster.store import keys
 
 CLASSES: dict[str, tuple[str, ...]] = {
     "control": (
-        "access_version", "access_app", "access_key", "access_exposed", "access_ended", "ended_tokens",
+        "access_version", "access_app", "access_key", "access_exposed", "ended_tokens_version", "ended_tokens",
         "former_ended_tokens", "schema", "oauth_version", "oauth_revoked",
         "erasure_order", "noun_seen", "attribute_types", "intake", "task_open", "compacted_offset", "trimmed",
         "client_rule", "publisher_key", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",

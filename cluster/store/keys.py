@@ -30,7 +30,7 @@ def access_exposed() -> str:
     return "kiosk:{access}:exposed"
 
 
-def access_ended() -> str:
+def ended_tokens_version() -> str:
     """Hash app_id -> integer, incremented whenever `ended_tokens` of the app changes; API replicas poll it. Owner: the
     administration. For ever."""
     return "kiosk:{access}:ended"

@@ -124,7 +124,7 @@ Exit codes: 0 every bound is kept, 1 a bound is missed or a figure is not measur
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteOptions:
+class BenchSuiteOptions:
     """The options of the suites that measure a fresh installation."""
 
     suite: Suite = "foundation"
@@ -138,7 +138,7 @@ class SuiteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class RankingOptions:
+class BenchRankingOptions:
     """The options of `kiosk bench quality`."""
 
     sets: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class RankingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersOptions:
+class BenchAnswersOptions:
     """The options of `kiosk bench answers`."""
 
     part: AnswersPart | None = None
@@ -164,7 +164,7 @@ class AnswersOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionsOptions:
+class BenchCompletionsOptions:
     """The options of `kiosk bench completions`."""
 
     titles: int = 100_000
@@ -176,7 +176,7 @@ class CompletionsOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SizesOptions:
+class BenchSizesOptions:
     """The options of `kiosk bench sizes`."""
 
     sizes: tuple[int, ...] = SIZES
@@ -184,7 +184,13 @@ class SizesOptions:
     out: Path | None = None
 
 
-BenchOptions = SuiteOptions | RankingOptions | AnswersOptions | CompletionsOptions | SizesOptions
+BenchOptions = (
+    BenchSuiteOptions
+    | BenchRankingOptions
+    | BenchAnswersOptions
+    | BenchCompletionsOptions
+    | BenchSizesOptions
+)
 Execute = Callable[[BenchOptions, Sequence[str]], int]
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -228,7 +234,7 @@ def _add_suites(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure this build on this machine and compare the figures with their bounds."""
-        options = SuiteOptions(suite, port, skip_peer, products, interactions, recipe, as_json, out)
+        options = BenchSuiteOptions(suite, port, skip_peer, products, interactions, recipe, as_json, out)
         raise typer.Exit(execute(options, context.meta[WORDS]))
 
 
@@ -248,7 +254,7 @@ def _add_answers(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure composed answers: their quality in this process, their speed in a fresh installation."""
-        options = AnswersOptions(part, sets, every, port, as_json, out)
+        options = BenchAnswersOptions(part, sets, every, port, as_json, out)
         raise typer.Exit(execute(options, context.meta[WORDS]))
 
 
@@ -264,7 +270,7 @@ def _add_completions(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure completions of many titles, in this process and through HAProxy."""
-        options = CompletionsOptions(titles, port, recipe, in_process, as_json, out)
+        options = BenchCompletionsOptions(titles, port, recipe, in_process, as_json, out)
         raise typer.Exit(execute(options, context.meta[WORDS]))
 
 
@@ -282,7 +288,7 @@ def _add_sizes(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure the cost of a request as the catalog grows, in one process on one core."""
-        options = SizesOptions(tuple(sizes or SIZES), as_json, out)
+        options = BenchSizesOptions(tuple(sizes or SIZES), as_json, out)
         raise typer.Exit(execute(options, context.meta[WORDS]))
 
 
@@ -327,7 +333,7 @@ def _add_quality(app: typer.Typer, execute: Execute) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Measure ranking on public sets beside other libraries."""
-        options = RankingOptions(
+        options = BenchRankingOptions(
             tuple(sets or ()), only, tuple(part or ()), as_json, out, peers, minutes, cache
         )
         raise typer.Exit(execute(options, context.meta[WORDS]))

@@ -62,7 +62,7 @@ from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.http.routes import build_application
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.api.http.warmup import load_busy_engines, load_written_apps
+from deployments.api.http.warmup import load_busy_engines, preload_newly_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
@@ -302,7 +302,7 @@ class Gateway:
         for archive_app in dict.fromkeys((app_id, *self._keyring.list_archives())):
             with contextlib.suppress(HouseError):
                 await self._archive_host.ask(ArchiveQuery(archive_app, "news"))
-        await load_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
+        await preload_newly_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
 
     async def _report_metrics(self) -> None:
         for second in itertools.count(1):

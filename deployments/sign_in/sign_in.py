@@ -24,7 +24,7 @@ from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.edge.access.signing import sha256
 from deployments.edge.limits.signin_limits import SignInLimits, SignInRates
-from deployments.sign_in.claimed_tiers import ClaimedTiers
+from deployments.sign_in.claimed_tier_sync import ClaimedTierSync
 from deployments.sign_in.identity_provider import IdentityProvider
 from deployments.sign_in.invitations import Invitations
 from deployments.sign_in.password_checks import PasswordChecks
@@ -100,7 +100,7 @@ class SignIn:
         self.sessions = BrowserSessions(stores.accounts, self.signing, clock)
         self.provider = provider
         has_claim = provider is not None and provider.config.tiers_claim
-        self.claimed = ClaimedTiers(stores, vault, provider, clock) if provider and has_claim else None
+        self.claimed = ClaimedTierSync(stores, vault, provider, clock) if provider and has_claim else None
         "Reads tiers from a claim of the provider; None where no claim names them."
         self.has_passwords = has_passwords or provider is None
         "Without passwords, people sign in through the provider only."
@@ -164,7 +164,7 @@ class SignIn:
         if result.notice:
             self.sessions.leave_notice(response, result.notice, "bad", secure=browser.secure)
 
-    async def end(self, response: Response, browser: Browser, session: Session) -> None:
+    async def end_all_sessions(self, response: Response, browser: Browser, session: Session) -> None:
         """End all browser sessions of the account, and delete the cookie."""
         await self.sessions.end(response, session, secure=browser.secure)
         await self._sessions_log.add_end(session.account, browser.surface, browser.address, session.way)

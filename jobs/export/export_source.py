@@ -24,9 +24,9 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from cluster.records.field_types.fields import NamedId
 from cluster.records.field_types.times import is_stored_moment
-from cluster.records.validation.valid_uploads import AcceptedInteractions
+from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from jobs.ingest.files.columns import format_timestamps
 
 PLAIN_TYPES: Final = frozenset(

@@ -16,8 +16,8 @@ from cluster.errors import HouseError, Invalid, Unprocessable
 from cluster.records.erasure import ErasedUsers
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
 from cluster.records.intake import Noun
+from cluster.records.validation.accepted_uploads import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
-from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords
 from jobs.ingest.files.chunks import CHUNK_BYTES
 from jobs.ingest.files.columns import ColumnRows
 from jobs.ingest.files.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names

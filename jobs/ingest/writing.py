@@ -29,7 +29,7 @@ from cluster.ids import new_task_id
 from cluster.records.apps import App
 from cluster.records.erasure import ErasedUsers
 from cluster.records.intake import Noun, Task
-from cluster.records.validation.valid_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck
+from cluster.records.validation.accepted_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck
 from cluster.store.app_bounds import check_new_records
 from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.data.intake import IntakeReceipt

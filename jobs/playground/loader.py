@@ -27,8 +27,8 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import TaskId, new_task_id
 from cluster.meter import Meter, SilentMeter
+from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.records.validation.upload import parse_upload
-from cluster.records.validation.valid_uploads import RecordNoun
 from cluster.store.stores import Stores
 from jobs.playground.data_files import list_data_files
 from jobs.playground.products import build_products, product_records_from_articles

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from cluster.process.free_ports import free_ports
 from deployments.cli.subprocess_commands import (
-    AnswersOptions,
+    BenchAnswersOptions,
+    BenchCompletionsOptions,
     BenchOptions,
-    CompletionsOptions,
-    RankingOptions,
-    SizesOptions,
-    SuiteOptions,
+    BenchRankingOptions,
+    BenchSizesOptions,
+    BenchSuiteOptions,
     build_bench_app,
 )
 from jobs.command_line import run_program
@@ -30,19 +30,21 @@ _INTERRUPTED = 130
 def run_suite(options: BenchOptions, _: Sequence[str] = ()) -> int:
     """Run a suite; return 1 when a bound is missed or something could not be measured, else 0."""
     # Imported here: each suite needs libraries that the others run without.
-    if isinstance(options, RankingOptions):
+    if isinstance(options, BenchRankingOptions):
         from tests.benchmarks import quality_report
 
         return quality_report.print_tables(options)
-    if isinstance(options, SizesOptions):
+    if isinstance(options, BenchSizesOptions):
         from tests.benchmarks import engine_sizes
 
         return engine_sizes.print_sizes(options)
     return report.print_report(_suite_lines(options), as_json_document=options.as_json, out=options.out)
 
 
-def _suite_lines(options: SuiteOptions | AnswersOptions | CompletionsOptions) -> Iterator[scenarios.Line]:
-    if isinstance(options, AnswersOptions):
+def _suite_lines(
+    options: BenchSuiteOptions | BenchAnswersOptions | BenchCompletionsOptions,
+) -> Iterator[scenarios.Line]:
+    if isinstance(options, BenchAnswersOptions):
         from tests.benchmarks.answers import quality, speed
 
         languages = tuple(filter(None, options.sets.split(",")))
@@ -51,14 +53,14 @@ def _suite_lines(options: SuiteOptions | AnswersOptions | CompletionsOptions) ->
             "speed": speed.served_lines(options.port),
         }
         return chain.from_iterable(lines for part, lines in parts.items() if options.part in (None, part))
-    if isinstance(options, CompletionsOptions):
+    if isinstance(options, BenchCompletionsOptions):
         from tests.benchmarks import completions_served
 
         return completions_served.completion_lines(options)
     return installation_lines(options, Console(stderr=True))
 
 
-def installation_lines(options: SuiteOptions, progress: Console) -> Iterator[scenarios.Line]:
+def installation_lines(options: BenchSuiteOptions, progress: Console) -> Iterator[scenarios.Line]:
     """Run the echo if the suite compares with it, then the suite on a fresh installation."""
     beside = [NO_FIGURES, NO_FIGURES]
 
@@ -86,7 +88,7 @@ def installation_lines(options: SuiteOptions, progress: Console) -> Iterator[sce
 
 
 def _measure_installation(
-    options: SuiteOptions, running: stack.Stack, rest: Figures, load: Figures
+    options: BenchSuiteOptions, running: stack.Stack, rest: Figures, load: Figures
 ) -> Iterator[scenarios.Line]:
     if options.suite == "foundation":
         for name, measure in scenarios.foundation(running, rest, load):

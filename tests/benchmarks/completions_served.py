@@ -26,7 +26,7 @@ import orjson
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
 from actors.retrieval.autocomplete.snapshot_format import arrays_from_index
-from deployments.cli.subprocess_commands import CompletionsOptions
+from deployments.cli.subprocess_commands import BenchCompletionsOptions
 from tests.benchmarks import bulk, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
@@ -114,7 +114,7 @@ def served(running: stack.Stack, titles: Titles, load_of_echo: Figures, recipe: 
     yield Line("whole stack with this data, PSS", running.pss_mb() / 1024, "GiB")
 
 
-def completion_lines(options: CompletionsOptions) -> Iterator[Line]:
+def completion_lines(options: BenchCompletionsOptions) -> Iterator[Line]:
     """Measure the index in this process, then completions over HTTP beside the echo."""
     titles, beside = titles_of(options.titles), [NO_FIGURES]
 

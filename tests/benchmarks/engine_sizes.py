@@ -21,7 +21,7 @@ from rich.table import Table
 
 from actors.recommender.messages import UserQuery
 from actors.serving import dispatch
-from deployments.cli.subprocess_commands import SizesOptions
+from deployments.cli.subprocess_commands import BenchSizesOptions
 from tests.benchmarks.recommender_inprocess import NOW_MS, USERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 
@@ -39,7 +39,7 @@ _SMALLEST_MS = 0.5
 "Below this a request's fixed cost hides what grows."
 
 
-def print_sizes(options: SizesOptions) -> int:
+def print_sizes(options: BenchSizesOptions) -> int:
     """Measure every size and print one table.
 
     Returns:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
-from deployments.cli.subprocess_commands import RankingOptions
+from deployments.cli.subprocess_commands import BenchRankingOptions
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
@@ -31,7 +31,7 @@ CACHE = Path.home() / ".cache" / "kiosk" / "peers"
 "The folder that keeps the libraries and what ran, unless `--cache` names another."
 
 
-def print_peers(options: RankingOptions) -> int:
+def print_peers(options: BenchRankingOptions) -> int:
     """Run the chosen tasks and scorers and print the tables.
 
     Returns:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cluster.errors import Invalid
-from deployments.cli.subprocess_commands import RankingOptions, RankingPart
+from deployments.cli.subprocess_commands import BenchRankingOptions, RankingPart
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality import FIGURES, Line, ReportProgress, Task, chosen_tasks, measure, tasks
 from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line
@@ -23,7 +23,7 @@ from tests.benchmarks.unmeasured import NO_SET, reason_of
 _MARK = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}
 
 
-def print_tables(options: RankingOptions) -> int:
+def print_tables(options: BenchRankingOptions) -> int:
     """Measure the chosen sets and print the tables.
 
     Returns:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cluster.paths import InstallationPaths
-from cluster.process.processes import MARK
+from cluster.process.installation_processes import MARK
 from cluster.records.engine import Scaling
 from cluster.runtime import bootstrap
 from cluster.runtime.node_environment import SPREAD

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 
 pytestmark = [pytest.mark.drill, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.processes import is_alive
+from cluster.process.installation_processes import is_alive
 from cluster.records.run import Run, Schedule
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores

@@ -25,7 +25,7 @@ import pytest
 from cluster.paths import InstallationPaths
 from cluster.process import probe
 from cluster.process.free_ports import free_ports
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 from tests.fakes.archive_oauth import Person, Program, answer_of
 from tests.suites.busy_machine import QuietStopwatch
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Invalid
 from cluster.records.apps import AppSettings
 from tests.fakes.asgi import call
@@ -117,7 +117,7 @@ async def test_a_filter_that_no_longer_parses_costs_no_answer(corner: Corner) ->
 
 
 async def test_a_filter_is_checked_where_it_is_set(corner: Corner) -> None:
-    keeping = AppAdmin(corner.stores.access, corner.vault)
+    keeping = AppKeyAdmin(corner.stores.access, corner.vault)
     settings = await keeping.set_switches("shop", {"affiliation_fq": PARTNER})
     assert settings.affiliation_fq == PARTNER
     assert (await keeping.set_switches("shop", {"affiliation_fq": ""})).affiliation_fq == ""

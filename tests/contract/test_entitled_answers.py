@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.records.question import entitled_id
+from cluster.records.question import entitled_answer_id
 from tests.contract.test_ask import Desk
 from tests.contract.test_ask_access import (
     ABSENT,
@@ -142,7 +142,7 @@ async def test_no_request_can_name_an_entitled_answer(client: Desk) -> None:
     token = token_with(client, **ACCESSES)
     question_id = await client.post_question(QUESTION, browser=True, token=token)
     await finish(client, question_id, token)
-    name = entitled_id(question_id, "gina")
+    name = entitled_answer_id(question_id, "gina")
     assert await client.corner.stores.questions.shown("shop", name)
     for reply in (
         await client.get(f"questions/{name}/answer"),
@@ -158,7 +158,7 @@ async def test_the_memory_of_answers_keeps_entitled_ones_apart(client: Desk) -> 
     other = {**token, "user_id": "harry"}
     again = await client.post_question(QUESTION, browser=True, token=other)
     assert cited(await finish(client, again, other)) == ["river-treaty"]
-    stored = await client.corner.stores.questions.read("shop", entitled_id(again, "harry"))
+    stored = await client.corner.stores.questions.read("shop", entitled_answer_id(again, "harry"))
     assert stored is not None
     assert (stored.answer.composer, stored.answer.access) == ("reused", ("subscriber",))
     for reading in (None, token_with(client, tiers=["gold"])):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from cluster.artifacts.compaction import MergeRules
+from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS
 from tests.fakes import generated_market
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(900)]

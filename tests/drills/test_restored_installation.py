@@ -19,7 +19,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 from cluster.settings import Settings
 from deployments.cli.frame.installation import Installation
 from tests.benchmarks.data import interactions, products, users

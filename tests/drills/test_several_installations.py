@@ -16,7 +16,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 from tests.benchmarks.stack import Stack
 from tests.drills.journal import Load, call, percentile
 

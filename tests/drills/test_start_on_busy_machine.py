@@ -14,7 +14,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 from tests.suites.busy_machine import busy_machine
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from starlette.applications import Starlette
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.account import Account
@@ -73,7 +73,7 @@ def open_memory_admin(stores: Stores | None = None, clock: Clock | None = None, 
 async def add_apps(stores: Stores, *names: str) -> None:
     """Create apps with their keys."""
     for name in names or APPS:
-        await AppAdmin(stores.access, VAULT).create_app(name, "development", NOW)
+        await AppKeyAdmin(stores.access, VAULT).create_app(name, "development", NOW)
 
 
 async def add_person(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores

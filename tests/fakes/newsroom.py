@@ -13,8 +13,8 @@ from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
 from actors.language.hashing_embedder import HashingEmbedder
+from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.tables import RECORDS
 from cluster.meter import Meter, SilentMeter
 from cluster.records.thread import Thread
 from cluster.store.data.changes import LIVE_MS

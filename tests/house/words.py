@@ -53,12 +53,12 @@ NOUNS = _words(
     pace page pages paragraph paragraphs parameter parser parts passage passages password past
     path paths patterns people person phrases pictures pipeline pkce place placement places plan
     playground plots policy poller popularity ports postings preferences prefix prefixes preview principal prior
-    priority probe process processes product products profile profiles progress promotion promotions
+    priority probe process processes product products profile profiles progress projection promotion promotions
     prompt proof proposal protocol provider publisher purchase
     qa quarantine queries query question questions queue
     random rate ray reader readership readiness reads reasons rebuilder recipe recipes recommendation
     recommender record recorder records redirects redis reference registration registrations registry
-    regression removal renderer renewal repeat replaced replay replays replica replies reports request
+    regression removal renderer rendering renewal repeat replaced replay replays replica replies reports request
     requests reranker reseal resources responsive restoring result results retrieval revision revisions
     revocation robots roles roster router routes row rows rsl rule rules runs runtime
     safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen

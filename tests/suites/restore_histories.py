@@ -33,7 +33,7 @@ from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.schema import ensure_schema
@@ -626,7 +626,7 @@ async def open_histories(folder: Path, seed: int) -> AsyncIterator[History]:
         history = History(folder, random.Random(seed), *sides, Figures())
         await ensure_schema(sides[0].stores, history.now_ms)
         for app_id in APPS:
-            await AppAdmin(sides[0].stores.access, sides[0].vault).create_app(
+            await AppKeyAdmin(sides[0].stores.access, sides[0].vault).create_app(
                 app_id, "development", history.now_ms
             )
         yield history

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.records.erasure import Person
-from cluster.records.question import entitled_id
+from cluster.records.question import entitled_answer_id
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import PersonTraces, erase_all
 from deployments.api.http.hot import HotLayer
@@ -111,7 +111,7 @@ async def test_an_erased_person_leaves_no_entitled_answer(
     token = token_for("subscriber")
     question_id = await replicas[0].post_question(QUESTION, browser=True, token=token)
     assert await is_open(replicas[0], question_id, token)
-    assert await redis_stores.questions.shown("shop", entitled_id(question_id, "gina"))
+    assert await redis_stores.questions.shown("shop", entitled_answer_id(question_id, "gina"))
     traces = PersonTraces(redis_stores.server, Person(app_id="shop", user_id="gina"), b"salt")
     text = repr([trace.items async for trace in traces.find_all()])
     assert QUESTION in text
@@ -148,5 +148,5 @@ async def test_a_question_about_open_articles_needs_no_second_answer(
 
     await until(finished)
     await replicas[0].corner.asking.queue.wait_idle()
-    stored = await redis_stores.questions.read("shop", entitled_id(question_id, "gina"))
+    stored = await redis_stores.questions.read("shop", entitled_answer_id(question_id, "gina"))
     assert stored is None or stored.answer.access == ("subscriber",)

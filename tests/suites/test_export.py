@@ -24,7 +24,7 @@ from cluster.artifacts.logs.day_files import name_day
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
-from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.segment_commits import SegmentCommits
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import choose_format
@@ -395,9 +395,9 @@ async def test_a_compaction_while_rows_are_read_loses_and_repeats_none(
                 for n in range(part, part + 8)]  # fmt: skip
         await world.ingest(rows, "interactions")
         await world.settle()
-    read_table, merges = SegmentFiles.table, list[str]()
+    read_table, merges = SegmentCommits.table, list[str]()
 
-    def read_then_merge(self: SegmentFiles, app_id: str, entry: Any, *more: Any) -> Any:
+    def read_then_merge(self: SegmentCommits, app_id: str, entry: Any, *more: Any) -> Any:
         given = read_table(self, app_id, entry, *more)
         noun = entry.facts["noun"]
         if noun not in merges:
@@ -405,7 +405,7 @@ async def test_a_compaction_while_rows_are_read_loses_and_repeats_none(
             assert world.segments.compact(APP, noun, whole=True)
         return given
 
-    monkeypatch.setattr(SegmentFiles, "table", read_then_merge)
+    monkeypatch.setattr(SegmentCommits, "table", read_then_merge)
     for subject in ("products", "interactions"):
         assert len(await world.rows(subject)) == 40
     assert merges == ["product", "interaction"]

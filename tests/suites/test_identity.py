@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
@@ -133,7 +133,7 @@ async def test_another_master_key_is_refused(machine: Machine, redis_stores: Ope
     for check in (watch.check(), prepare_master_key(redis_stores, other)):
         with pytest.raises(InvalidSetting, match="is not that of installation"):
             await check
-    assert watch.is_refused
+    assert watch.is_foreign_store
     done = await run("apps", "create", "acme")
     assert isinstance(done.exception, InvalidSetting)
     assert not (await redis_stores.access.read_all()).apps
@@ -165,7 +165,7 @@ async def test_a_process_that_started_while_redis_was_away_is_checked_when_it_an
             redis.start()
             assert watch._task is not None
             await asyncio.wait_for(watch._task, 20)
-            assert watch.is_refused == bool(wrong)
+            assert watch.is_foreign_store == bool(wrong)
             if wrong:
                 with pytest.raises(InvalidSetting, match=wrong):
                     watch.refuse()
@@ -206,7 +206,7 @@ async def test_commands_on_an_absent_artifact_store_are_refused(
 ) -> None:
     first = machine("one")
     await start(first)
-    await AppAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
+    await AppKeyAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
     hand_key(machine("other"), first)
     error = (await run(*words)).exception
     assert isinstance(error, InvalidSetting)
@@ -219,7 +219,7 @@ async def test_keys_of_another_installation_are_not_taken_over(
     first, other = machine("one"), machine("other")
     for settings in (first, other):
         ensure_master_key(settings)
-    await AppAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
+    await AppKeyAdmin(redis_stores.access, open_vault(first)).ensure_first_apps(NOW)
     with pytest.raises(InvalidSetting, match=r"none of \d API keys in Redis opens"):
         await mark_identity(other)
     assert (await mark_identity(machine("one"))).installation_id

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Conflict, NewerRelease
 from cluster.records.account import Account
 from cluster.records.archive.archive_client import ClientRule, Registration, short_id
@@ -88,7 +88,7 @@ async def _rewrite_threads(stores: OpenStores) -> None:
 
 
 async def _rewrite_app(stores: OpenStores) -> None:
-    admin = AppAdmin(stores.access, Vault(b"m" * 32))
+    admin = AppKeyAdmin(stores.access, Vault(b"m" * 32))
     await admin.set_switches(APP, {"bot_rule": "off"})
     await admin.set_rate_limits(APP, queries_per_s=9)
 
@@ -108,7 +108,7 @@ async def _apps(stores: OpenStores) -> list[Any]:
 
 
 async def _app(stores: OpenStores) -> Any:
-    return await AppAdmin(stores.access, Vault(b"m" * 32)).keys(app_id=APP)
+    return await AppKeyAdmin(stores.access, Vault(b"m" * 32)).keys(app_id=APP)
 
 
 async def _experiments(stores: OpenStores) -> list[Any]:
@@ -251,11 +251,11 @@ async def test_an_app_of_a_newer_release_is_not_made_again_and_its_keys_answer_5
 ) -> None:
     case, access = CASES["app"], redis_stores.access
     vault = Vault(b"m" * 32)
-    (issued, _) = await AppAdmin(access, vault).create_app(APP, "development", NOW)
+    (issued, _) = await AppKeyAdmin(access, vault).create_app(APP, "development", NOW)
     newer = await stored(redis_stores, case) | {"environment": "staging"}
     await store(redis_stores, case, newer)
     with pytest.raises(Conflict):
-        await AppAdmin(access, vault).create_app(APP, "development", NOW)
+        await AppKeyAdmin(access, vault).create_app(APP, "development", NOW)
     keyring = Keyring(access, vault)
     await keyring.start()
     with pytest.raises(NewerRelease):
@@ -268,7 +268,7 @@ async def test_an_app_of_a_newer_release_is_not_made_again_and_its_keys_answer_5
 async def test_a_key_of_a_newer_release_stops_the_rotation_that_could_not_end_it(
     redis_stores: OpenStores,
 ) -> None:
-    admin = AppAdmin(redis_stores.access, Vault(b"m" * 32))
+    admin = AppKeyAdmin(redis_stores.access, Vault(b"m" * 32))
     await admin.create_app(APP, "development", NOW)
     key = a_key()
     await redis_stores.access.put_key(key)

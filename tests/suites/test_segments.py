@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.replaced_products import read_versions
+from cluster.artifacts.segment_format import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore, RetryPolicy
-from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
 from cluster.errors import Conflict, Fault
 from tests.fakes.bucket import Bucket
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 _WHO = re.compile(
     r"(?<!\w)[A-ZÀ-Þ][\w’'-]{1,30}(?:\s[A-ZÀ-Þ][\w’'-]{1,30}){1,4}, who "
@@ -48,7 +48,7 @@ _DOES_SOMETHING = re.compile(
     r" (?:were|are|have|had|will|can|may|must|remain|came|took|went|left|live|work|fell|lost|won|\w{3,}ed)\b"
 )
 _NO_THINGS = frozenset(
-    list_words(
+    words_from_text(
         "who which that thirds quarters percent kilometres metres miles minutes hours days weeks months "
         "years nights times"
     )

@@ -264,7 +264,7 @@ def score_related_items(
     values = np.ones(len(rows), np.float32)
     # a_related s(y) y with y = 1 for each named product (equation 25)
     values *= np.float32(state.weights.related * compute_sparse_scale(rows, values, count))
-    return [SparseScores("live:related", get_slot_map(state, priors).slots(rows), values)]
+    return [SparseScores("live:related", get_slot_map(state, priors).slots_from_rows(rows), values)]
 
 
 def score_bought_together(like: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
@@ -346,7 +346,7 @@ def _score_cooccurrence(
     # New votes of one side are enough: the snapshot can have learned no more than the older ones.
     news = np.maximum(np.broadcast_to(liked_fresh[:, None], valid.shape)[valid], fresh[rows])
     is_new = news > _OLD
-    return SparseScores(name, model.slot_map.slots(rows[is_new]), (values * news * scale)[is_new])
+    return SparseScores(name, model.slot_map.slots_from_rows(rows[is_new]), (values * news * scale)[is_new])
 
 
 def _has_news(model: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> bool:
@@ -368,7 +368,7 @@ def _score_similarity(
     items = priors.cold_start
     if quick and len(items.established_rows):
         like = items.established_vectors @ vector
-        slots = get_slot_map(state, priors).slots(items.established_rows)
+        slots = get_slot_map(state, priors).slots_from_rows(items.established_rows)
         # Mean and spread are those of all products, so sparse and full scores have the same scale.
         return SparseScores("live:content", slots, (like - np.float32(mean)) * np.float32(weight / spread))
     return VectorScores("live:content", state.index, vector, weight / spread, mean)

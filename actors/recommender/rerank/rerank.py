@@ -27,7 +27,7 @@ from actors.recommender.rerank.exploration import ExploredPlace, dither, explore
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState
 from actors.vectors.types import Mask
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 from cluster.query.language.field_values import canonical, collect_scalars
 from cluster.query.language.tree import Everything
 from cluster.records.served_answer import COLD_START, DITHERED, EXPLORED, RANKED, REPEATED, RULE

@@ -149,7 +149,7 @@ def _read_part_scores(
         if prior.name in columns and (weight if user.has_history else prior.weight_new):
             scores[:, columns[prior.name]] = prior.values[rows]
     slot_map = model.slot_map
-    slots = slot_map.slots(rows)
+    slots = slot_map.slots_from_rows(rows)
     places: Rows | None = None
     weights = model.get_part_weights(unseen=user.unseen_only)
     for component in components:

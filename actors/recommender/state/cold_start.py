@@ -166,8 +166,8 @@ class ColdStartTracker:
             self._weights[rows] * share[:, None],
             self._established,
             self._established_vectors,
-            slot_map.slots(rows),
-            slot_map.slots(neighbours),
+            slot_map.slots_from_rows(rows),
+            slot_map.slots_from_rows(neighbours),
             self._build_features(rows, model),
             share,
         )

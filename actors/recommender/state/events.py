@@ -211,7 +211,7 @@ def events_from_table(
     user_code: Callable[[str], int],
     row_of: Callable[[str], int],
 ) -> EventArrays:
-    """Return the events of compacted interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
+    """Return the events of compacted interactions (columns of `cluster.artifacts.segment_format.LOADED_INTERACTIONS`).
 
     Cost:
         about 1 s for 1,000,000 interactions

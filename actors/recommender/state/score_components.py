@@ -35,7 +35,7 @@ class SlotMap:
     slot_of: Rows | None = None
     row_of: Rows | None = None
 
-    def slots(self, rows: Rows) -> Rows:
+    def slots_from_rows(self, rows: Rows) -> Rows:
         """Return the slots of rows.
 
         Shapes:
@@ -43,7 +43,7 @@ class SlotMap:
         """
         return rows if self.slot_of is None else self.slot_of[rows]
 
-    def rows(self, slots: Rows) -> Rows:
+    def rows_from_slots(self, slots: Rows) -> Rows:
         """Return the rows of slots.
 
         Shapes:
@@ -146,7 +146,7 @@ class PersonalScores:
         scores: Scores = np.zeros(len(rows), np.float32)
         if self.values is not None:
             # Fancy indexing copies, so the addition below changes no shared array.
-            scores = self.values[self.slot_map.slots(rows)]
+            scores = self.values[self.slot_map.slots_from_rows(rows)]
         for similarity in self.vector_scores:
             scores += similarity.score_rows(rows)
         return scores
@@ -175,7 +175,7 @@ class PersonalScores:
         if self.values is None:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         slots = np.flatnonzero(self.values >= np.float32(least))
-        rows = self.slot_map.rows(slots)
+        rows = self.slot_map.rows_from_slots(slots)
         # The snapshot may know items without a product here, and the catalog rows without a prior.
         inside = (rows >= 0) & (rows < count)
         return rows[inside], self.values[slots[inside]]

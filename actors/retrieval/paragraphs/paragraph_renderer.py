@@ -12,10 +12,10 @@ from html import escape
 from typing import Any, Final
 
 from actors.retrieval.paragraphs.paragraph_splitter import HEADINGS, HIDDEN, list_blocks, parse_document
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 _TAGS: Final = frozenset(
-    list_words(
+    words_from_text(
         "a abbr b blockquote br caption cite code dd del dfn div dl dt em figcaption figure h1 h2 h3 h4 h5 "
         "h6 hr i ins kbd li main mark ol p pre q s samp section article small span strong sub sup table "
         "tbody td tfoot th thead time tr u ul var"

@@ -22,7 +22,7 @@ from actors.serving.replay.state_replay import (
 from actors.serving.stored_rules import parse_rules
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.replaced_products import ReplacedProducts, read_versions
-from cluster.artifacts.segment_files import SegmentFiles
+from cluster.artifacts.segment_commits import SegmentCommits
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
@@ -169,7 +169,7 @@ def estimate_memory(artifacts: ArtifactStore, app_id: str) -> int:
     Cost:
         reads and decodes each file of products and interactions once, one at a time
     """
-    files = SegmentFiles(artifacts, SystemClock())
+    files = SegmentCommits(artifacts, SystemClock())
     replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
         needed = LOADED_BYTES

@@ -6,12 +6,12 @@ import os
 import re
 from pathlib import Path
 
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 MOUNTS = Path("/proc/self/mountinfo")
 
 _NETWORK_KINDS = frozenset(
-    list_words(
+    words_from_text(
         "9p afs beegfs ceph cifs coda glusterfs gpfs lustre ncpfs nfs nfs4 orangefs pvfs2 smb3 smbfs virtiofs"
     )
 )

@@ -24,15 +24,15 @@ from cluster.records.field_types.times import is_stored_moment, moment_text
 from cluster.records.interaction import INTERACTION_MODELS, Interaction
 from cluster.records.product import PRODUCT_MODELS, PRODUCT_TIMES, Product
 from cluster.records.user import USER_TIMES, User
-from cluster.records.validation.error_messages import Explainer, upload_message
-from cluster.records.validation.json_limits import check_tree, load_json
-from cluster.records.validation.recent_events import event_from_interaction
-from cluster.records.validation.valid_uploads import (
+from cluster.records.validation.accepted_uploads import (
     AcceptedInteractions,
     AcceptedRecord,
     AcceptedRecords,
     RecordNoun,
 )
+from cluster.records.validation.error_messages import Explainer, upload_message
+from cluster.records.validation.json_limits import check_tree, load_json
+from cluster.records.validation.recent_events import event_from_interaction
 
 MAX_RECORDS: Final = 20_000
 "Records in one call; twice the number that the REST interface advises for its largest kind."

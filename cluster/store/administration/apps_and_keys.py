@@ -111,13 +111,13 @@ class AppAndKeyStore:
     async def end_tokens(self, app_id: str, user_id: str, now_ms: int) -> None:
         """End the tokens of a user that were issued until now; each replica knows it after its next poll."""
         mark = await self._salts.pseudonym(app_id, user_key_from_id(user_id))
-        names = [keys.ended_tokens(app_id), keys.access_ended()]
+        names = [keys.ended_tokens(app_id), keys.ended_tokens_version()]
         # One script: a process that dies between entry and number would leave the replicas unaware.
         await self._server.run(_END_TOKENS, names, [mark, now_ms, MOST_ENDED, _REMOVED_AT_ONCE, app_id])
 
     async def ended_counts(self) -> dict[str, int]:
         """Return a number for each app with ended tokens, which changes with them."""
-        flat = await self._server.execute("HGETALL", keys.access_ended())
+        flat = await self._server.execute("HGETALL", keys.ended_tokens_version())
         return {name_of(app_id): int(count) for app_id, count in split_pairs(flat)}
 
     async def ended_tokens(self, app_id: str, since_ms: int) -> EndedTokens:

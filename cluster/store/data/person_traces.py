@@ -19,7 +19,7 @@ import orjson
 from cluster.records.erasure import Person
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import pseudonym
-from cluster.records.question import is_entitled_id
+from cluster.records.question import is_entitled_answer_id
 from cluster.store import keys
 from cluster.store.archive.user_questions import question_fingerprint
 from cluster.store.client.redis_client import RedisClient
@@ -162,7 +162,7 @@ class PersonTraces:
             "question": _read(unseal(question or b"", salt_from_key(key, "asked"))),
             # what locked articles gave is the publisher's, not the person's
             "answer": None
-            if is_entitled_id(question_id)
+            if is_entitled_answer_id(question_id)
             else _read(unseal(shown or b"", salt_from_key(key, "shown"))),
         }
 

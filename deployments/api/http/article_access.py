@@ -17,10 +17,10 @@ _FIELD = "access"
 
 def tiers_from_request(request: ApiRequest) -> frozenset[str]:
     """Return the tiers of the token's user; only a token gives any, because its shop signed it."""
-    return tiers_from_token(request.token)
+    return tiers_from_verified_token(request.token)
 
 
-def tiers_from_token(token: UserToken | None) -> frozenset[str]:
+def tiers_from_verified_token(token: UserToken | None) -> frozenset[str]:
     """Return the tiers of a token's user; none without a token."""
     if token is None or not token.user_id:
         return NOBODY

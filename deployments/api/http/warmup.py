@@ -61,7 +61,7 @@ async def load_busy_engines(
     return warm
 
 
-async def load_written_apps(
+async def preload_newly_written_apps(
     stores: Stores,
     client: RecommenderClient,
     app_ids: Callable[[], Sequence[str]],

@@ -19,7 +19,7 @@ from cluster.errors import FilterSyntax, Unavailable
 from cluster.query.columnar.value_counts import FieldAggregate as Counted
 from cluster.query.columnar.value_counts import aggregate
 from cluster.query.language.tree import Node
-from cluster.records.validation.valid_uploads import RecordNoun
+from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.store.data.records import RecordStore
 from deployments.api.wire.faults import refuse_filter, unprocessable_from
 from deployments.api.wire.records import AggregateBody

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.records.question import entitled_id, open_entitled, opens
+from cluster.records.question import entitled_answer_id, open_entitled, opens
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
-from deployments.api.http.article_access import tiers_from_token
+from deployments.api.http.article_access import tiers_from_verified_token
 from deployments.edge.http.caller import UserToken
 
 
@@ -27,9 +27,9 @@ async def read_shown(
         if len(question_ids) == 1:
             return [await store.shown(app_id, question_ids[0])]
         return await store.shown_many(app_id, question_ids)
-    entitled_ids = [entitled_id(question_id, token.user_id) for question_id in question_ids]
+    entitled_ids = [entitled_answer_id(question_id, token.user_id) for question_id in question_ids]
     shown = await store.shown_many(app_id, [*question_ids, *entitled_ids])
-    tiers = tiers_from_token(token)
+    tiers = tiers_from_verified_token(token)
     # `shown` has the entitled answers at its end, so the two lengths differ.
     pairs = zip(shown, shown[len(question_ids) :], strict=False)
     return [
@@ -45,8 +45,12 @@ async def read_answer(
     if token is None or not token.user_id:
         return await store.read(app_id, question_id)
     stored, entitled = await asyncio.gather(
-        store.read(app_id, question_id), store.read(app_id, entitled_id(question_id, token.user_id))
+        store.read(app_id, question_id), store.read(app_id, entitled_answer_id(question_id, token.user_id))
     )
-    if stored is None or entitled is None or not opens(entitled.answer.access, tiers_from_token(token)):
+    if (
+        stored is None
+        or entitled is None
+        or not opens(entitled.answer.access, tiers_from_verified_token(token))
+    ):
         return stored
     return entitled

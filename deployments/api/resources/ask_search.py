@@ -30,10 +30,10 @@ from deployments.api.http.confidential_fields import (
     remove_hidden_fields,
     remove_hidden_suggestions,
 )
-from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
 from deployments.api.resources.questions import (
     AskServices,
     QuestionsResource,
@@ -84,11 +84,11 @@ class AskSearchResource:
         self._recommender = recommender
         self._new_service_id = new_service_id
 
-    def parse_request(self, request: ApiRequest) -> tuple[AskSearch, RequestIdentity, UserQuery]:
+    def parse_request(self, request: ApiRequest) -> tuple[AskSearch, UserIdentity, UserQuery]:
         """Validate the body."""
         body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
-        identity = identity_from_request(request, body, self._services.clock.now_ms())
+        identity = user_identity_from_request(request, body, self._services.clock.now_ms())
         check_names(
             hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
         )
@@ -134,7 +134,7 @@ class AskSearchResource:
             data["question_id"] = question_id
         return success(data)
 
-    def _query(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> UserQuery:
+    def _query(self, request: ApiRequest, body: AskSearch, identity: UserIdentity) -> UserQuery:
         given: dict[str, Any] = {
             "q": body.q,
             "user_id": identity.user_id or None,
@@ -156,7 +156,7 @@ class AskSearchResource:
             search, app_id=request.app_id, user_id=identity.user_id, now_ms=self._services.clock.now_ms()
         )
 
-    async def _create_question(self, request: ApiRequest, body: AskSearch, identity: RequestIdentity) -> str:
+    async def _create_question(self, request: ApiRequest, body: AskSearch, identity: UserIdentity) -> str:
         """Create the question; on a later page return the id of the first page's question."""
         claimed_id = identity.metadata.get("question_id")
         if body.start and claimed_id is not None:

@@ -22,8 +22,8 @@ from cluster.records.experiment import ExperimentUpdate
 from cluster.records.validation.json_limits import load_json
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
-from deployments.api.http.identity import default_anonymous_id
 from deployments.api.http.query_treatment import classify_device
+from deployments.api.http.user_identity import default_anonymous_id
 from deployments.api.wire import experiments as shape
 from deployments.api.wire.experiments import ExperimentBody, ExperimentEdit, ScheduleBody
 from deployments.api.wire.faults import refuse, unprocessable_from

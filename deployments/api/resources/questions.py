@@ -30,9 +30,9 @@ from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Ques
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_format
-from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
 from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, unprocessable_from
@@ -81,13 +81,13 @@ class QuestionsResource:
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    def parse_request(self, request: ApiRequest) -> tuple[AskQuestion, RequestIdentity]:
+    def parse_request(self, request: ApiRequest) -> tuple[AskQuestion, UserIdentity]:
         """Validate the body of a question."""
         body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
         parse_filter(body.fq, "fq")
         parse_filter(body.boost_fq, "boost_fq")
-        return body, identity_from_request(request, body, self._services.clock.now_ms())
+        return body, user_identity_from_request(request, body, self._services.clock.now_ms())
 
     async def ask(self, request: ApiRequest) -> Reply:
         """Accept a question."""
@@ -105,7 +105,7 @@ class QuestionsResource:
         return success({"question_id": question_id})
 
     def build_question(
-        self, request: ApiRequest, body: Any, text: str, identity: RequestIdentity, **more: Any
+        self, request: ApiRequest, body: Any, text: str, identity: UserIdentity, **more: Any
     ) -> Question:
         """Return a question from a body."""
         now_ms = self._services.clock.now_ms()
@@ -134,7 +134,7 @@ class QuestionsResource:
         )
 
     async def accept(
-        self, request: ApiRequest, question: Question, identity: RequestIdentity, parent_id: str | None
+        self, request: ApiRequest, question: Question, identity: UserIdentity, parent_id: str | None
     ) -> str:
         """Store a question unless its user has reached a limit; it is answered in the background.
 
@@ -197,7 +197,7 @@ class QuestionsResource:
         locked = self._services.archive.locked_accesses(app_id) if tiers else NOBODY
         return bool(tiers) if locked is None else not locked.isdisjoint(tiers)
 
-    async def _admit(self, request: ApiRequest, identity: RequestIdentity, day: int) -> None:
+    async def _admit(self, request: ApiRequest, identity: UserIdentity, day: int) -> None:
         """Check the daily limits of unproven users before anything is written.
 
         Errors:
@@ -214,7 +214,7 @@ class QuestionsResource:
         if not await counted:
             raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
 
-    async def _is_over_quota(self, app_id: str, identity: RequestIdentity, day: int, quota: int) -> bool:
+    async def _is_over_quota(self, app_id: str, identity: UserIdentity, day: int, quota: int) -> bool:
         """Count a question against its user, and against the address if the user is unproven."""
         counts = [
             await self._services.store.count(app_id, counted_key, day)

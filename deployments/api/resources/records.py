@@ -16,9 +16,9 @@ from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
 from cluster.ids import TaskId
 from cluster.records.intake import Task
+from cluster.records.validation.accepted_uploads import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.records.validation.valid_uploads import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.store.app_bounds import StorageBounds, check_new_records
 from cluster.store.stores import Stores
 from deployments.api.wire.faults import refuse

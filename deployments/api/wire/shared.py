@@ -27,7 +27,7 @@ from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind,
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.columnar.geo_circles import kilometres
-from cluster.query.fields import MOST_NAMES, exceeded_budget
+from cluster.query.field_projection import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
@@ -125,7 +125,7 @@ Name = Annotated[str, Field(max_length=512)]
 VisitorName = Annotated[str, Field(max_length=1024)]
 Names = Annotated[list[str], Field(max_length=10_000)]
 FieldNames = Annotated[list[str], AfterValidator(_few_enough), Field(max_length=MOST_NAMES)]
-"A list `fl`, within the budgets of `cluster.query.fields`."
+"A list `fl`, within the budgets of `cluster.query.field_projection`."
 Filter = Annotated[str, Field(max_length=65_536)]
 Positions = Annotated[list[Offset], Field(max_length=1000)]
 Cohort = Annotated[

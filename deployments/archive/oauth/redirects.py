@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 LONGEST = 2000
 "Maximum length in characters."
@@ -28,7 +28,7 @@ _HTTPS_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::(\d{1,5}))?((?:[/?].*)?)")
 _ANSWERED = re.compile(r"[?&](?:code|state|iss|error|error_description)(?=[=&]|$)")
 _APPLICATIONS = frozenset(
-    list_words(
+    words_from_text(
         "chatgpt claude codex cursor goose jetbrains kiro lmstudio raycast trae vscode vscode-insiders "
         "vscode-oss vscodium warp windsurf windsurf-next zed"
     )

@@ -108,7 +108,7 @@ class SignInPage:
         """End all browser sessions of the account."""
         session = await self.session(request)
         if session is not None:
-            await self._sign_in.end(response, self._services.browser(request), session)
+            await self._sign_in.end_all_sessions(response, self._services.browser(request), session)
 
     def read_form(self, request: Request, form: Parameters) -> tuple[dict[str, Any] | None, bool]:
         """Return the hidden value of a form of this browser, and whether it is still in time."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cluster.admin.accounts import AccountAdmin
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.records.archive.named_archive import NamedArchive, why_left_out
@@ -114,7 +114,7 @@ def _check_mcp(
 
 
 async def _read_archives(
-    keeping: AppAdmin, stores: OpenStores
+    keeping: AppKeyAdmin, stores: OpenStores
 ) -> tuple[dict[str, NamedArchive], list[frozenset[str]]]:
     apps = (await stores.access.read_all()).apps
     archives = {app_id: app.archive for app_id, app in apps.items() if app.archive is not None}
@@ -147,7 +147,7 @@ def check_inclusions(
 def _temporary_account(installation: Installation, app_id: str) -> Iterator[str]:
     """Open an account for as long as it takes, with a role in the app of a named archive; gives its password."""
 
-    async def open_up(keeping: AppAdmin, stores: OpenStores) -> str:
+    async def open_up(keeping: AppKeyAdmin, stores: OpenStores) -> str:
         people = AccountAdmin(stores.accounts, stores.grants)
         try:
             password = (await people.create(VISITOR, "reader", "", read_clock_ms()))[1]
@@ -159,7 +159,7 @@ def _temporary_account(installation: Installation, app_id: str) -> Iterator[str]
             await people.set_role(VISITOR, app_id, "viewer")
         return password
 
-    async def lock(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def lock(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         people = AccountAdmin(stores.accounts, stores.grants)
         await people.lock(VISITOR, read_clock_ms())
         if app_id:

@@ -16,8 +16,8 @@ from cluster.errors import HouseError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis
 from cluster.local.redis_faults import AS_OF, list_faults
+from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import InstallationState
-from cluster.process.processes import list_processes
 from deployments.cli.frame.installation import Installation
 from deployments.operations.insight.installation_checks import Finding
 

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.local.redis_binary import RedisBinary
 from cluster.process import probe
+from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import InstallationState
-from cluster.process.processes import list_processes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.machine_checks import check_redis_version
@@ -61,7 +61,7 @@ def check_sign_in(state: InstallationState, settings: Settings) -> Finding:
 def check_exposed_keys(installation: Installation, now_ms: int) -> Finding:
     """Check whether a live secret key came where others can read it."""
 
-    async def read(_: AppAdmin, stores: OpenStores) -> Finding:
+    async def read(_: AppKeyAdmin, stores: OpenStores) -> Finding:
         return await installation_checks.check_exposed_keys(stores.access, now_ms)
 
     return installation.administer(read)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import psutil
 
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.admin.vault import open_vault
 from cluster.artifacts.signing import sign_manifests
@@ -16,7 +16,7 @@ from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.processes import list_processes
+from cluster.process.installation_processes import list_processes
 from cluster.records.apps import DEFAULT_STORAGE_MB, DEFAULT_TRAINING_MB, App, AppSettings
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.store.administration.audit_chain import AuditVerdict
@@ -174,7 +174,7 @@ def check_previous_keys(installation: Installation) -> Iterator[Finding]:
     if not vault.has_previous:
         return
 
-    async def look(keeping: AppAdmin, stores: OpenStores) -> ResealResult:
+    async def look(keeping: AppKeyAdmin, stores: OpenStores) -> ResealResult:
         artifacts = open_artifact_store(installation.settings)
         return await MasterKeyReseal(stores.access, stores.accounts, artifacts, vault).run(dry_run=True)
 
@@ -195,7 +195,7 @@ def check_erasures(installation: Installation) -> Iterator[Finding]:
     """Orders are carried out, none was lost, and no engine serves what was learned from erased rows."""
     artifacts = open_artifact_store(installation.settings)
 
-    async def look(keeping: AppAdmin, stores: OpenStores) -> list[Finding]:
+    async def look(keeping: AppKeyAdmin, stores: OpenStores) -> list[Finding]:
         findings = []
         late_ms = read_clock_ms() - LATE_MS
         late = [erasure for erasure, _ in await stores.erasures.list_orders() if erasure.created_at < late_ms]

@@ -14,7 +14,7 @@ import psutil
 
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.audit_log import protect_audit
 from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
@@ -26,13 +26,13 @@ from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import ADMIN_S, connect
 from cluster.process.disk_guard import DiskGuard
 from cluster.process.identity_check import prepare_master_key
+from cluster.process.installation_processes import end_processes, list_processes
 from cluster.process.installation_state import (
     InstallationLock,
     InstallationState,
     find_lock_holder,
     load_state,
 )
-from cluster.process.processes import end_processes, list_processes
 from cluster.process.start_progress import StallTimer
 from cluster.records.apps import App
 from cluster.records.replica_memory import ReplicaMemory
@@ -181,12 +181,12 @@ class Installation:
             time.sleep(0.05)
         raise Unavailable(f"no progress for {stalled_s:.0f} s; see {self.places.supervisor_log}")
 
-    def administer(self, work: Callable[[AppAdmin, OpenStores], Awaitable[T]]) -> T:
+    def administer(self, work: Callable[[AppKeyAdmin, OpenStores], Awaitable[T]]) -> T:
         """Do something to apps and keys, whether the installation runs or not."""
 
         async def run() -> T:
             async with self.open_stores() as stores:
-                return await work(AppAdmin(stores.access, open_vault(self.settings)), stores)
+                return await work(AppKeyAdmin(stores.access, open_vault(self.settings)), stores)
 
         return asyncio.run(run())
 
@@ -232,7 +232,7 @@ class Installation:
             vault = protect_audit(stores.audit, self.settings)
             clock = SystemClock()
             state = self.state
-            api = RunningApi(state, AppAdmin(stores.access, vault)) if state is not None else None
+            api = RunningApi(state, AppKeyAdmin(stores.access, vault)) if state is not None else None
             yield open_admin(
                 stores,
                 vault,
@@ -248,7 +248,7 @@ class Installation:
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> dict[str, str]:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> dict[str, str]:
             return await stores.info(section)
 
         return self.administer(read)
@@ -256,7 +256,7 @@ class Installation:
     def list_apps(self) -> list[App]:
         """List the apps with their settings."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> list[App]:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> list[App]:
             return await keeping.apps()
 
         return self.administer(read)
@@ -264,7 +264,7 @@ class Installation:
     def count_waiting_batches(self) -> int:
         """Count accepted uploads that were not applied yet, over all apps."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> int:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
 
@@ -273,7 +273,7 @@ class Installation:
     def read_app_memory(self) -> list[ReplicaMemory]:
         """Return what the loaded apps of each API replica take of its memory budget."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> list[ReplicaMemory]:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> list[ReplicaMemory]:
             return await ReplicaMemoryStore(stores.server).read(read_clock_ms())
 
         return self.administer(read)
@@ -281,7 +281,7 @@ class Installation:
     def read_app_storage(self) -> list[tuple[App, int]]:
         """Return the apps with their measured bytes in the artifact store."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> list[tuple[App, int]]:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> list[tuple[App, int]]:
             return [(app, await stores.usage.stored_bytes(app.app_id)) for app in await keeping.apps()]
 
         return self.administer(read)
@@ -289,7 +289,7 @@ class Installation:
     def list_differing_replicas(self) -> dict[str, list[str]]:
         """Return the replicas that hold other states than another one at the same offset, by app."""
 
-        async def read(keeping: AppAdmin, stores: OpenStores) -> dict[str, list[str]]:
+        async def read(keeping: AppKeyAdmin, stores: OpenStores) -> dict[str, list[str]]:
             differing = {}
             for app in await keeping.apps():
                 followers = await stores.changes.list_followers(app.app_id)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Fault, NotFound, Unavailable
 from cluster.process.installation_state import InstallationState
 from cluster.process.probe import send_request
@@ -18,7 +18,7 @@ WITHIN_S = 30.0
 class RunningApi:
     """Calls the API over HTTP as an app, with its secret key, so that the bounds and checks of the API hold."""
 
-    def __init__(self, state: InstallationState, keys: AppAdmin) -> None:
+    def __init__(self, state: InstallationState, keys: AppKeyAdmin) -> None:
         """Call the installation of `state`; `keys` reads the secret key of an app when a call needs it."""
         self._state = state
         self._keys = keys

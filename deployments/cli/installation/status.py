@@ -16,8 +16,8 @@ from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.process import probe
 from cluster.process.disk_guard import used_share
+from cluster.process.installation_processes import is_alive, list_processes, pss_bytes
 from cluster.process.installation_state import InstallationState, load_state
-from cluster.process.processes import is_alive, list_processes, pss_bytes
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import KILLED, Installation

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.admin.accounts import USERNAME, ensure_administrator
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.process.installation_state import InstallationState
 from cluster.store.connect import OpenStores
 from deployments.cli.frame.installation import Installation, read_clock_ms
@@ -159,7 +159,7 @@ def build_summary(
 ) -> InstallationSummary:
     """Collect everything from the store; the start (`first`) creates the administrator if there is none."""
 
-    async def read(keeping: AppAdmin, stores: OpenStores) -> InstallationSummary:
+    async def read(keeping: AppKeyAdmin, stores: OpenStores) -> InstallationSummary:
         keys: dict[str, AppKeys] = {
             app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
         }

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import HouseError, Invalid
 from cluster.store.connect import OpenStores
@@ -123,7 +123,7 @@ def _metrics(installation: Installation) -> str:
 
 
 def _data(installation: Installation) -> dict[str, Any]:
-    async def read(keeping: AppAdmin, stores: OpenStores) -> dict[str, Any]:
+    async def read(keeping: AppKeyAdmin, stores: OpenStores) -> dict[str, Any]:
         apps = await keeping.apps()
         return {
             "redis": {

@@ -13,7 +13,7 @@ from cluster.clock import iso_ms
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.boost_rule import ApiName, BoostRule, Option, ProductBoost
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.content.rule_history import rule_to_dict
@@ -22,7 +22,7 @@ from deployments.operations.content.rules import sort_rules
 LIST = "/apps/{app_id}/rules"
 EDITOR = "/apps/{app_id}/rules/edit"
 HISTORY = "/apps/{app_id}/rules/history"
-_FORM_FIELDS = list_words(
+_FORM_FIELDS = words_from_text(
     "name engine_id enabled priority query queries query_option api_names anchor_products boosting_tags "
     "boost boost_fq position starts_at ends_at"
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from cluster.words import list_words
+from cluster.word_lists import words_from_text
 
 _BOUNDED = {
     b"bot": re.compile(rb"(?<!\bcu)bot"),
@@ -20,7 +20,7 @@ Robots append `bot` to their names, so any character may precede it.
 """
 _WORDS = tuple(
     word.encode()
-    for word in list_words(
+    for word in words_from_text(
         "bot crawl spider curl wget postman python httpx aiohttp node axios okhttp java go-http libwww "
         "headless"
     )

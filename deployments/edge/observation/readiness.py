@@ -47,11 +47,11 @@ class WatchedStore(Protocol):
         ...
 
 
-class CheckedIdentity(Protocol):
+class WatchedInstallation(Protocol):
     """The identity of this replica's installation."""
 
     @property
-    def is_refused(self) -> bool:
+    def is_foreign_store(self) -> bool:
         """Return whether the store belongs to another installation."""
         ...
 
@@ -65,7 +65,7 @@ class Readiness:
         keys: FollowedKeys,
         store: WatchedStore,
         clock: Clock,
-        identity: CheckedIdentity | None = None,
+        identity: WatchedInstallation | None = None,
     ) -> None:
         self._probe = probe
         self._keys = keys
@@ -90,12 +90,12 @@ class Readiness:
         answered: bool | None = False
         with contextlib.suppress(HouseError, asyncio.TimeoutError):
             answered = await run_within(self._probe(), WITHIN_S)
-        is_refused = self._identity is not None and self._identity.is_refused
-        is_ready = answered is not False and self._keys.is_following and not is_refused
+        is_foreign_store = self._identity is not None and self._identity.is_foreign_store
+        is_ready = answered is not False and self._keys.is_following and not is_foreign_store
         body = {
             "ready": is_ready,
             "engine": {None: "none loaded yet", True: "answers", False: "fails"}[answered],
-            "store": "refused" if is_refused else "away" if self._store.is_away else "reachable",
+            "store": "refused" if is_foreign_store else "away" if self._store.is_away else "reachable",
         }
         headers = () if is_ready else ((b"retry-after", b"1"),)
         return Reply(200 if is_ready else 503, dumps(body), headers)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from actors.hosting.uncompacted_interactions import read_uncompacted
-from cluster.admin.app_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, AppAdmin
+from cluster.admin.app_key_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, AppKeyAdmin
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
 from cluster.records.api_keys import IssuedKey
@@ -356,9 +356,9 @@ async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitch
     return AppSwitches(given.app_id, await app_admin(services).set_switches(given.app_id, changes))
 
 
-def app_admin(services: AdminServices) -> AppAdmin:
+def app_admin(services: AdminServices) -> AppKeyAdmin:
     """Return the administration of apps and keys."""
-    return AppAdmin(services.stores.access, services.vault)
+    return AppKeyAdmin(services.stores.access, services.vault)
 
 
 def _switch_text(value: SwitchValue) -> str:

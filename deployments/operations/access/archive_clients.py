@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.apps import find_archive_app
@@ -233,7 +233,7 @@ async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveCh
     Errors:
         NotFound: no such app
     """
-    keys = AppAdmin(services.stores.access, services.vault)
+    keys = AppKeyAdmin(services.stores.access, services.vault)
     chosen = await keys.choose_archive_app(given.app_id, services.now_ms())
     return ArchiveChoice(chosen.app_id, True)
 

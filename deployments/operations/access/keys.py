@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from cluster.admin.app_admin import KINDS, KeyEntry
+from cluster.admin.app_key_admin import KINDS, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.api_keys import KeyKind

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.apps import App
@@ -194,7 +194,7 @@ class DeleteEngine(OfEngine):
 
 async def list_apps(services: AdminServices) -> list[App]:
     """Return the apps, the first ones first."""
-    return await AppAdmin(services.stores.access, services.vault).apps()
+    return await AppKeyAdmin(services.stores.access, services.vault).apps()
 
 
 async def list_visible(services: AdminServices) -> list[str]:

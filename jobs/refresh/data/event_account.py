@@ -59,7 +59,7 @@ def build_event_account(table: Any, data: Interactions) -> EventAccount:
     """Return the account of compacted interactions and the training events made from them.
 
     Shapes:
-        table: columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`
+        table: columns of `cluster.artifacts.segment_format.LOADED_INTERACTIONS`
     Cost:
         1,000,000 interactions: half a second
     """

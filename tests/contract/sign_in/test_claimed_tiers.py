@@ -14,7 +14,7 @@ from cluster.clock import SystemClock
 from cluster.records.account import Account
 from cluster.store.stores import Stores
 from deployments.archive.oauth.services import OAuthServices
-from deployments.sign_in.claimed_tiers import CLAIM_LIFE_MS, EVERY_MS
+from deployments.sign_in.claimed_tier_sync import CLAIM_LIFE_MS, EVERY_MS
 from deployments.sign_in.identity_provider import ProviderConfig
 from tests.contract.console.test_identity_provider import come_back
 from tests.fakes.archive_oauth import (

@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from deployments.cli.subprocess_commands import (
-    CompletionsOptions,
-    RankingOptions,
-    SizesOptions,
+    BenchCompletionsOptions,
+    BenchRankingOptions,
+    BenchSizesOptions,
+    BenchSuiteOptions,
     Suite,
-    SuiteOptions,
 )
 from tests.benchmarks import __main__ as bench
 from tests.benchmarks import completions_served, engine_sizes, quality_report, report, stack
@@ -40,7 +40,9 @@ def no_kiosk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_installation_that_does_not_start_is_a_line(no_kiosk: None, suite: Suite) -> None:
     with socket.socket() as taken:  # so that the echo does not start either
         taken.bind(("127.0.0.1", 0))
-        options = SuiteOptions(suite, taken.getsockname()[1], skip_peer=True, products=10, interactions=10)
+        options = BenchSuiteOptions(
+            suite, taken.getsockname()[1], skip_peer=True, products=10, interactions=10
+        )
         lines = list(bench.installation_lines(options, Console(quiet=True)))
     named = {line.name: line.reason for line in lines}
     assert "no room on this machine" in named[f"kiosk, {suite}"]
@@ -51,7 +53,7 @@ def test_an_installation_that_does_not_start_is_a_line(no_kiosk: None, suite: Su
 def test_completions_in_process_are_measured_without_an_installation(no_kiosk: None) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        options = CompletionsOptions(titles=300, port=taken.getsockname()[1], recipe="")
+        options = BenchCompletionsOptions(titles=300, port=taken.getsockname()[1], recipe="")
         lines = {line.name: line for line in completions_served.completion_lines(options)}
     assert lines["index of 300 titles: built in"].value > 0
     assert "no room on this machine" in lines["completions over HTTP"].reason
@@ -78,7 +80,7 @@ def test_missing_sets_are_rows_with_a_reason(
 ) -> None:
     monkeypatch.setenv("KIOSK_TEST_DATA", str(tmp_path))
     (tmp_path / "amazon-toys").mkdir()  # a folder without its files
-    assert quality_report.print_tables(RankingOptions(as_json=True)) == 1
+    assert quality_report.print_tables(BenchRankingOptions(as_json=True)) == 1
     rows = json.loads(capsys.readouterr().out)["more"]
     reasons = {row["task"]: row["reason"] for row in rows}
     assert "there is no set ml-latest-small" in reasons["ml-latest-small, by time"]
@@ -95,7 +97,7 @@ def test_a_size_beyond_memory_is_reported_and_the_others_measured(
         yield "a request|live", 1.0
 
     monkeypatch.setattr(engine_sizes, "_costs", costs)
-    assert engine_sizes.print_sizes(SizesOptions((10, 20))) == 1
+    assert engine_sizes.print_sizes(BenchSizesOptions((10, 20))) == 1
     captured = capsys.readouterr()
     assert "a request" in captured.out
     assert "20 products: not measured, there is not enough memory" in captured.err

@@ -61,7 +61,7 @@ async def sign_out(request: ConsoleRequest) -> Response:
     response = request.redirect("/sign-in", request.services.text("signin.signed_out"))
     if request.session is not None:
         browser = request.services.browser(request.raw)
-        await request.services.sign_in.end(response, browser, request.session)
+        await request.services.sign_in.end_all_sessions(response, browser, request.session)
     return response
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from actors.intake.segment_rows import build_compaction_batch
-from cluster.artifacts.tables import INTERACTIONS, RECORDS
+from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.records.intake import Noun, Op
 from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_upload

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.artifacts.compaction import order_by_offset
+from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import RECORDS
 
 
 def table(*rows: tuple[str, str]) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from cluster.artifacts.erasures import MOST, ErasureLog
+from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS
 
 ALL = {"interaction": "900-0", "user": "900-0"}
 

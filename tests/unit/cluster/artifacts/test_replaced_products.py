@@ -11,9 +11,9 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts import replaced_products
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.replaced_products import KEEP_MS, ReplacedProducts, read_versions, select_replaced
+from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import RECORDS
 from cluster.meter import SilentMeter
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.stores.memory import memory_stores

@@ -17,7 +17,7 @@ from cluster.errors import Fault, Invalid
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_server import AOF_NAME, RedisServer
 from cluster.paths import InstallationPaths
-from cluster.process.processes import MARK, list_processes
+from cluster.process.installation_processes import MARK, list_processes
 from cluster.records.apps import App
 from cluster.store.connect import open_stores
 

@@ -20,9 +20,9 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
+from cluster.process.installation_processes import is_alive, list_processes
 from cluster.process.installation_state import InstallationState, find_lock_holder, load_state
 from cluster.process.probe import is_healthy
-from cluster.process.processes import is_alive, list_processes
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 ROOT = Path(__file__).resolve().parents[4]

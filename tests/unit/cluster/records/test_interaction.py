@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import Unauthenticated
 from cluster.records.interaction import INTERACTION_TYPES, RecentEvent
+from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from cluster.records.validation.upload import parse_upload
-from cluster.records.validation.valid_uploads import AcceptedInteractions
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, wrong
 
 IDS = {"product_ids": ["a", "b"], "product_group_ids": ["g"]}

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.paths import InstallationPaths
+from cluster.process.installation_processes import MARK
 from cluster.process.priority import VARIABLE
-from cluster.process.processes import MARK
 from cluster.runtime.node_environment import check_node, node_environment, wrapper_path
 from cluster.runtime.ray_environment import RayPorts, ray_environment
 from cluster.settings import Settings

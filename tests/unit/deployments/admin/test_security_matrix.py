@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
@@ -148,7 +148,7 @@ async def test_nobody_gets_in_without_a_valid_token(gate: Gate, name: str) -> No
     await stores.accounts.remove(gone)
     (secret,) = [
         entry.text
-        for entry in await AppAdmin(stores.access, VAULT).keys(app_id="shop", reveal=True)
+        for entry in await AppKeyAdmin(stores.access, VAULT).keys(app_id="shop", reveal=True)
         if entry.key.kind == "secret"
     ]
     good = await give_token(stores, "root")

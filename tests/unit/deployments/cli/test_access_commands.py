@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import Conflict, HouseError, Invalid
 from cluster.paths import InstallationPaths
+from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import InstallationLock
-from cluster.process.processes import list_processes
 from cluster.records.apps import SWITCHES, AppSettings
 from cluster.secrecy import recognise_key
 from tests.fakes.command_runner import run_command, run_json

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from deployments.cli import subprocess_commands
 from deployments.cli.subprocess_commands import (
-    AnswersOptions,
+    BenchAnswersOptions,
+    BenchCompletionsOptions,
     BenchOptions,
-    CompletionsOptions,
-    RankingOptions,
+    BenchRankingOptions,
+    BenchSizesOptions,
+    BenchSuiteOptions,
     RankingPart,
-    SizesOptions,
-    SuiteOptions,
 )
 from jobs.command_line import WRONG_USE, run_program
 
@@ -42,28 +42,28 @@ def app(calls: list[Call]) -> typer.Typer:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", SuiteOptions()),
-        ("foundation --skip-peer", SuiteOptions(skip_peer=True)),
-        ("--port 18081 engine --recipe best", SuiteOptions("engine", 18081, recipe="best")),
+        ("", BenchSuiteOptions()),
+        ("foundation --skip-peer", BenchSuiteOptions(skip_peer=True)),
+        ("--port 18081 engine --recipe best", BenchSuiteOptions("engine", 18081, recipe="best")),
         (
             "ingest --products 10 --interactions 20 --json",
-            SuiteOptions("ingest", products=10, interactions=20, as_json=True),
+            BenchSuiteOptions("ingest", products=10, interactions=20, as_json=True),
         ),
-        ("answers", AnswersOptions()),
-        ("answers --port 18200", AnswersOptions(port=18200)),
-        ("answers speed --port 18200", AnswersOptions("speed", port=18200)),
-        ("answers quality --sets en --every 5 --json", AnswersOptions("quality", "en", 5, as_json=True)),
-        ("completions --titles 300 --in-process", CompletionsOptions(300, in_process=True)),
-        ("completions --recipe=", CompletionsOptions(recipe="")),
-        ("sizes", SizesOptions()),
-        ("sizes 1000 2000", SizesOptions((1000, 2000))),
+        ("answers", BenchAnswersOptions()),
+        ("answers --port 18200", BenchAnswersOptions(port=18200)),
+        ("answers speed --port 18200", BenchAnswersOptions("speed", port=18200)),
+        ("answers quality --sets en --every 5 --json", BenchAnswersOptions("quality", "en", 5, as_json=True)),
+        ("completions --titles 300 --in-process", BenchCompletionsOptions(300, in_process=True)),
+        ("completions --recipe=", BenchCompletionsOptions(recipe="")),
+        ("sizes", BenchSizesOptions()),
+        ("sizes 1000 2000", BenchSizesOptions((1000, 2000))),
         (
             "quality --set a --set b --only time --part ranking --part more",
-            RankingOptions(("a", "b"), "time", (RankingPart.RANKING, RankingPart.MORE)),
+            BenchRankingOptions(("a", "b"), "time", (RankingPart.RANKING, RankingPart.MORE)),
         ),
         (
             "quality --peers --minutes 2.5 --cache folder",
-            RankingOptions(peers=True, minutes=2.5, cache=Path("folder")),
+            BenchRankingOptions(peers=True, minutes=2.5, cache=Path("folder")),
         ),
     ],
 )  # fmt: skip

@@ -15,10 +15,10 @@ import pytest
 
 from actors.experiments.report import ExperimentReport, build_report
 from actors.experiments.report_data import load_report, validate_snapshots
+from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import Experiment, Exposure

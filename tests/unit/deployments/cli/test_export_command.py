@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 import pytest
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Conflict, Fault, FilterSyntax, Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.apps import App
@@ -36,7 +36,7 @@ CLICK = {
 
 @pytest.fixture
 def folder(data_dir: Path) -> Path:
-    async def put(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def put(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         await upload(stores, PRODUCTS)
         await stores.interactions.append("shop", orjson.dumps([CLICK]), [])
@@ -81,7 +81,7 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
 
 
 def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
-    async def append(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def append(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         for _ in range(20):
             await stores.interactions.append("shop", orjson.dumps([CLICK] * 500), [])
 
@@ -99,7 +99,7 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
 
 
 def test_waiting_uploads_are_reported(folder: Path) -> None:
-    async def accept(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def accept(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         body = orjson.dumps([{"user_id": "late"}])
         await stores.intake.accept(
             "shop", "user", "put", body, task_id=new_task_id(), total=1, now_ms=read_clock_ms()

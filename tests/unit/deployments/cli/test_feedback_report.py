@@ -12,9 +12,9 @@ import pytest
 
 from actors.answers.render import answer_to_json
 from cluster.artifacts.logs.query_log import COLUMNS
+from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import ORIGIN

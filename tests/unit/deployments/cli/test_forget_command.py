@@ -10,7 +10,7 @@ import pytest
 
 from actors.intake.erasure import EXTERNAL
 from actors.intake.person_places import PLACES
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import new_task_id
 from cluster.records.apps import App
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 def _live() -> None:
     """Put a person into the store; her profile still waits in the intake."""
 
-    async def put(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def put(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         at = read_clock_ms()
         body = orjson.dumps([{"user_id": USER, "custom_attributes": {"mail": MAIL}}])
@@ -83,7 +83,7 @@ def test_a_receipt_fits_eighty_columns(data_dir: Path) -> None:
         finished_at=0, status="finished", places=places,
     )  # fmt: skip
 
-    async def put(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def put(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         await stores.erasures.write(receipt)
 
     Installation().administer(put)

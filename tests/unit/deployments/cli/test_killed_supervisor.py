@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from cluster.errors import Fault, Unavailable
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
+from cluster.process.installation_processes import MARK, is_alive
 from cluster.process.installation_state import InstallationState, save_state
-from cluster.process.processes import MARK, is_alive
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import up
 

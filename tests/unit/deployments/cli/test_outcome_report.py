@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.records.apps import App, AppSettings
@@ -30,7 +30,7 @@ def test_the_command_prints_a_line_and_rows_and_writes_files(
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
     now_ms = read_clock_ms()
 
-    async def fill(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def fill(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         settings = AppSettings(currency="EUR")
         await stores.access.put_app(
             App(app_id="bookshop", environment="development", created_at=0, settings=settings)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.artifacts.logs.query_log import COLUMNS, QueryLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.process.artifact_access import open_artifact_store
@@ -129,7 +129,7 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
     now = read_clock_ms()
 
-    async def fill(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def fill(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         await stores.access.put_app(App(app_id="bookshop", environment="development", created_at=0))
         await stores.queries.append("bookshop", [logged_query(HOSTILE, 0, now - 500)])
 

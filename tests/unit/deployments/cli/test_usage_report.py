@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.app_admin import AppAdmin
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Invalid
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
@@ -163,7 +163,7 @@ def test_rules_and_report_over_a_stopped_installation(
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
     now = read_clock_ms()
 
-    async def fill(keeping: AppAdmin, stores: OpenStores) -> None:
+    async def fill(keeping: AppKeyAdmin, stores: OpenStores) -> None:
         calls = [call(now - 1000, HOSTILE, ("a",), client_name=HOSTILE), call(now - 500, "", ("a",))]
         await stores.archive_calls.append("playground", calls)
         await asyncio.sleep(0)

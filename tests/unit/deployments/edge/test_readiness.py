@@ -20,7 +20,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.engine: bool | Exception | None = True
-        self.is_following, self.is_away, self.is_refused, self.requests = True, False, False, 0
+        self.is_following, self.is_away, self.is_foreign_store, self.requests = True, False, False, 0
         self.clock = StillClock()
         self.readiness = Readiness(self._probe, self, self, self.clock)
 
@@ -83,6 +83,6 @@ async def test_a_replica_that_is_still_starting_is_not_ready() -> None:
 
 async def test_a_replica_of_another_installation_is_not_ready() -> None:
     replica = Replica()
-    replica.is_refused = True
+    replica.is_foreign_store = True
     replica.readiness = Readiness(replica._probe, replica, replica, replica.clock, replica)
     assert await replica.ask() == (503, {"ready": False, "engine": "answers", "store": "refused"})

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cluster.errors import HouseError
 from cluster.records.interaction import INTERACTION_TYPES
+from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from cluster.records.validation.upload import parse_interactions
-from cluster.records.validation.valid_uploads import AcceptedInteractions
 from jobs.ingest.plain_interactions import PLAIN_TYPES, PlainInteractions
 
 NOW_MS = 1_800_000_000_000

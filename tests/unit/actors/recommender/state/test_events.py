@@ -15,7 +15,7 @@ from actors.recommender.state.events import (
     weigh_event,
     weigh_events,
 )
-from cluster.artifacts.tables import LOADED_INTERACTIONS
+from cluster.artifacts.segment_format import LOADED_INTERACTIONS
 from cluster.clock import iso_ms
 
 NOW = 1_772_452_800_000

@@ -21,7 +21,7 @@ from actors.serving.replay.state_replay import (
     product_id_of,
 )
 from cluster.artifacts.compacted_state import CompactedProducts, CompactedState
-from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS
+from cluster.artifacts.segment_format import INTERACTIONS, LOADED_INTERACTIONS
 
 BEGIN_MS = 1_772_452_800_000
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.columnar.compile import compile_filter
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 from cluster.query.language.parser import parse
 
 _BRANDS = [f"Brand{number}" for number in range(200)]

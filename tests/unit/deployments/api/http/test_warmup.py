@@ -8,7 +8,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, Unavailable
 from cluster.records.apps import App
 from cluster.store.stores import Stores
-from deployments.api.http.warmup import LATELY_MS, load_busy_engines, load_written_apps
+from deployments.api.http.warmup import LATELY_MS, load_busy_engines, preload_newly_written_apps
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
@@ -113,7 +113,7 @@ async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> N
     corner = await open_corner()
     engine = RecordingEngine()
     watching = asyncio.create_task(
-        load_written_apps(corner.stores, engine, lambda: ("other", "shop"), every_s=0.01)
+        preload_newly_written_apps(corner.stores, engine, lambda: ("other", "shop"), every_s=0.01)
     )
     await asyncio.sleep(0.05)
     assert engine.names == []
@@ -131,7 +131,9 @@ async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     corner = await open_corner()
     engine = RecordingEngine()
     engine.error = NotFound("engine is not found")
-    watching = asyncio.create_task(load_written_apps(corner.stores, engine, lambda: ("shop",), every_s=0.01))
+    watching = asyncio.create_task(
+        preload_newly_written_apps(corner.stores, engine, lambda: ("shop",), every_s=0.01)
+    )
     await asyncio.sleep(0.03)
     products = {"data": [{"product_id": "hoe-11"}]}
     await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)

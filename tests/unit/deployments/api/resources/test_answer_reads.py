@@ -15,8 +15,8 @@ from cluster.records.question import (
     CitedSentence,
     Question,
     build_entitled_question,
-    entitled_id,
-    is_entitled_id,
+    entitled_answer_id,
+    is_entitled_answer_id,
     open_entitled,
 )
 from deployments.api.resources.answer_reads import read_answer, read_shown
@@ -132,7 +132,9 @@ def test_questions_of_the_last_release_load_as_open() -> None:
 
 
 def test_ids_of_entitled_answers_are_apart_for_each_user() -> None:
-    names = {entitled_id(QUESTION.question_id, user_id) for user_id in ("", "gina", "gina ", "\ud800", "~")}
+    names = {
+        entitled_answer_id(QUESTION.question_id, user_id) for user_id in ("", "gina", "gina ", "\ud800", "~")
+    }
     assert len(names) == 5
-    assert all(map(is_entitled_id, names))
-    assert not is_entitled_id(QUESTION.question_id)
+    assert all(map(is_entitled_answer_id, names))
+    assert not is_entitled_answer_id(QUESTION.question_id)

@@ -10,9 +10,9 @@ import pytest
 from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
+from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.tables import INTERACTIONS
 from cluster.records.apps import App, AppSettings, new_app_settings
 from cluster.records.engine import Engine
 from cluster.records.run import DAY_MS, Schedule

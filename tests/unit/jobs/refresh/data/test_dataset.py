@@ -10,7 +10,7 @@ import pytest
 
 from actors.intake.segment_rows import build_compaction_batch
 from actors.recommender.state.events import parse_interactions
-from cluster.artifacts.tables import LOADED_INTERACTIONS
+from cluster.artifacts.segment_format import LOADED_INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.store.data.changes import ChangeLogEntry

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.tables import LOADED_INTERACTIONS
+from cluster.artifacts.segment_format import LOADED_INTERACTIONS
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.data.event_account import build_event_account
 from jobs.refresh.runs.estimate import count_uncompacted_interactions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.language import imported_encoders
-from cluster.admin.app_admin import FIRST_APPS, AppAdmin
+from cluster.admin.app_key_admin import FIRST_APPS, AppKeyAdmin
 from cluster.artifacts import snapshots
 from cluster.artifacts.app_storage import SHARED_FOLDERS, TRAINING_FOLDERS
 from cluster.errors import Conflict, Invalid, NotFound
@@ -18,11 +18,11 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def keeping(memory_stores: Stores) -> AppAdmin:
-    return AppAdmin(memory_stores.access, Vault(b"k" * 32))
+def keeping(memory_stores: Stores) -> AppKeyAdmin:
+    return AppKeyAdmin(memory_stores.access, Vault(b"k" * 32))
 
 
-async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: AppAdmin) -> None:
+async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: AppKeyAdmin) -> None:
     assert await keeping.ensure_first_apps(NOW)
     entries = await keeping.keys(reveal=True)
     assert [(entry.app.app_id, entry.key.kind) for entry in entries] == [
@@ -34,26 +34,26 @@ async def test_a_fresh_installation_gets_three_apps_with_two_keys_each(keeping: 
         assert (form.kind, form.environment) == (entry.key.kind, entry.app.environment)
 
 
-async def test_starting_again_changes_nothing(keeping: AppAdmin, memory_stores: Stores) -> None:
+async def test_starting_again_changes_nothing(keeping: AppKeyAdmin, memory_stores: Stores) -> None:
     await keeping.ensure_first_apps(NOW)
     before = await memory_stores.access.read_all()
     assert not await keeping.ensure_first_apps(NOW + 1)
     assert await memory_stores.access.read_all() == before
 
 
-async def test_an_interrupted_first_start_is_made_good(keeping: AppAdmin, memory_stores: Stores) -> None:
+async def test_an_interrupted_first_start_is_made_good(keeping: AppKeyAdmin, memory_stores: Stores) -> None:
     await memory_stores.access.put_app(App(app_id="playground", environment="playground", created_at=NOW))
     assert await keeping.ensure_first_apps(NOW)
     assert len(await keeping.keys()) == 6
 
 
-async def test_apps_an_administrator_put_in_place_of_ours_are_respected(keeping: AppAdmin) -> None:
+async def test_apps_an_administrator_put_in_place_of_ours_are_respected(keeping: AppKeyAdmin) -> None:
     await keeping.create_app("bookshop", "production", NOW)
     assert not await keeping.ensure_first_apps(NOW)
     assert [app.app_id for app in await keeping.apps()] == ["bookshop"]
 
 
-async def test_keys_are_shown_only_on_request(keeping: AppAdmin) -> None:
+async def test_keys_are_shown_only_on_request(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     hidden, shown = (
         await keeping.keys(app_id="development"),
@@ -64,7 +64,7 @@ async def test_keys_are_shown_only_on_request(keeping: AppAdmin) -> None:
     assert "..." in str(hidden[0].to_dict()["hint"])
 
 
-async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: AppAdmin) -> None:
+async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: AppKeyAdmin) -> None:
     await keeping.create_app("bookshop", "production", NOW)
     with pytest.raises(Conflict, match="choose another name"):
         await keeping.create_app("bookshop", "development", NOW)
@@ -73,7 +73,7 @@ async def test_a_name_that_is_taken_or_can_not_be_one_is_refused(keeping: AppAdm
             await keeping.create_app(name, "development", NOW)
 
 
-async def test_rotation_replaces_exactly_the_requested_keys(keeping: AppAdmin) -> None:
+async def test_rotation_replaces_exactly_the_requested_keys(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     before = {entry.key.kind: entry.text for entry in await keeping.keys(app_id="development", reveal=True)}
     (issued,) = await keeping.rotate("development", ("secret",), NOW + 1)
@@ -84,7 +84,7 @@ async def test_rotation_replaces_exactly_the_requested_keys(keeping: AppAdmin) -
 
 
 async def test_every_change_raises_the_version_that_doors_follow(
-    keeping: AppAdmin, memory_stores: Stores
+    keeping: AppKeyAdmin, memory_stores: Stores
 ) -> None:
     await keeping.ensure_first_apps(NOW)
     seen = [await memory_stores.access.version()]
@@ -100,7 +100,7 @@ async def test_every_change_raises_the_version_that_doors_follow(
 
 
 @pytest.mark.parametrize("how", ["text", "key_id", "hint"])
-async def test_a_key_is_revoked_by_any_of_its_names(keeping: AppAdmin, how: str) -> None:
+async def test_a_key_is_revoked_by_any_of_its_names(keeping: AppKeyAdmin, how: str) -> None:
     await keeping.ensure_first_apps(NOW)
     entry = (await keeping.keys(reveal=True))[0]
     name = entry.text if how == "text" else getattr(entry.key, how)
@@ -110,7 +110,7 @@ async def test_a_key_is_revoked_by_any_of_its_names(keeping: AppAdmin, how: str)
         await keeping.revoke(name)
 
 
-async def test_what_is_not_there_is_named_with_what_is(keeping: AppAdmin) -> None:
+async def test_what_is_not_there_is_named_with_what_is(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     for call in (
         keeping.keys(app_id="nope"),
@@ -121,7 +121,7 @@ async def test_what_is_not_there_is_named_with_what_is(keeping: AppAdmin) -> Non
             await call
 
 
-async def test_limits_change_alone(keeping: AppAdmin) -> None:
+async def test_limits_change_alone(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     limits = await keeping.set_rate_limits("development", queries_per_s=200)
     assert (limits.queries_per_s, limits.query_burst) == (200, 400)
@@ -129,7 +129,7 @@ async def test_limits_change_alone(keeping: AppAdmin) -> None:
     assert (await keeping.set_rate_limits("development")) == limits
 
 
-async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: AppAdmin) -> None:
+async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     await keeping.create_app("bookshop", "production", NOW)
     settings = {app.app_id: app.settings for app in await keeping.apps()}
@@ -143,7 +143,7 @@ async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: AppA
     assert "margin" in settings["development"].confidential_fields
 
 
-async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: AppAdmin) -> None:
+async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     given = {
         "confidential_fields": "margin, custom_attributes.cost",
@@ -157,7 +157,7 @@ async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: AppAd
         await keeping.set_switches("production", {"address_share": "0"})
 
 
-async def test_the_token_key_is_shown_where_an_app_has_one(keeping: AppAdmin) -> None:
+async def test_the_token_key_is_shown_where_an_app_has_one(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     assert "token_key" not in (await keeping.keys(app_id="production", reveal=True))[0].to_dict()
     await keeping.set_switches("production", {"derived_token_key": "true"})
@@ -167,7 +167,7 @@ async def test_the_token_key_is_shown_where_an_app_has_one(keeping: AppAdmin) ->
     assert "token_key" not in (await keeping.keys(app_id="production"))[0].to_dict()
 
 
-async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: AppAdmin) -> None:
+async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: AppKeyAdmin) -> None:
     assert set(SHARED_FOLDERS) == {
         snapshots.FOLDER,
         *TRAINING_FOLDERS,
@@ -181,7 +181,7 @@ async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: AppA
 
 
 async def test_an_app_that_already_has_such_a_name_stays_usable(
-    keeping: AppAdmin, memory_stores: Stores
+    keeping: AppKeyAdmin, memory_stores: Stores
 ) -> None:
     await memory_stores.access.put_app(App(app_id="runs", environment="production", created_at=NOW))
     assert len(await keeping.rotate("runs", ("secret",), NOW)) == 1

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.process.processes import MARK, end_processes, is_alive, list_processes, pss_bytes
+from cluster.process.installation_processes import MARK, end_processes, is_alive, list_processes, pss_bytes
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -71,7 +71,7 @@ def test_whoever_asks_and_its_ancestors_are_spared(
 ) -> None:
     code = (
         "import pathlib, sys, os\nfrom cluster.paths import InstallationPaths\n"
-        "from cluster.process.processes import list_processes\n"
+        "from cluster.process.installation_processes import list_processes\n"
         "found = {p.pid for p in list_processes(InstallationPaths.from_data_dir(pathlib.Path(sys.argv[1])))}\n"
         "sys.exit(os.getpid() in found or os.getppid() in found)"
     )

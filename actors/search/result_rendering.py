@@ -14,14 +14,14 @@ from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.text_query import Correction
 from actors.retrieval.messages import SearchQuery, SpellingResult
 from actors.search.retrieve import SearchHits
-from cluster.query.fields import Projection
+from cluster.query.field_projection import Projection
 
 _LEAST_SHOWN = 1e-6
 # Letters that two forms of a word share at least: below that, prefixes are chance ("car", "card").
 _SHORTEST_SHARED = 4
 
 
-def build_records(
+def render_records(
     placed: Sequence[RankedItem],
     hits: SearchHits,
     scores: Mapping[int, tuple[float, float, float]],

@@ -29,8 +29,8 @@ from cluster.artifacts.manifest import (
     remove_incomplete_files,
     save_manifest,
 )
+from cluster.artifacts.segment_format import NOUNS, Noun, from_parquet, to_parquet
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
-from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset
@@ -48,7 +48,7 @@ class DamagedFile:
     noun: Noun
 
 
-class SegmentFiles:
+class SegmentCommits:
     """The segments of one artifact store, file by file."""
 
     def __init__(self, store: ArtifactStore, clock: Clock) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.query.fields import MOST_NAMES, MOST_WILDCARDS, Projection, exceeded_budget
+from cluster.query.field_projection import MOST_NAMES, MOST_WILDCARDS, Projection, exceeded_budget
 from tests.unit.cluster.query.strategies import steps_of
 
 RECORD: dict[str, Any] = {

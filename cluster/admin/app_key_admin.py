@@ -72,7 +72,7 @@ class KeyEntry:
         return fields
 
 
-class AppAdmin:
+class AppKeyAdmin:
     """The administrator's operations on apps and keys."""
 
     def __init__(self, access: AppAndKeyStore, vault: Vault) -> None:

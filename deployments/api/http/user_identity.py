@@ -28,7 +28,7 @@ ANONYMOUS_TYPE = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
-class RequestIdentity:
+class UserIdentity:
     """The user of a request, as far as proven."""
 
     user_id: str
@@ -52,7 +52,7 @@ class RequestIdentity:
         return "o:" + self.origin if self.origin else self.user_key
 
 
-def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> RequestIdentity:
+def user_identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> UserIdentity:
     """Return the identity of the user of a request.
 
     Errors:
@@ -68,7 +68,7 @@ def identity_from_request(request: ApiRequest, body: AskBody, now_ms: int) -> Re
     anonymous_id = body.anonymous_id or default_anonymous_id(request, now_ms)
     user_id, user_type, is_proven = _find_identity(request, body)
     origin = "" if is_proven else address_pseudonym(request)
-    return RequestIdentity(user_id, anonymous_id, user_type, metadata, claims, origin)
+    return UserIdentity(user_id, anonymous_id, user_type, metadata, claims, origin)
 
 
 def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:

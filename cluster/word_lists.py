@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def list_words(text: str) -> tuple[str, ...]:
+def words_from_text(text: str) -> tuple[str, ...]:
     """Return the words of a text."""
     return tuple(text.split())

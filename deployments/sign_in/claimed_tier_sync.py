@@ -27,7 +27,7 @@ CLAIM_LIFE_MS = 24 * 3_600_000
 _log = structlog.get_logger()
 
 
-class ClaimedTiers:
+class ClaimedTierSync:
     """Reads the claim, and keeps what it gives in the account."""
 
     def __init__(self, stores: Stores, vault: Vault, provider: IdentityProvider, clock: Clock) -> None:
