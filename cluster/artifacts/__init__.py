@@ -4,7 +4,7 @@ artifact_store       files that are written whole or not at all, in a local dire
 manifest             the checksums of a set of files, and folders whose newest one counts; `signing` signs it
 segments             compacted records and interactions as Parquet, with the change-log offsets they cover
 segment_commits      read, write and commit segments; `segment_stream` reads them in batches
-segment_format, table_files  their columns; one table as a file outside the artifact store
+segment_format       their columns; `table_files` has one table as a file outside the artifact store
 compaction           which segments to merge
 compacted_state      the records and interactions that a recommender starts from
 checksummed_files    files with a checksum in the name

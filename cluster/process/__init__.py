@@ -4,7 +4,7 @@ connecting, artifact_access    open the stores and the artifact store of this in
 installation_identity   does a process have the right master key?   identity_check, identity_start   check it
 signing_upgrade    signs manifests of an earlier release
 installation_state what the supervisor tells the command line     start_progress, probe   of a start
-installation_processes, free_ports, priority    of the operating system
+installation_processes   processes of one installation, no others     free_ports, priority   of this machine
 disk_guard, redis_memory, training_memory   bounds, and the guards that refuse writes before they are reached
 tracing            spans over OpenTelemetry
 """

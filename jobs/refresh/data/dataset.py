@@ -170,7 +170,7 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
 
 
 def interactions_from_segments(table: Any, factors: Mapping[str, float] | None = None) -> Interactions:
-    """Return the interactions of compacted segments (columns of `cluster.artifacts.segment_format.LOADED_INTERACTIONS`).
+    """Return the interactions of compacted segments (columns `LOADED_INTERACTIONS` of `segment_format`).
 
     `factors` scale the weights of some types, as `event_factors` returns them; an event of weight 0 is dropped. The
     time of an event is limited to the time of its write, because the clock of a client may be wrong.
