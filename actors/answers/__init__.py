@@ -2,10 +2,10 @@
 
 extractive/           select, check and cite sentences, without a language model
 llm/                  an external language model: streaming, deadlines, circuit breaker
-question_submission   ask a question for a user
+repeated_questions    ask a user's question again because of new content
 question_queue        claim and answer questions, also those of crashed workers
 answer_pipeline       answer one question: retrieve, verify, compose or let a model write, finish
-answer_lease          write revisions of an answer while this process holds its question
+leased_answer         write revisions of an answer while this process holds its question
 passage_filter        filters over passages
 render                an answer in the formats of the interface, with pictures of products
 citation_recheck      keep, revise or withdraw answers whose articles changed

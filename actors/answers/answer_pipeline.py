@@ -29,7 +29,6 @@ from actors.answers.affiliation import (
     select_affiliated,
 )
 from actors.answers.answer_digest import compute_digest
-from actors.answers.answer_lease import AnswerLease
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 from actors.answers.extractive.followups import (
     generate_related_questions,
@@ -37,6 +36,7 @@ from actors.answers.extractive.followups import (
     validate_rewriting,
 )
 from actors.answers.extractive.injection_filter import clean_text
+from actors.answers.leased_answer import LeasedAnswer
 from actors.answers.llm.draft import Draft
 from actors.answers.passage_filter import (
     add_product_fields,
@@ -152,7 +152,7 @@ class AnswerPipeline:
         self._services = tools
         self._log = structlog.get_logger()
 
-    async def answer(self, hand: AnswerLease) -> None:
+    async def answer(self, hand: LeasedAnswer) -> None:
         """Bring a question to its end.
 
         Errors:
@@ -271,7 +271,7 @@ class AnswerPipeline:
                 await asyncio.sleep(pause_s)
         return await self.retrieve(query, question.fq, question.boost_fq)
 
-    async def _reuse_answer(self, hand: AnswerLease, digest: str, snippets: Sequence[Snippet]) -> bool:
+    async def _reuse_answer(self, hand: LeasedAnswer, digest: str, snippets: Sequence[Snippet]) -> bool:
         """Return the stored answer to the same question over the same passages, if any."""
         tools = self._services
         app_id = hand.question.app_id
@@ -288,7 +288,7 @@ class AnswerPipeline:
         return True
 
     async def _write_within_budget(
-        self, hand: AnswerLease, question_text: str, snippets: Sequence[Snippet], composed: ComposedAnswer
+        self, hand: LeasedAnswer, question_text: str, snippets: Sequence[Snippet], composed: ComposedAnswer
     ) -> ComposedAnswer | None:
         """Return the model's answer within the app's daily token limit; None at the limit or when the
         model fails.
@@ -316,7 +316,7 @@ class AnswerPipeline:
 
     async def _write_with_model(
         self,
-        hand: AnswerLease,
+        hand: LeasedAnswer,
         question_text: str,
         snippets: Sequence[Snippet],
         draft: Draft,
@@ -346,7 +346,7 @@ class AnswerPipeline:
             return ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0)
         return ComposedAnswer() if draft.refused else None
 
-    async def _write_draft(self, hand: AnswerLease, draft: Draft, snippets: Sequence[Snippet]) -> None:
+    async def _write_draft(self, hand: LeasedAnswer, draft: Draft, snippets: Sequence[Snippet]) -> None:
         grown, cited = drop_uncited(
             ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), snippets
         )
@@ -357,7 +357,7 @@ class AnswerPipeline:
 
     async def _finish(
         self,
-        hand: AnswerLease,
+        hand: LeasedAnswer,
         composed: ComposedAnswer,
         snippets: Sequence[Snippet],
         followups: Sequence[str],
@@ -413,7 +413,7 @@ class AnswerPipeline:
         return collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(
-        self, hand: AnswerLease, snippets: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
+        self, hand: LeasedAnswer, snippets: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
     ) -> list[Snippet]:
         """Return products to read after an answer: related ids of its sources first, then other retrieved products.
 
@@ -437,7 +437,7 @@ class AnswerPipeline:
         return [*related, *sorted(others.values(), key=lambda snippet: -snippet.score)][:_RELATED]
 
     async def _select_affiliated(
-        self, hand: AnswerLease, cited: Mapping[str, Mapping[str, Any]]
+        self, hand: LeasedAnswer, cited: Mapping[str, Mapping[str, Any]]
     ) -> tuple[dict[str, Any], ...]:
         """Return products of partners: related ids of the sources first, then those that the question finds.
 
@@ -462,7 +462,7 @@ class AnswerPipeline:
             return ()
         return select_affiliated(ids, products, rule, rules.hidden)
 
-    async def _load_excerpts(self, hand: AnswerLease, product_ids: Sequence[str]) -> Sequence[Snippet]:
+    async def _load_excerpts(self, hand: LeasedAnswer, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
         tools = self._services
         question = hand.question
@@ -487,7 +487,7 @@ class AnswerPipeline:
     async def _run_in_thread(self, thought: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._services.executor, thought)
 
-    def _record_duration(self, name: str, hand: AnswerLease) -> None:
+    def _record_duration(self, name: str, hand: LeasedAnswer) -> None:
         self._services.meter.time(name, (self._services.clock.monotonic_s() - hand.began_s) * 1000)
 
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import structlog
 
-from actors.answers.answer_lease import AnswerLease
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, LanguageModelError
 from actors.answers.extractive.answer_composer import ComposedAnswer
+from actors.answers.leased_answer import LeasedAnswer
 from actors.answers.llm.draft import Draft
 from actors.answers.passage_filter import load_products
 from actors.answers.render import drop_uncited, passage_from_snippet, sentences_from_composed
@@ -101,7 +101,7 @@ class GenerationPipeline:
         self._services = services
         self._log = structlog.get_logger()
 
-    async def run(self, hand: AnswerLease) -> None:
+    async def run(self, hand: LeasedAnswer) -> None:
         """Generate the text of a task.
 
         Errors:
@@ -152,7 +152,7 @@ class GenerationPipeline:
 
     async def _write(
         self,
-        hand: AnswerLease,
+        hand: LeasedAnswer,
         writer: TextGenerator,
         instructions: str,
         snippets: Sequence[Snippet],
@@ -178,7 +178,7 @@ class GenerationPipeline:
         return reason
 
 
-async def _fail(hand: AnswerLease, reason: str) -> None:
+async def _fail(hand: LeasedAnswer, reason: str) -> None:
     await hand.finish(finish_reason="error", blocked_reason=reason)
 
 
@@ -189,7 +189,7 @@ class QuestionWorker:
         self.answering = AnswerPipeline(services)
         self._generation = GenerationPipeline(services)
 
-    async def answer(self, hand: AnswerLease) -> None:
+    async def answer(self, hand: LeasedAnswer) -> None:
         """Answer a question, or generate the text of a task.
 
         Errors:

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import structlog
 
-from actors.answers.answer_lease import LEASE_MS, AnswerLease, LeaseLost
 from actors.answers.answer_pipeline import loggable_reason
+from actors.answers.leased_answer import LEASE_MS, LeasedAnswer, LeaseLost
 from actors.answers.render import answer_to_json
 from cluster.clock import Clock
 from cluster.deadline import run_within
@@ -45,7 +45,7 @@ OnAnswered = Callable[[Question, Answer, int], None]
 class LeaseWorker(Protocol):
     """Brings a question to its end."""
 
-    async def answer(self, hand: AnswerLease) -> None:
+    async def answer(self, hand: LeasedAnswer) -> None:
         """Write the last revision of an answer.
 
         Errors:
@@ -84,7 +84,7 @@ class QuestionQueue:
         self._most = most_in_hand
         self._sweep_s = sweep_s
         self._open_first = open_first
-        self._hands: dict[str, AnswerLease] = {}
+        self._hands: dict[str, LeasedAnswer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger()
@@ -180,7 +180,7 @@ class QuestionQueue:
 
     def _begin(self, recorded: StoredQuestion) -> None:
         question_id = recorded.question.question_id
-        hand = AnswerLease(self._store, recorded, self._name, self._clock)
+        hand = LeasedAnswer(self._store, recorded, self._name, self._clock)
         self._hands[question_id] = hand
         before = self._tasks.get(recorded.question.open_question_id) if self._open_first else None
         task = asyncio.get_running_loop().create_task(self._process(hand, before))
@@ -191,7 +191,7 @@ class QuestionQueue:
         if self._tasks.get(question_id) is task:
             del self._tasks[question_id]
 
-    async def _process(self, hand: AnswerLease, before: asyncio.Task[None] | None) -> None:
+    async def _process(self, hand: LeasedAnswer, before: asyncio.Task[None] | None) -> None:
         """Answer a question, or end it; a question that can't even be ended stays for the next sweep."""
         question_id = hand.question.question_id
         try:
@@ -217,7 +217,7 @@ class QuestionQueue:
             self._log.exception("answer_left", question_id=question_id)
         self._hands.pop(question_id, None)
 
-    async def _answer_in_time(self, hand: AnswerLease) -> str:
+    async def _answer_in_time(self, hand: LeasedAnswer) -> str:
         """Answer within the question's deadline; return the reason of a failure."""
         if hand.remaining_s <= 0:
             return "too late"

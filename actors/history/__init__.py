@@ -2,7 +2,7 @@
 
 threads               rules for changes of a user's threads: pure functions
 tracker               apply the rules to the store, one change at a time
-significance          decide whether an article is news for a thread, with a score and a reason
+article_relevance     decide whether an article is news for a thread, with a score and a reason
 watched_thread_index  find the threads that an article may concern
 monitor               follow the uploads of one app and record news
 notifier              ask a thread's question again and append the answer

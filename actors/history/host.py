@@ -28,7 +28,7 @@ from actors.history.messages import (
     ThreadChange,
     ThreadChangeResult,
 )
-from actors.history.monitor import SignificanceConfig
+from actors.history.monitor import RelevanceConfig
 from actors.history.tracker import ThreadTracker
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -45,7 +45,7 @@ STANDSTILL_S = 120.0
 "After this time without a heartbeat the process exits."
 _POLL_S = 5.0
 
-OpenServices = Callable[[Stores], "tuple[SignificanceConfig, AnswerService]"]
+OpenServices = Callable[[Stores], "tuple[RelevanceConfig, AnswerService]"]
 
 
 class TrackerHost:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from actors.history.messages import AnswerService
-from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from actors.history.monitor import LAG_MS, AppMonitor, RelevanceConfig
 from actors.hosting.job_lease import JobLease
 from actors.hosting.log_follower import LogFollower
 from cluster.artifacts.segments import SegmentStore
@@ -62,7 +62,7 @@ class TrackerLoop:
     def __init__(
         self,
         stores: Stores,
-        judges: SignificanceConfig,
+        judges: RelevanceConfig,
         answering: AnswerService,
         clock: Clock,
         meter: Meter,
@@ -172,7 +172,7 @@ class TrackerLoop:
             kept = self._monitored.get(app.app_id)
             # The monitor keeps its threads and its offset; only the threshold is new.
             if kept is not None:
-                kept.monitor.significance = judges
+                kept.monitor.relevance = judges
                 continue
             monitor = AppMonitor(
                 app.app_id,

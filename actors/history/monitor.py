@@ -24,18 +24,18 @@ import orjson
 import structlog
 
 from actors.history import threads as rules
-from actors.history.messages import AnswerService
-from actors.history.notifier import UpdateNotifier
-from actors.history.significance import (
+from actors.history.article_relevance import (
     THRESHOLD,
+    ArticleRelevance,
     QuestionEmbeddings,
     ReadArticle,
-    Significance,
     TermFrequencies,
     UploadedArticle,
     extract_terms,
-    score_significance,
+    score_article,
 )
+from actors.history.messages import AnswerService
+from actors.history.notifier import UpdateNotifier
 from actors.history.tracker import ThreadTracker, new_question_id
 from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from actors.language.analysis import Analyzers
@@ -61,11 +61,11 @@ _FOLLOWER = "tracker"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 "Errors that a malformed record may cause; they must not stop the other records."
 
-Findings = dict[ThreadKey, list[tuple[Significance, UploadedArticle]]]
+Findings = dict[ThreadKey, list[tuple[ArticleRelevance, UploadedArticle]]]
 
 
 @dataclass(frozen=True, slots=True)
-class SignificanceConfig:
+class RelevanceConfig:
     """The dependencies of scoring, beside the threads."""
 
     read_article: ReadArticle
@@ -80,7 +80,7 @@ class AppMonitor:
         self,
         app_id: str,
         stores: Stores,
-        judges: SignificanceConfig,
+        judges: RelevanceConfig,
         answering: AnswerService,
         clock: Clock,
         meter: Meter,
@@ -93,7 +93,7 @@ class AppMonitor:
     ) -> None:
         self._app_id = app_id
         self._stores = stores
-        self.significance = judges
+        self.relevance = judges
         self._clock = clock
         self._meter = meter
         self._lag_ms = lag_ms
@@ -224,7 +224,7 @@ class AppMonitor:
         return findings
 
     def _judge_articles(self, contents: Sequence[UploadedArticle], offset: str, findings: Findings) -> None:
-        threshold = self.significance.threshold
+        threshold = self.relevance.threshold
         for content in contents:
             article = extract_terms(content, self._analyzers)
             self._frequencies.add(article.places)
@@ -232,7 +232,7 @@ class AppMonitor:
                 # The change is older than the subscription, so its user may have seen it.
                 if not rules.is_after(offset, subject.judged_offset):
                     continue
-                verdict = score_significance(
+                verdict = score_article(
                     subject, article, self._frequencies, self._embeddings, threshold=threshold
                 )
                 self._meter.count("kiosk_thread_judgements_total")
@@ -246,7 +246,7 @@ class AppMonitor:
         for record in records:
             # One malformed article must not hold up the others of its upload.
             try:
-                content = self.significance.read_article(record)
+                content = self.relevance.read_article(record)
             except _UNREADABLE:
                 self._log.exception("content_failed", offset=change.offset)
                 continue
@@ -254,7 +254,7 @@ class AppMonitor:
                 yield content
 
     async def _record_news(
-        self, name: ThreadKey, offset: str, matches: Sequence[tuple[Significance, UploadedArticle]]
+        self, name: ThreadKey, offset: str, matches: Sequence[tuple[ArticleRelevance, UploadedArticle]]
     ) -> None:
         subject = self.watched_threads.get_subject(name)
         if subject is None:

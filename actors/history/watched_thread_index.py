@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from heapq import nlargest
 
-from actors.history.significance import THRESHOLD, ArticleTerms, TermFrequencies, ThreadSubject
+from actors.history.article_relevance import THRESHOLD, ArticleTerms, TermFrequencies, ThreadSubject
 from actors.history.threads import judged_offset
 from actors.language.analysis import Analyzers
 from cluster.records.thread import Thread, UserThreads

@@ -5,7 +5,7 @@ applier             apply one batch to the store, exactly once in effect; quaran
 segment_rows        turn changes of the log into rows of a segment: pure functions
 compaction          move change-log entries into segments, so that training and restarts never read Redis in bulk;
                     write lost or damaged segments again from the store of records
-log_compaction      the same for the query log and the log of answers
+daily_log_compaction  the same for the query log, the log of answers and that of archive calls
 erasure             delete the data of a person; person_places lists where it is
 replay              apply quarantined records again
 loop                run all of that without Ray

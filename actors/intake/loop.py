@@ -18,8 +18,8 @@ import structlog
 from actors.hosting.job_lease import JobLease
 from actors.intake.applier import BatchApplier, LostTaskSweeper
 from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, SegmentRebuilder
+from actors.intake.daily_log_compaction import KEEP_DAYS, DailyLogCompactionConfig, DailyLogCompactor
 from actors.intake.erasure import PersonEraser
-from actors.intake.log_compaction import KEEP_DAYS, LogCompactionConfig, LogCompactor
 from actors.intake.outcome_attribution import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
@@ -59,7 +59,7 @@ class IntakeConfig:
     "Pause after a failure; doubles up to:"
     longest_rest_s: float = 2.0
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
-    logs: LogCompactionConfig = field(default_factory=LogCompactionConfig)
+    logs: DailyLogCompactionConfig = field(default_factory=DailyLogCompactionConfig)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class IntakeLoop:
         self._applier = BatchApplier(stores.intake, embedder, clock, meter)
         self._sweeper = LostTaskSweeper(stores, clock, meter)
         self._compactor: ChangeLogCompactor | None = None
-        self._logs: tuple[LogCompactor[Any], ...] = ()
+        self._logs: tuple[DailyLogCompactor[Any], ...] = ()
         self._served_days: dict[str, int] = {}
         self._attributor: OutcomeAttributor | None = None
         self._eraser: PersonEraser | None = None
@@ -151,7 +151,9 @@ class IntakeLoop:
         self._state = IntakeState()
         self._log = structlog.get_logger()
 
-    def _open_log_compactors(self, stores: Stores, artifacts: ArtifactStore) -> tuple[LogCompactor[Any], ...]:
+    def _open_log_compactors(
+        self, stores: Stores, artifacts: ArtifactStore
+    ) -> tuple[DailyLogCompactor[Any], ...]:
         clock = self._clock
         meter = self._meter
         pace = self._rules.logs
@@ -159,9 +161,9 @@ class IntakeLoop:
         calls = CallLogStore(artifacts, clock)
         days = self._find_served_days
         return (
-            LogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, meter, pace),
-            LogCompactor(stores.served, served, clock, meter, pace, keep_days=days),
-            LogCompactor(stores.archive_calls, calls, clock, meter, pace, keep_days=days),
+            DailyLogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, meter, pace),
+            DailyLogCompactor(stores.served, served, clock, meter, pace, keep_days=days),
+            DailyLogCompactor(stores.archive_calls, calls, clock, meter, pace, keep_days=days),
         )
 
     async def run(self) -> None:

@@ -97,7 +97,7 @@ class Recommender:
         """Compute the signals that engines share from the present state, however old the last ones are."""
         self._global_signals.compute(now_ms)
 
-    def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
+    def plan_completion_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Plan the rebuild of a completion index that has changed much; the work can run in another thread."""
         return (
             self.overlay.popular_queries.plan_rebuild(now_ms)

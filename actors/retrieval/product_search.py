@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.hashing_embedder import Embedder
+from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
-from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch, VectorSearch
 from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex

@@ -20,7 +20,7 @@ from actors.recommender.rerank.exploration import dithering_seed
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState
-from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
 from actors.retrieval.paragraphs.paragraph_scorer import PageCache, score_paragraphs

@@ -11,7 +11,7 @@ from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import normalize_scores
 from actors.recommender.rerank.rerank import RankedItem
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.lexical.text_query import Correction
+from actors.retrieval.lexical.messages import Correction
 from actors.retrieval.messages import SearchQuery, SpellingResult
 from actors.search.retrieve import SearchHits
 from cluster.query.field_projection import Projection

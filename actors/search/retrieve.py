@@ -10,7 +10,7 @@ import numpy as np
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.candidates import filter_rows
 from actors.recommender.state.catalog import Catalog
-from actors.retrieval.lexical.text_query import Correction, Names, TextHits, TextQuery, no_names
+from actors.retrieval.lexical.messages import Correction, Names, TextHits, TextQuery, no_names
 from actors.retrieval.messages import SearchQuery
 from actors.search.phrases import PhraseMatcher
 from actors.vectors.types import Mask, Rows, Scores

@@ -466,7 +466,7 @@ class AppFollower:
     async def _rebuild_indexes(self, recommender: Recommender) -> None:
         try:
             work = await self._run_exclusive(
-                partial(recommender.plan_rebuild, self._clock.now_ms()), is_short=True
+                partial(recommender.plan_completion_rebuild, self._clock.now_ms()), is_short=True
             )
             if work is not None:
                 field, build = work

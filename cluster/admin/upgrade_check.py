@@ -15,7 +15,7 @@ from cluster.build_info import installed_version
 from cluster.errors import Fault, NotFound
 from cluster.store.connect import OpenStores
 from cluster.store.installation.schema import RunningRelease, StoredSchema
-from cluster.store.seals.record_counts import RecordCounts, count_records
+from cluster.store.seals.readability_scan import ReadabilityCounts, scan_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class UpgradeReport:
     "The schema of this release."
     running: tuple[RunningRelease, ...]
     pending: tuple[Migration, ...]
-    records: RecordCounts
+    records: ReadabilityCounts
     formats: dict[str, int] | None
     "Manifests by format; None when this process can't read the artifact store."
 
@@ -90,7 +90,7 @@ async def check_upgrade(
         newest=newest_schema(migrations),
         running=tuple(await schema.list_releases(now_ms)),
         pending=tuple(step for step in migrations if step.number > stored.number),
-        records=await count_records(stores.server),
+        records=await scan_records(stores.server),
         formats=None,
     )
 

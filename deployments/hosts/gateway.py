@@ -1,15 +1,15 @@
-"""Wires the history tracker to the question submitter: `deployments.hosts.gateway:open_tracker_services`."""
+"""Wires the history tracker to the question repeater: `deployments.hosts.gateway:open_tracker_services`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from actors.answers.question_submission import QuestionSubmitter, RepeatedQuestion, StoreQuestionSubmitter
+from actors.answers.repeated_questions import QuestionRepeater, RepeatedQuestion, StoreQuestionRepeater
 from actors.archive.passages import read_product
+from actors.history.article_relevance import UploadedArticle
 from actors.history.messages import AnswerService, ThreadAnswer
-from actors.history.monitor import SignificanceConfig
-from actors.history.significance import UploadedArticle
+from actors.history.monitor import RelevanceConfig
 from actors.history.tracker import new_question_id
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY, may_read
@@ -21,30 +21,30 @@ _MOST_PASSAGES = 200
 
 
 class StoreAnswering:
-    """Implements `AnswerService` with a `QuestionSubmitter`."""
+    """Implements `AnswerService` with a `QuestionRepeater`."""
 
-    def __init__(self, submitter: QuestionSubmitter) -> None:
-        self._submitter = submitter
+    def __init__(self, repeater: QuestionRepeater) -> None:
+        self._repeater = repeater
 
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
-        await self._submitter.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
+        await self._repeater.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
 
     async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
-        outcome = await self._submitter.get_outcome(app_id, question_id)
+        outcome = await self._repeater.get_outcome(app_id, question_id)
         if outcome is None:
             return None
         good = outcome.finish_reason == "success" and bool(outcome.sources)
         return ThreadAnswer(outcome.finished, good, outcome.sources, outcome.answer)
 
 
-def open_tracker_services(stores: Stores) -> tuple[SignificanceConfig, AnswerService]:
+def open_tracker_services(stores: Stores) -> tuple[RelevanceConfig, AnswerService]:
     """Return the configuration of the content monitor, and the service that answers questions again."""
-    return SignificanceConfig(read_article, HashingEmbedder()), open_answering(stores)
+    return RelevanceConfig(read_article, HashingEmbedder()), open_answering(stores)
 
 
 def open_answering(stores: Stores) -> AnswerService:
     """Return the service that answers the questions of threads again."""
-    return StoreAnswering(StoreQuestionSubmitter(stores.questions, SystemClock(), new_question_id))
+    return StoreAnswering(StoreQuestionRepeater(stores.questions, SystemClock(), new_question_id))
 
 
 def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:

@@ -41,8 +41,8 @@ from actors.language.hashing_embedder import HashingEmbedder
 from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.text_index import merge_hits
 from actors.retrieval.lexical.combined_parts import FREQUENT
+from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.text_query import TextQuery
 from cluster.access_tier import access_of
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from tests.benchmarks.instructions import Callgrind

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from actors.archive.messages import ArchiveArticle
-from actors.intake.log_compaction import LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactor
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
@@ -98,7 +98,7 @@ class Simulation:
     artifacts: ArtifactStore
     journal: Journal
     rng: random.Random
-    compactor: LogCompactor[Any]
+    compactor: DailyLogCompactor[Any]
     tokens: dict[tuple[str, int], str] = field(default_factory=dict)
     results: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
     "Agent, user and result of the latest questions."
@@ -115,7 +115,7 @@ class Simulation:
                 {"product_id": product_id, "url": article.url}
             )
         artifacts = ArtifactStore.open(folder)
-        compactor = LogCompactor(
+        compactor = DailyLogCompactor(
             corner.stores.archive_calls, CallLogStore(artifacts, corner.clock), corner.clock, SilentMeter()
         )
         return cls(corner, artifacts, Journal(), random.Random(seed), compactor)

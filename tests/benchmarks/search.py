@@ -30,9 +30,9 @@ from rich.table import Table
 from actors.language import encoder, latent_embedder
 from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.recommender.state.catalog import Catalog
+from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
-from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.product_search import BEST, ProductSearch, blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.index import VectorIndex

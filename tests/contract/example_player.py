@@ -21,7 +21,7 @@ from actors.serving.host import EngineHost
 from cluster.clock import Clock
 from cluster.meter import SilentMeter
 from deployments.api.http.endpoint import Endpoint
-from deployments.api.reference.openapi_reference import Example, read_examples
+from deployments.api.reference.openapi_texts import Example, read_examples
 from tests.fakes.asgi import Answer, call
 from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, StillClock, open_corner

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from deployments.api.http.openapi import build_openapi
-from deployments.api.reference.openapi_reference import read_examples, read_texts
+from deployments.api.reference.openapi_texts import read_examples, read_texts
 from tests.contract.example_player import ExamplePlayer
 from tests.fakes.request_handler import Corner, open_corner
 

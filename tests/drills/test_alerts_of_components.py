@@ -21,7 +21,7 @@ from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
-from actors.intake.log_compaction import LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
@@ -185,7 +185,9 @@ async def test_the_query_log_cannot_be_written(
     watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> None:
     clock = SystemClock()
-    compactor = LogCompactor(stores.queries, QueryLogStore(artifacts.artifacts, clock), clock, watched.meter)
+    compactor = DailyLogCompactor(
+        stores.queries, QueryLogStore(artifacts.artifacts, clock), clock, watched.meter
+    )
 
     async def ask() -> None:
         await stores.queries.append(APP, [LoggedQuery(clock.now_ms(), "search", "hoe", 1)])

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.history.article_relevance import UploadedArticle
 from actors.history.messages import AnswerService, ThreadAnswer
-from actors.history.monitor import SignificanceConfig
-from actors.history.significance import UploadedArticle
+from actors.history.monitor import RelevanceConfig
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.store.stores import Stores
 
@@ -67,6 +67,6 @@ class ReadyAnswerer:
         return ThreadAnswer(True, True, sources, f"{question_id} {question_id[::-1]}")
 
 
-def ready_answer_services(stores: Stores) -> tuple[SignificanceConfig, AnswerService]:
+def ready_answer_services(stores: Stores) -> tuple[RelevanceConfig, AnswerService]:
     """Give a tracker plain articles and ready answers."""
-    return SignificanceConfig(read_plain, HashingEmbedder()), ReadyAnswerer()
+    return RelevanceConfig(read_plain, HashingEmbedder()), ReadyAnswerer()

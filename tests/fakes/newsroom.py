@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
-from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from actors.history.monitor import LAG_MS, AppMonitor, RelevanceConfig
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
@@ -24,7 +24,7 @@ from tests.fakes.answerer import ScriptedAnswerer, read_plain
 from tests.fakes.request_handler import StillClock
 
 APP = "shop"
-JUDGES = SignificanceConfig(read_plain, HashingEmbedder())
+JUDGES = RelevanceConfig(read_plain, HashingEmbedder())
 SALE = (
     "The old cement works at Harrow Bay were sold on Monday. The owner, a cooperative of boat builders, paid two "
     "million and wants to open a yard in spring."

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.text_query import TextQuery
 from actors.search.search_pipeline import PERSONAL_WEIGHT, PRIOR_WEIGHT
 from actors.search.sort import blend_scores
 from actors.vectors.row_selection import best_rows

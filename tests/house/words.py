@@ -56,17 +56,19 @@ NOUNS = _words(
     priority probe process processes product products profile profiles progress projection promotion promotions
     prompt proof proposal protocol provider publisher purchase
     qa quarantine queries query question questions queue
-    random rate ray reader readership readiness reads reasons rebuilder recipe recipes recommendation
+    random rate ray readability reader readership readiness reads reasons rebuilder recipe recipes
+    recommendation
     recommender record recorder records redirects redis reference registration registrations registry
-    regression removal renderer rendering renewal repeat replaced replay replays replica replies reports request
+    regression relevance removal renderer rendering renewal repeat replaced replay replays replica
+    replies reports request
     requests reranker reseal resources responsive restoring result results retrieval revision revisions
     revocation robots roles roster router routes row rows rsl rule rules runs runtime
-    safetensors salts sample samples sbom scalars schedule scheduler schedules schema scorer scores screen
+    safetensors salts sample samples sbom scalars scan schedule scheduler schedules schema scorer scores screen
     script seal seals secrecy sections security segment segments selection sentence sentences served server
     service
     services session sessions settings setup shell shop signals signatures significance signin silence sitemap
     size sketches slot snapshot snapshots snippets source sources span spell splitter stages
-    standbys start startup state statistics status steps stopwords storage store stores stream submission
+    standbys start startup state statistics status steps stopwords storage store stores stream
     subprocess suggestions sum summary sums supervisor support sweep sweeper sync synonyms syntax
     system table tables tail task tasks team teasers templates term terms text texts thread threads tier
     tiers time times
@@ -109,7 +111,8 @@ MODIFIERS = _words(
     allowed and checksummed cold compacted confidential connected delimited dry durable embedded external
     fail filtered first folded free global golden hybrid imported issued latent live loaded logged
     lost marked moved
-    multiplexed named of off plain polite popular public published recent refreshing refused running scaled
+    multiplexed named of off plain polite popular public published recent refreshing refused
+    repeated running scaled
     sealed second seeded sequential shipped shown signed sparse stateless stored structured uncompacted
     unordered unreadable unverified valid watched
     """

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.intake.log_compaction import LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
@@ -43,7 +43,7 @@ class Flood:
     clock: StillClock
     book: QueryLogWriter
     settler: ChangeLogCompactor
-    queries: LogCompactor
+    queries: DailyLogCompactor
     random: Random = field(default_factory=lambda: Random(7))
     writes: int = 0
     requests: int = 0
@@ -69,7 +69,7 @@ class Flood:
         segments = SegmentStore(artifacts, clock)
         rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
         settler = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
-        queries = LogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, SilentMeter())
+        queries = DailyLogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, SilentMeter())
         return cls(stores, corner, clock, book, settler, queries)
 
     async def memory(self) -> int:

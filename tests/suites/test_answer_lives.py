@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.answers.answer_lease import LEASE_MS
 from actors.answers.citation_recheck import LATE_MS
+from actors.answers.leased_answer import LEASE_MS
 from actors.answers.passage_filter import keep_readable
 from actors.answers.question_queue import MAX_ATTEMPTS
-from actors.answers.question_submission import RepeatedQuestion, StoreQuestionSubmitter
 from actors.answers.render import WITHDRAWN
+from actors.answers.repeated_questions import RepeatedQuestion, StoreQuestionRepeater
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
@@ -276,7 +276,7 @@ async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House)
 
 async def test_a_submitted_question_is_stored(house: House) -> None:
     parent = await house.answered(user_id="gina")
-    asking = StoreQuestionSubmitter(house.stores.questions, house.clock, new_question_id)
+    asking = StoreQuestionRepeater(house.stores.questions, house.clock, new_question_id)
     again = RepeatedQuestion(APP, "gina", QUESTION, parent.question_id, question_id=new_question_id())
     assert await asking.ask(again) == again.question_id == await asking.ask(again)
     outcome = await asking.get_outcome(APP, again.question_id)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.intake.log_compaction import LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.logs.call_log import CallLogStore
@@ -317,7 +317,7 @@ async def test_since_takes_what_happened_or_was_written_later(world: World) -> N
 
 async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> None:
     artifacts, clock = QueryLogStore(world.artifacts), SystemClock()
-    settler = LogCompactor(world.stores.queries, artifacts, clock, SilentMeter())
+    settler = DailyLogCompactor(world.stores.queries, artifacts, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
     def query(at: int, text: str, user_key: str = "") -> LoggedQuery:
@@ -338,7 +338,7 @@ async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> N
 
 async def test_served_answers_come_from_files_and_from_the_queue(world: World) -> None:
     log, clock = ServedLogStore(world.artifacts), SystemClock()
-    compactor = LogCompactor(world.stores.served, log, clock, SilentMeter())
+    compactor = DailyLogCompactor(world.stores.served, log, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
     def answer(service_id: str, at: int, user: str = "") -> ServedAnswer:
@@ -433,7 +433,7 @@ async def test_a_log_that_is_compacted_at_every_read_is_exported_without_gaps(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = world.stores.queries
-    compactor = LogCompactor(stream, QueryLogStore(world.artifacts), SystemClock(), SilentMeter())
+    compactor = DailyLogCompactor(stream, QueryLogStore(world.artifacts), SystemClock(), SilentMeter())
     read, now_ms = stream.read, SystemClock().now_ms()
     written, reads = list[str](), list[int]()
 
@@ -472,7 +472,7 @@ async def test_a_log_that_is_compacted_at_every_read_is_exported_without_gaps(
 
 async def test_answers_that_are_compacted_before_they_are_written_are_exported(world: World) -> None:
     stream, now_ms = world.stores.served, SystemClock().now_ms()
-    compactor = LogCompactor(stream, ServedLogStore(world.artifacts), SystemClock(), SilentMeter())
+    compactor = DailyLogCompactor(stream, ServedLogStore(world.artifacts), SystemClock(), SilentMeter())
     await stream.append(APP, [ServedAnswer("s1", now_ms, "search", "default")])
     source = await open_source(world.stores, world.artifacts, APP, "served", 0, world.folder)
     await compactor.run_once([APP], at_once=True)
@@ -580,7 +580,7 @@ async def test_what_makes_no_sense_is_refused(world: World) -> None:
 
 async def test_archive_calls_come_from_files_and_from_the_queue(world: World) -> None:
     log, clock = CallLogStore(world.artifacts), SystemClock()
-    compactor = LogCompactor(world.stores.archive_calls, log, clock, SilentMeter())
+    compactor = DailyLogCompactor(world.stores.archive_calls, log, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
     def call(call_id: str, at: int, **more: Any) -> ArchiveCall:

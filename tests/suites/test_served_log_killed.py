@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from actors.intake.log_compaction import LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactor
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
@@ -55,7 +55,7 @@ async def test_a_killed_replica_loses_half_a_second_of_answers_and_no_answer_is_
     easy_stores: OpenStores, nursery: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     rng, log = Random(26), ServedLogStore(ArtifactStore.open(tmp_path / "artifacts"))
-    compactor = LogCompactor(easy_stores.served, log, SystemClock(), SilentMeter())
+    compactor = DailyLogCompactor(easy_stores.served, log, SystemClock(), SilentMeter())
     for _ in range(KILLS):
         child = start_child(nursery)
         try:

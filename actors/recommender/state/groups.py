@@ -95,7 +95,7 @@ class Groups(Generic[V]):
                 lengths.append(len(several))
         self._append(start, np.array(lengths, np.int32), np.array(codes, np.int32))
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort the pairs before the first read."""
         self._by_code()
         self._by_row()
@@ -263,8 +263,8 @@ class AttributeColumnSource:
         field = self._field
         self.column.bind_rows(start, [read_texts(record, field) for record in records])
 
-    def sort_rows(self) -> None:
-        self.column.sort_rows()
+    def sort_pairs(self) -> None:
+        self.column.sort_pairs()
 
     def write_row(self, row: int, record: Mapping[str, Any]) -> None:
         self.column.put(row, read_texts(record, self._field))

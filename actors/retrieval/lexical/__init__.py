@@ -2,7 +2,7 @@
 
 bm25                the formulas: idf, length norm, term-frequency saturation
 postings            which texts have a term, and how often: the arrays that both indexes share
-text_query          messages: TextQuery, TextHits
+messages            messages: TextQuery, TextHits
 search_index        the product index: put, remove, find
 product_terms       the searched fields of a product as terms, with its translations
 product_postings    postings of products, with counts and fields; build and merge

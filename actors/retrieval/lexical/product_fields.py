@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from actors.retrieval.lexical.text_query import DESCRIPTION, FIELDS, METADATA, TITLE
+from actors.retrieval.lexical.messages import DESCRIPTION, FIELDS, METADATA, TITLE
 from cluster.query.language.words import without_markup
 
 WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)

@@ -16,6 +16,7 @@ from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.combined_parts import JoinedPart, JoinedParts, PartCodes
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
+from actors.retrieval.lexical.messages import FIELDS, Names, TextHits, TextQuery
 from actors.retrieval.lexical.product_access import IndexPart, ProductAccess
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_languages import ProductLanguages
@@ -26,7 +27,6 @@ from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
 from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, JoinedVocabulary
 from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher, order_best_first
-from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
 from cluster.access_tier import access_of
 

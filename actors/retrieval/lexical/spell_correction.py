@@ -10,10 +10,10 @@ from typing import Final
 
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold_text
+from actors.retrieval.lexical.messages import Correction
 from actors.retrieval.lexical.query_terms import QueryWord, TermAlternatives, term_groups
 from actors.retrieval.lexical.spell_dictionary import JoinedVocabulary, ProductVocabulary, SpellSuggestion
 from actors.retrieval.lexical.term_matcher import TermGroup, TermHits, TermMatcher
-from actors.retrieval.lexical.text_query import Correction
 
 _SUGGESTED: Final = 5
 _TRIED: Final = 6

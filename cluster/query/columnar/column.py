@@ -168,10 +168,10 @@ class FieldColumn:
         if not self._words:
             self._texts.read(moments=moments)
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort the written rows before the first query."""
-        self._more_codes.sort_rows()
-        self._more_numbers.sort_rows()
+        self._more_codes.sort_pairs()
+        self._more_numbers.sort_pairs()
 
     def present(self) -> Mask:
         """Return the rows that have the field.
@@ -406,8 +406,8 @@ class _NumberPostings:
             codes.append(code)
         self._postings.put(row, codes)
 
-    def sort_rows(self) -> None:
-        self._postings.sort_rows()
+    def sort_pairs(self) -> None:
+        self._postings.sort_pairs()
 
     def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         owners, codes = self._postings.pairs(rows)

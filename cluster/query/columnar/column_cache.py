@@ -171,7 +171,7 @@ class ColumnCache:
                     yield
             start += len(records)
         for kept in added.values():
-            kept.sort_rows()
+            kept.sort_pairs()
             yield
 
     def _install(self, added: Mapping[Key, ColumnSource], seen: int) -> Generator[None, None, bool]:

@@ -58,7 +58,7 @@ class ColumnSource(Protocol):
         """Write consecutive rows that are empty so far."""
         ...
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort for the first query in advance, after all rows are written."""
         ...
 
@@ -86,9 +86,9 @@ class FieldSource:
         self.column.bind_rows(start, [read(record) for record in records])
         self.column.read_texts(moments=self._moments)
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort the further values of rows."""
-        self.column.sort_rows()
+        self.column.sort_pairs()
 
     def write_row(self, row: int, record: Record) -> None:
         """Rewrite a row."""
@@ -108,8 +108,8 @@ class PointSource:
         """Write consecutive rows that are empty so far."""
         self.column.bind_rows(start, [collect_locations(record, self._name) for record in records])
 
-    def sort_rows(self) -> None:
-        self.column.sort_rows()
+    def sort_pairs(self) -> None:
+        self.column.sort_pairs()
 
     def write_row(self, row: int, record: Record) -> None:
         """Rewrite a row."""

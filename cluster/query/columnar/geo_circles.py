@@ -97,9 +97,9 @@ class PointColumn:
         self._postings.bind_rows(rows, counts, range(first, self._count))
         self.grow(start + len(cells))
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort the written points before the first query."""
-        self._postings.sort_rows()
+        self._postings.sort_pairs()
 
     def _placed(self, lat: float, lon: float) -> int:
         if self._free:

@@ -95,7 +95,7 @@ class RowPostings:
         self._tail_codes.extend(codes)
         self._tail = None
 
-    def sort_rows(self) -> None:
+    def sort_pairs(self) -> None:
         """Sort the written slots before the first query."""
         self._sort_tail()
 

@@ -3,5 +3,5 @@
 seal               the checksum around one value
 record_seal        records as sealed JSON: what a newer release wrote is kept
 quarantine         values whose checksum fails are moved here; `quarantine_store` reads it for operators
-record_counts      reads every sealed record once, before an upgrade
+readability_scan   reads every sealed record once, before an upgrade
 """

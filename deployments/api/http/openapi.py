@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from cluster.records.interaction import Interaction
 from cluster.records.validation.schema import record_schema
 from deployments.api.http.endpoint import Endpoint
-from deployments.api.reference.openapi_reference import Example, OpenApiTexts, read_texts
+from deployments.api.reference.openapi_texts import Example, OpenApiTexts, read_texts
 from deployments.api.wire import records as wire
 from deployments.api.wire.experiments import RefusedEvent
 from deployments.edge.access import idempotency

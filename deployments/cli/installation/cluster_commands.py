@@ -22,10 +22,11 @@ from cluster.runtime.node_environment import check_node, node_environment
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings
 from deployments.cli.frame import screen
-from deployments.cli.installation import cluster_status
+from deployments.cli.installation import cluster_identity, cluster_status
 
 app = typer.Typer(help="Kiosk on a Ray cluster of yours.", no_args_is_help=True)
 cluster_status.register_commands(app)
+cluster_identity.register_commands(app)
 
 UP_EPILOG = """
 [bold]Examples[/]

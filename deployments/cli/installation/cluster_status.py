@@ -1,14 +1,13 @@
-"""`kiosk cluster status`, `doctor` and `adopt`: an installation seen from any machine that reaches its Redis."""
+"""`kiosk cluster status` and `doctor`: an installation seen from any machine that reaches its Redis."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from cluster.errors import Invalid, Unavailable
+from cluster.errors import Unavailable
 from deployments.cli.doctor import doctor
 from deployments.cli.doctor.cluster_checks import inspect_cluster
 from deployments.cli.frame import screen
@@ -30,13 +29,6 @@ DOCTOR_EPILOG = """
 
   kiosk cluster doctor --url https://kiosk.example.com
 """
-ADOPT_EPILOG = """
-[bold]Example[/]
-
-  kiosk cluster adopt --yes      after an artifact store was restored into a new bucket or folder
-
-API keys that another master key sealed stay unreadable.
-"""
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Urls = Annotated[list[str] | None, typer.Option("--url", help="Base URL of the API to ask; may be repeated.")]
 
@@ -45,7 +37,6 @@ def register_commands(app: typer.Typer) -> None:
     """Add the commands to the group `kiosk cluster`."""
     app.command("status", epilog=STATUS_EPILOG)(status)
     app.command("doctor", epilog=DOCTOR_EPILOG)(check)
-    app.command("adopt", epilog=ADOPT_EPILOG)(adopt)
 
 
 def status(url: Urls = None, as_json: AsJson = False) -> None:
@@ -89,28 +80,3 @@ def check(
 ) -> None:
     """Check this machine, its Redis and the installation in it, and say what to do."""
     doctor.doctor(url=url, as_json=as_json)
-
-
-def adopt(
-    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False, as_json: AsJson = False
-) -> None:
-    """Make this machine's artifact store and master key those of the installation, after either was replaced."""
-    # Imported here: every other command starts faster without it.
-    from cluster.process.identity_start import adopt_identity
-
-    installation = Installation()
-    if not yes:
-        raise Invalid(
-            "every process with another key or artifact store is refused afterwards; if so, add --yes"
-        )
-
-    async def run() -> str:
-        async with installation.open_stores(matching=False) as stores:
-            return (await adopt_identity(stores, installation.settings)).installation_id
-
-    installation_id = asyncio.run(run())
-    if as_json:
-        screen.print_json({"installation_id": installation_id})
-        return
-    address = installation.settings.artifacts_address
-    screen.print_lines(f"{address} belongs to installation {installation_id} from now on.")

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from actors.hosting.uncompacted_interactions import read_uncompacted
 from actors.language.analysis import Analyzers, split_words
+from actors.retrieval.lexical.messages import FIELDS
 from actors.retrieval.lexical.product_fields import read_texts, read_translations
-from actors.retrieval.lexical.text_query import FIELDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, NotFound

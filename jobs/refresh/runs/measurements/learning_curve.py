@@ -30,7 +30,7 @@ HISTORIES = (1, 3, 10, 30)
 
 
 @dataclass(frozen=True, slots=True)
-class NewestEventsScorer:
+class ShortenedHistoryScorer:
     """A scorer that is given the newest events of each history only."""
 
     scorer: Scorer
@@ -88,7 +88,7 @@ def measure_learning_curve(
     histories: list[tuple[dict[str, Any], Floats]] = []
     for newest in HISTORIES:
         on_step(f"rank by the newest {newest} events")
-        scored = evaluate(NewestEventsScorer(engine, newest), sample, k=k, deep=k)
+        scored = evaluate(ShortenedHistoryScorer(engine, newest), sample, k=k, deep=k)
         histories.append(({"newest": newest}, scored.figures[figure]))
     histories.append(({"newest": None}, complete))
     rng = build_rng(recipe.seed, "intervals")

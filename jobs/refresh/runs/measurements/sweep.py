@@ -137,7 +137,7 @@ def evaluate_variant(variant: SweepVariant, data: Interactions, users: int = EVA
     )
 
 
-def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepReport:
+def evaluate_variant_once(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepReport:
     """Return the stored result of a variant, or evaluate it on the data of its sweep.
 
     Errors:
@@ -331,7 +331,7 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepRep
     """Evaluate one variant and return its result, or the error."""
     started_s = time.perf_counter()
     try:
-        report = evaluate_saved_variant(variant, checkpoints)
+        report = evaluate_variant_once(variant, checkpoints)
     except HouseError as error:
         return SweepReport(error=error.message)
     except Exception as error:  # noqa: BLE001

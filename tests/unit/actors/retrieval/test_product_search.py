@@ -14,7 +14,7 @@ import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.state.overlay import Overlay
-from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.product_search import blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.snapshot_arrays import ModelState

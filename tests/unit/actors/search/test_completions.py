@@ -94,13 +94,13 @@ def test_what_changes_while_the_index_is_built_again_is_not_lost(shop: Recommend
     titles(shop, "a")
     many = [{"product_id": f"n{at}", "title": f"Novelty {at:04}"} for at in range(1_500)]
     shop.apply(product_change(many, f"{NOW_MS + 1}-0"))
-    work = shop.plan_rebuild(NOW_MS)
+    work = shop.plan_completion_rebuild(NOW_MS)
     assert work is not None
     field, build = work
     shop.apply(product_change([{"product_id": "n7", "title": "Curiosity"}], f"{NOW_MS + 2}-0"))
     assert "Novelty 0007" not in titles(shop, "novelty 0007")
     field.adopt(build())
-    assert shop.plan_rebuild(NOW_MS) is None
+    assert shop.plan_completion_rebuild(NOW_MS) is None
     assert titles(shop, "novelty 1499") == ["Novelty 1499"]
     assert "Novelty 0007" not in titles(shop, "novelty 0007")
     assert titles(shop, "curio") == ["Curiosity"]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from actors.retrieval.lexical import combined_parts, snapshot_format
 from actors.retrieval.lexical.combined_parts import FREQUENT
+from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.text_query import TextHits, TextQuery
 from cluster.access_tier import MOST_TIERS, access_of, may_read
 from cluster.errors import Fault
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.product_languages import ProductLanguages
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.snapshot_format import SavedIndex, load, save
-from actors.retrieval.lexical.text_query import TextQuery
 
 LANGUAGES = ("en", "de", "fr", "it", "es", "nl", "ja")
 

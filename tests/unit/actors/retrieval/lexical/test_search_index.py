@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.language.analysis import Analyzer
+from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.term_matcher import order_best_first
-from actors.retrieval.lexical.text_query import TextQuery
 
 PRODUCTS: list[dict[str, Any]] = [
     {"title": "Steel trowel, green grip", "description": "Short trowel for pots.", "brand": "Alder"},

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.answers.answer_lease import AnswerLease
 from actors.answers.answer_pipeline import AnswerPipeline
+from actors.answers.leased_answer import LeasedAnswer
 from cluster.errors import Unavailable
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
@@ -188,7 +188,7 @@ async def test_a_question_prefers_the_products_of_its_variant(corner: Corner) ->
 async def test_the_answer_of_a_question_counts_for_its_guardrails(
     corner: Corner, monkeypatch: pytest.MonkeyPatch, fails: bool, guarded: dict[str, int]
 ) -> None:
-    async def answer_late(_: AnswerPipeline, hand: AnswerLease) -> None:
+    async def answer_late(_: AnswerPipeline, hand: LeasedAnswer) -> None:
         corner.clock.pass_ms(300)
         if fails:
             raise Unavailable("away", retry_after_s=1)

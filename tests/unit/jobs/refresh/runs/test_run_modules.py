@@ -29,7 +29,7 @@ from jobs.refresh.runs.measurements.sweep import (
     build_variants,
     csv_from_rows,
     delete_sweep_data,
-    evaluate_saved_variant,
+    evaluate_variant_once,
     markdown_from_rows,
     parse_assignments,
     result_rows,
@@ -258,10 +258,8 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     kept.put_source(source)
     variants = build_variants(load_recipe_file("fast"), ["parts.rules.window=2,10"])
     results = [(variant, try_variant(variant, kept)) for variant in variants]
-    kept.put(
-        variants[0].name, {**evaluate_saved_variant(variants[0], kept).to_dict(), "recipe": "remembered"}
-    )
-    assert evaluate_saved_variant(variants[0], kept).recipe == "remembered"
+    kept.put(variants[0].name, {**evaluate_variant_once(variants[0], kept).to_dict(), "recipe": "remembered"})
+    assert evaluate_variant_once(variants[0], kept).recipe == "remembered"
     table = result_rows(
         [
             *results,

@@ -116,8 +116,8 @@ class ThreadSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class Significance:
-    """The significance of an article for a thread."""
+class ArticleRelevance:
+    """How relevant an article is as news for a thread."""
 
     score: float
     reason: str
@@ -226,25 +226,25 @@ def extract_terms(content: UploadedArticle, analyzers: Analyzers) -> ArticleTerm
     return ArticleTerms(content, places, title | (passages[0] if passages else frozenset()))
 
 
-def score_significance(
+def score_article(
     subject: ThreadSubject,
     article: ArticleTerms,
     frequencies: TermFrequencies,
     meanings: QuestionEmbeddings,
     *,
     threshold: float = THRESHOLD,
-) -> Significance:
-    """Return the significance of one article for one thread."""
+) -> ArticleRelevance:
+    """Return the relevance of one article for one thread."""
     weights = [frequencies.weight(word) for word in subject.words]
     whole = sum(weights)
     shares = _passage_weights(subject, weights, article)
     if not whole or not shares:
-        return Significance(0.0, "there is nothing to compare")
+        return ArticleRelevance(0.0, "there is nothing to compare")
     # The first of equals, so that the reason is the same at every run.
     best = max(shares, key=lambda at: (shares[at], -at))
     coverage = shares[best] / whole
     if coverage < threshold:  # the other factors can only lower it
-        return Significance(coverage, f"holds {coverage:.0%} of the question")
+        return ArticleRelevance(coverage, f"holds {coverage:.0%} of the question")
     several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
     about = max(_covered_weight(subject, weights, article.lead) / whole, several)
     meaning = min(1.0, meanings.similarity(subject.text, article.article, best) / _CLOSE)
@@ -252,19 +252,21 @@ def score_significance(
     score = coverage * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
     words = f"holds {coverage:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
     if score < threshold:
-        return Significance(score, words)
+        return ArticleRelevance(score, words)
     return _filter_repeated(subject, article, score, words)
 
 
-def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float, words: str) -> Significance:
+def _filter_repeated(
+    subject: ThreadSubject, article: ArticleTerms, score: float, words: str
+) -> ArticleRelevance:
     published = article.article.published_ms
     if published is not None and published < subject.since_ms - OLD_MS:
-        return Significance(0.0, "published long before the user's last answer")
+        return ArticleRelevance(0.0, "published long before the user's last answer")
     sketch = article.sketch
     for earlier_sketch in subject.sketches:
         if estimate_similarity(sketch, earlier_sketch) >= DUPLICATE_SIMILARITY:
-            return Significance(0.0, "the same as an earlier notification")
-    return Significance(score, words, sketch)
+            return ArticleRelevance(0.0, "the same as an earlier notification")
+    return ArticleRelevance(score, words, sketch)
 
 
 def _passage_weights(

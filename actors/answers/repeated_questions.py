@@ -40,7 +40,7 @@ class AnswerOutcome:
     answer: str = ""
 
 
-class QuestionSubmitter(Protocol):
+class QuestionRepeater(Protocol):
     """Submits questions; answering processes answer them in the background."""
 
     async def ask(self, repeated: RepeatedQuestion) -> str:
@@ -57,7 +57,7 @@ class QuestionSubmitter(Protocol):
         ...
 
 
-class StoreQuestionSubmitter:
+class StoreQuestionRepeater:
     """Submits questions through the store: an answering process claims them within a second."""
 
     def __init__(self, store: QuestionStore, clock: Clock, new_question_id: Callable[[], str]) -> None:

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from actors.history.significance import (
+from actors.history.article_relevance import (
     OLD_MS,
     THRESHOLD,
+    ArticleRelevance,
     QuestionEmbeddings,
-    Significance,
     TermFrequencies,
     ThreadSubject,
     UploadedArticle,
     compute_sketch,
     estimate_similarity,
     extract_terms,
-    score_significance,
+    score_article,
 )
 from actors.history.watched_thread_index import WatchedThreadIndex
 from actors.language.analysis import Analyzers
@@ -54,14 +54,14 @@ def article(title: str, text: str, published_ms: int | None = None) -> UploadedA
     )
 
 
-def verdict(content: UploadedArticle, on: ThreadSubject | None = None) -> Significance:
-    return score_significance(on or subject(), extract_terms(content, ANALYZERS), TermFrequencies(), MEANINGS)
+def verdict(content: UploadedArticle, on: ThreadSubject | None = None) -> ArticleRelevance:
+    return score_article(on or subject(), extract_terms(content, ANALYZERS), TermFrequencies(), MEANINGS)
 
 
 def test_an_article_about_the_question_is_significant_with_a_reason() -> None:
-    significance = verdict(article("Cement works at Harrow Bay sold", SALE))
-    assert significance.score > 0.7
-    assert significance.reason.startswith("holds ")
+    relevance = verdict(article("Cement works at Harrow Bay sold", SALE))
+    assert relevance.score > 0.7
+    assert relevance.reason.startswith("holds ")
     assert len(significance.sketch) == 32
 
 
@@ -101,14 +101,14 @@ def test_rare_words_weigh_more_than_frequent_ones() -> None:
     thread_subject = subject()
     calm = extract_terms(article("The old bay", "The old bay is calm."), ANALYZERS)
     assert (
-        score_significance(thread_subject, calm, frequencies, MEANINGS).score
-        < score_significance(thread_subject, calm, TermFrequencies(), MEANINGS).score
+        score_article(thread_subject, calm, frequencies, MEANINGS).score
+        < score_article(thread_subject, calm, TermFrequencies(), MEANINGS).score
     )
 
 
 def test_what_was_published_long_before_the_users_last_answer_is_no_news() -> None:
     old = article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS - 1)
-    assert verdict(old, subject(since_ms=NOW)) == Significance(
+    assert verdict(old, subject(since_ms=NOW)) == ArticleRelevance(
         0.0, "published long before the user's last answer"
     )
     assert verdict(

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from actors.intake.log_compaction import LogCompactionConfig, LogCompactor
+from actors.intake.daily_log_compaction import DailyLogCompactionConfig, DailyLogCompactor
 from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
@@ -38,8 +38,8 @@ class Road:
         self.query_log = QueryLogStore(self.segments.artifacts, self.clock)
         self.settler = self.new_settler()
 
-    def new_settler(self, rules: LogCompactionConfig | None = None) -> LogCompactor:
-        return LogCompactor(self.stores.queries, self.query_log, self.clock, SilentMeter(), rules)
+    def new_settler(self, rules: DailyLogCompactionConfig | None = None) -> DailyLogCompactor:
+        return DailyLogCompactor(self.stores.queries, self.query_log, self.clock, SilentMeter(), rules)
 
     async def ask(self, *texts: str, user_key: str = "") -> None:
         salt = await self.stores.queries.salt(APP)
@@ -136,7 +136,7 @@ async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, 
             return super().last_offset(app_id)
 
     meter, road.query_log = CountingMeter(), Refusing(road.segments.artifacts, road.clock)
-    settler = LogCompactor(road.stores.queries, road.query_log, road.clock, meter)
+    settler = DailyLogCompactor(road.stores.queries, road.query_log, road.clock, meter)
     await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
     for _ in range(2):

@@ -23,7 +23,7 @@ class LeaseLost(Exception):
     """Another process holds the question, or its answer is finished."""
 
 
-class AnswerLease:
+class LeasedAnswer:
     """The exclusive right to write the answer of one question."""
 
     def __init__(self, store: QuestionStore, recorded: StoredQuestion, holder: str, clock: Clock) -> None:

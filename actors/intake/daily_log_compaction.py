@@ -37,7 +37,7 @@ def keep_default_days(_: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LogCompactionConfig:
+class DailyLogCompactionConfig:
     """Limits that decide when rows are compacted."""
 
     every_ms: int = 30_000
@@ -54,7 +54,7 @@ class LogCompactionConfig:
     "Pause of an app whose artifact store refuses writes."
 
 
-class LogCompactor(Generic[Row]):
+class DailyLogCompactor(Generic[Row]):
     """Compacts one log of all apps; only one may run at a time.
 
     `keep_days` returns how many days an app keeps its rows.
@@ -66,7 +66,7 @@ class LogCompactor(Generic[Row]):
         daily_log: DailyLog[Row],
         clock: Clock,
         meter: Meter,
-        rules: LogCompactionConfig | None = None,
+        rules: DailyLogCompactionConfig | None = None,
         *,
         keep_days: Callable[[str], int] = keep_default_days,
     ) -> None:
@@ -75,7 +75,7 @@ class LogCompactor(Generic[Row]):
         self._keep_days = keep_days
         self._clock = clock
         self._meter = meter
-        self._rules = LogCompactionConfig() if rules is None else rules
+        self._rules = DailyLogCompactionConfig() if rules is None else rules
         self._covered: dict[str, str] = {}
         self._resting: dict[str, float] = {}
         self._tidied: dict[str, float] = {}

@@ -58,7 +58,7 @@ _FIELDS: dict[str, type[BaseModel]] = {"asked": Question, "answer": Answer, "gra
 
 
 @dataclass
-class RecordCounts:
+class ReadabilityCounts:
     """Counts by noun."""
 
     read: Counter[str] = field(default_factory=Counter)
@@ -85,12 +85,12 @@ class RecordCounts:
         self.extended[noun] += has_unknown_fields(record)
 
 
-async def count_records(server: RedisClient) -> RecordCounts:
+async def scan_records(server: RedisClient) -> ReadabilityCounts:
     """Read all records of apps, engines, experiments, accounts, questions and so on; products and users are plain JSON.
 
     Cost: two passes over the names of all keys, 1 s for a million
     """
-    counts = RecordCounts()
+    counts = ReadabilityCounts()
     app_ids = [name_of(name) for name in await server.execute_slow("HKEYS", keys.access_app())]
     hashes = [*_HASHES, *((key(app_id), kind) for app_id in app_ids for key, kind in _HASHES_OF_APPS)]
     for key, kind in hashes:
