@@ -62,7 +62,7 @@ def test_an_article_about_the_question_is_significant_with_a_reason() -> None:
     relevance = verdict(article("Cement works at Harrow Bay sold", SALE))
     assert relevance.score > 0.7
     assert relevance.reason.startswith("holds ")
-    assert len(significance.sketch) == 32
+    assert len(relevance.sketch) == 32
 
 
 @pytest.mark.parametrize(
