@@ -155,7 +155,7 @@ async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> 
     cached_us = (time.perf_counter() - started) * 10
     started = time.perf_counter()
     for _ in range(5000):
-        services.bearer._cached.clear()
+        services.access_tokens._cached.clear()
         await services.access_tokens.find_caller(token, RESOURCE)
     new_us = (time.perf_counter() - started) / 5000 * 1e6
     print(
