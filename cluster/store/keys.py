@@ -39,7 +39,7 @@ def ended_tokens_version() -> str:
 def ended_tokens(app: str) -> str:
     """Sorted set pseudonym of a user -> ms: tokens of the user that were issued until then have ended. The newest
     100,000; `*` is the time of those that were removed, and counts for all users. Owner: the administration. For ever.
-    It has the tag of `access_ended`, so that one script writes both.
+    It has the tag of `ended_tokens_version`, so that one script writes both.
     """
     return f"kiosk:{{access}}:ended-tokens:{app}"
 
@@ -649,5 +649,5 @@ def thread_judged(app: str) -> str:
 
 
 def former_ended_tokens(app: str) -> str:
-    """Sorted set, as `ended_tokens`: from builds that raised `access_ended` in a second step. Only read. For ever."""
+    """Sorted set, as `ended_tokens`: from builds that raised the version in a second step. Only read. For ever."""
     return f"{{{app}}}:ended-tokens"

@@ -118,7 +118,7 @@ def test_a_rebuilt_index_completes_in_the_order_of_the_first_one(shop: Recommend
     for recommender in (shop, later):
         recommender.apply(product_change(many, f"{NOW_MS + 1}-0"))
         recommender.apply(interaction_change(reads, f"{NOW_MS + 2}-0"))
-    work = later.plan_rebuild(NOW_MS)
+    work = later.plan_completion_rebuild(NOW_MS)
     assert work is not None
     field, build = work
     field.adopt(build())
