@@ -141,8 +141,9 @@ def _idf_weights(view: LibraryView, term_counts: dict[int, int]) -> dict[int, fl
     for run in view.runs:
         for at, (_, start, end) in enumerate(run.postings.find_spans(codes)):
             counts[at] += end - start
+    passages = len(view)
     return {
-        code: term_counts[code] * compute_idf(count, len(view))
+        code: term_counts[code] * compute_idf(count, passages)
         for code, count in zip(codes, counts, strict=True)
         if count
     }

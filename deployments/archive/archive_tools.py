@@ -300,7 +300,8 @@ class ArchiveTools:
         if address:
             result["url"] = address if context is PLAIN else link_address(context, product_id, address)
         result["score"] = round(snippet.score, 4)
-        return result | self.terms.describe(snippet.licence, only_other=True)
+        named_terms = self.terms.describe(snippet.licence, only_other=True)
+        return result | named_terms if named_terms else result
 
     def describe_article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
         """Return an article with its citation."""

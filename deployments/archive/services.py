@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -356,12 +356,15 @@ def build_archive_routes(
     """Return all routes of the archive, those of OAuth included; an observer with a tracer traces their requests."""
     named = MCP_PATH + "/{archive}"
     addresses = services.oauth.addresses
-    paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/", named, named + "/")
+    endpoint = services.endpoint
     routes: list[BaseRoute] = [
+        # First, because most calls go there, and Starlette tries the routes in their order.
+        *(Route(path, endpoint=endpoint) for path in (MCP_PATH, MCP_PATH + "/")),
         *build_pages(ArchiveCards(services.config, services.apps, addresses), addresses),
         *build_citation_pages(services.archives, services.config.client_addresses, services.clock),
         *services.visits.build_routes(),
-        *(Route(path, endpoint=services.endpoint) for path in paths),
+        # After the pages, because the name of an archive would also take the names of pages.
+        *(Route(path, endpoint=endpoint) for path in (named, named + "/")),
         *build_oauth_routes(services.oauth),
     ]
     if observer is not None and observer.is_tracing:

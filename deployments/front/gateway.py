@@ -65,6 +65,7 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, preload_newly_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
+from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.demo.browser_script import build_script_routes
@@ -213,6 +214,7 @@ class Gateway:
             version=installed_version(),
             close=self.close,
             more=routes,
+            first_path=MCP_PATH,
             pages=settings.console,
             describe_more=describe_routes(config.tools, settings.console),
         )
