@@ -10,7 +10,6 @@ Named archives have the same below `/mcp/{archive}`. Open articles alone are com
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -40,8 +39,6 @@ BODY_S = 10.0
 MOST_ITEMS = 1_000
 RATE = BucketRate(10.0, 100)
 "Requests of one address and replica."
-CITATIONS_RATE = BucketRate(100.0, 1_000)
-"Citations that one address checks on a replica: each may read a whole article."
 _FEED = "application/feed+json"
 _KEYS = "application/jwk-set+json"
 _JSON = "application/json"
@@ -58,9 +55,8 @@ def build_citation_pages(
     """Return the routes, for the default archive and for named ones."""
     limits = TokenBuckets(clock)
     feed = _CorrectionFeed()
-    check = _CitationCheck(addresses, limits)
     pages: tuple[tuple[str, str, _Answer], ...] = (
-        ("/citations.json", "POST", check.answer),
+        ("/citations.json", "POST", _check),
         ("/corrections.json", "GET", feed.answer),
         ("/jwks.json", "GET", _list_keys),
     )
@@ -125,44 +121,23 @@ class _PublicPage:
         return _render(document, kind, request)
 
 
-class _CitationCheck:
-    """The check of citations."""
-
-    def __init__(self, addresses: ClientAddresses, limits: TokenBuckets) -> None:
-        self._addresses = addresses
-        self._limits = limits
-
-    async def answer(self, archive: McpArchive, request: Request) -> tuple[Any, str]:
-        length = request.headers.get("content-length")
-        encoding = request.headers.get("content-encoding")
-        body = await read_body(
-            BodyPace(BODY_S).bound(request.receive),
-            announced=None if length is None else length.encode("latin-1"),
-            encoding=None if encoding is None else encoding.encode("latin-1"),
-            most_bytes=MOST_BYTES,
-        )
-        try:
-            given = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Invalid(f"the body is no JSON: {error}") from error
-        if not isinstance(given, dict):
-            raise Invalid("the body must be an object with citations")
-        citations = given.get("citations")
-        self._spend(request, len(citations) if isinstance(citations, list) else 0)
-        document, _ = await archive.citations.check_for(citations, NOBODY)
-        return document, _JSON
-
-    def _spend(self, request: Request, count: int) -> None:
-        """Count citations of an address; more than a request may have are refused later.
-
-        Errors:
-            TooMany: the address checks too many
-        """
-        name = ("citations checked", self._addresses.find(request.scope))
-        count = min(count, CITATIONS_RATE.burst)
-        wait_s = self._limits.spend(name, CITATIONS_RATE.per_s, CITATIONS_RATE.burst, count)
-        if wait_s:
-            raise TooMany("too many citations; try again later", retry_after_s=math.ceil(wait_s))
+async def _check(archive: McpArchive, request: Request) -> tuple[Any, str]:
+    length = request.headers.get("content-length")
+    encoding = request.headers.get("content-encoding")
+    body = await read_body(
+        BodyPace(BODY_S).bound(request.receive),
+        announced=None if length is None else length.encode("latin-1"),
+        encoding=None if encoding is None else encoding.encode("latin-1"),
+        most_bytes=MOST_BYTES,
+    )
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"the body is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise Invalid("the body must be an object with citations")
+    document, _ = await archive.citations.check_for(given.get("citations"), NOBODY)
+    return document, _JSON
 
 
 async def _list_keys(archive: McpArchive, request: Request) -> tuple[Any, str]:

@@ -235,15 +235,6 @@ async def test_public_pages_have_bounds_and_every_origin_may_read_them() -> None
     assert (await get(corner, "/mcp/jwks.json")).headers["access-control-allow-origin"] == "*"
 
 
-async def test_an_address_checks_a_bounded_number_of_citations() -> None:
-    corner = await open_archive_corner()
-    many = {"citations": [{"product_id": "a"}] * 100}
-    answers = [await post(corner, many) for _ in range(12)]
-    assert [answer.status for answer in answers] == [200] * 10 + [429] * 2
-    assert answers[-1].headers["retry-after"] == "1"
-    assert (await get(corner, "/mcp/jwks.json")).status == 200
-
-
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
