@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import structlog
 
+from cluster.artifacts.storage.local_files import sync_folder
 from cluster.errors import Fault, Unavailable
 from cluster.local.aof import repair
 from cluster.local.aof_sync import AofSync
@@ -278,9 +279,11 @@ class RedisServer:
             if not mended.gaps:
                 scratch.unlink()
                 continue
-            # The damaged file is kept: a later tool may read more of it.
-            path.rename(aside)
-            scratch.rename(path)
+            # The damaged file is kept: a later tool may read more of it. Its name has an intact file at any moment, or
+            # a start that was killed here would let Redis begin with an empty one.
+            os.link(path, aside)
+            os.replace(scratch, path)
+            sync_folder(path.parent)
             _log.error(
                 "append_only_file_mended",
                 file=path.name,

@@ -249,11 +249,9 @@ class QuestionStore:
         # A pseudonym: the key of a counter must not name the user.
         mark = await self._salts.pseudonym(app_id, user_key)
         name = keys.question_count(app_id, mark, day)
-        counted = int(await self._server.execute_slow("INCR", name))
-        # Set by the first count only, or a busy user's counter would never end.
-        if counted == 1:
-            await self._server.execute_slow("PEXPIRE", name, COUNT_LIFE_MS)
-        return counted
+        # First, or a process that dies between the two would leave a counter that never ends.
+        await self._server.execute_slow("SET", name, 0, "NX", "PX", COUNT_LIFE_MS)
+        return int(await self._server.execute_slow("INCR", name))
 
     async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
         """Count one more unverified question from an address (a digest) on a day.

@@ -171,6 +171,35 @@ async def test_a_file_with_damaged_framing_is_mended_and_the_rest_served(
     assert aside.stat().st_size == len(whole)
 
 
+class ProcessKilled(BaseException):
+    """The process dies at this step."""
+
+
+def _die(*_: object) -> None:
+    raise ProcessKilled
+
+
+async def test_a_start_that_is_killed_while_it_mends_loses_nothing(
+    places: InstallationPaths, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.start()
+    server.wait(20)
+    await _put(server, "before", "damaged", "after")
+    server.stop()
+    path = _written_file(places)
+    whole = path.read_bytes()
+    place = whole.index(b"\r\ndamaged\r\n") - 1
+    path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
+    for step in ("link", "replace"):
+        with monkeypatch.context() as killed:
+            killed.setattr(os, step, _die)
+            with pytest.raises(ProcessKilled):
+                server.start_and_repair(20)
+        assert path.stat().st_size == len(whole)
+    server.start_and_repair(20)
+    assert await _apps(server) == {"before", "after"}
+
+
 async def test_a_torn_tail_needs_no_mending(places: InstallationPaths, server: RedisServer) -> None:
     server.start()
     server.wait(20)
