@@ -40,6 +40,7 @@ def find_merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full
     sizes = [sum(entry.rows for entry in run) for run, _ in runs]
     first = 0
     if keep_full:
+        # Runs before a full one stay too: a merge takes neighbours only, to keep the order of offsets.
         first = max((at + 1 for at, rows in enumerate(sizes) if rows >= rules.full_rows), default=0)
     if len(runs) - first < rules.runs:
         return None

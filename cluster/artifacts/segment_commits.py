@@ -152,6 +152,7 @@ class SegmentCommits:
                 "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})},
                 "erasures": (erasures or ErasureLog.of(manifest.facts)).to_dict(),
             },
+            # In the order of offsets: for a reader, a later row of an id replaces the earlier ones.
             files=tuple(
                 sorted(files, key=lambda e: (order[e.facts["noun"]], position_from_offset(e.facts["first"])))
             ),

@@ -73,6 +73,7 @@ def repair(path: Path, target: Path) -> RepairResult:
 
     Cost: about 200,000 commands per second.
     """
+    # `mmap` refuses an empty file.
     if path.stat().st_size == 0:
         target.write_bytes(b"")
         return RepairResult(0, 0, 0)

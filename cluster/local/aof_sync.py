@@ -50,6 +50,7 @@ class AofSync:
         """
         synced = self._versions
         count = 0
+        # An error leaves the remaining files out, so the next call syncs them again.
         self._versions = {}
         for path in [*self._folder.glob("appendonly.aof"), *self._folder.glob("appendonlydir/*.aof")]:
             try:
@@ -59,8 +60,10 @@ class AofSync:
             try:
                 # Read before the sync: bytes that arrive during it belong to the next one.
                 state = os.fstat(descriptor)
+                # With the inode: a rewrite may leave a new file of the same name and size.
                 version = (state.st_ino, state.st_size, state.st_mtime_ns)
                 if synced.get(path) != version:
+                    # A descriptor for reading is enough: the kernel syncs the file, whoever wrote to it.
                     os.fdatasync(descriptor)
                     count += 1
                 self._versions[path] = version

@@ -17,6 +17,7 @@ class ApiWatch:
         self._host = host
         self._port = port
         self._good_at = time.monotonic()
+        # The first call is always due: after a boot the monotonic clock is near zero.
         self._probed_at = float("-inf")
         self._asking: threading.Thread | None = None
 

@@ -37,11 +37,13 @@ def find_predecessor(pid_file: Path) -> int:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, ValueError, IndexError):
         return 0
+    # Another process may have got the number of a dead HAProxy.
     return pid if b"haproxy" in command and str(pid_file.parent).encode() in command else 0
 
 
 def is_listening_at(path: str) -> bool:
     """Return whether a process listens at a unix socket."""
+    # The file of a socket outlives its process, so only a connection proves a listener.
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(0.2)
         try:

@@ -148,6 +148,7 @@ class HAProxyWatch:
         except OSError:
             return  # no application was deployed yet
         self._stand_in = subprocess.Popen(
+            # -db: no daemon, so that `poll` notices its end. -dR: no SO_REUSEPORT, so two can't share a port.
             [str(self._wrapper), "-db", "-dR", "-f", str(copy)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

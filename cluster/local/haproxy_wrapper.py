@@ -120,11 +120,13 @@ def main(arguments: list[str]) -> None:
     if "-f" in rest:
         path = Path(rest[rest.index("-f") + 1])
         config = path.read_text()
+        # A second start with the same file must not add the rules again.
         if not config.startswith(_STAMP):
             config = _STAMP + tighten(config, options)
             config = restore_replicas(config, options, reload="-sf" in rest)
             _replace(path, config)
         words = build_command(rest, options, config)
+        # -c only checks the configuration: the next HAProxy must not take over from that process.
         if "-c" not in rest:
             _replace(Path(options.pid_file), f"{os.getpid()} {path}\n")
             if options.watched:

@@ -40,6 +40,7 @@ async def check_new_records(records: RecordStore, app: App, noun: Noun, record_i
         records.count(app.app_id, "user"), records.count(app.app_id, "product")
     )
     stored = users + products
+    # An id that comes twice in an upload is one record.
     named = list(dict.fromkeys(record_ids))
     # Counts decide nearly always; the records themselves are read only near the bound.
     if stored + len(named) <= most:

@@ -57,6 +57,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
 NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
 _ANYTHING = {"app": r"[^{}]+", "noun": "(?:user|product|interaction)", "day": r"\d+", "minute": r"\d+"}
+# NUL bytes occur in no literal part of a key.
 _HOLE = "\x00hole-{}\x00"
 
 
@@ -105,4 +106,5 @@ def _pattern_of(function: Any) -> re.Pattern[str]:
     text = re.escape(function(*(_HOLE.format(name) for name in parameters)))
     for name in parameters:
         text = text.replace(re.escape(_HOLE.format(name)), _ANYTHING.get(name, ".*"))
+    # An id may contain a line break, which `.` matches only with this flag.
     return re.compile(text, re.DOTALL)

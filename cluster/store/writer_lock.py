@@ -28,6 +28,7 @@ def lock_writer(url: str, path: str, *, wait_s: float = WAIT_S) -> Iterator[None
         Unavailable: Redis does not answer, or another process holds the lease for too long
     """
     owner = new_request_id()
+    # One loop for each step, because a connection belongs to its loop and the caller's thread has none.
     asyncio.run(_acquire(url, path, owner, wait_s))
     try:
         yield

@@ -55,6 +55,7 @@ class BucketWriter:
         from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError, PreconditionError
 
         try:
+            # Only a single request can be conditional; a multipart upload creates its object at the end.
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
             raise FileExistsError(errno.EEXIST, "the object exists", path) from error
@@ -100,6 +101,7 @@ def open_bucket_writer(
         "prefix": prefix or None,
         # the artifact store repeats a request itself, and looks first whether the failed one arrived
         "retry_config": {"max_retries": 0},
+        # `allow_http`: obstore refuses http otherwise, also where the bucket's address names it.
         "client_options": {"timeout": "60s", "connect_timeout": "5s", "allow_http": True},
     }
     if scheme == "gs":
@@ -124,6 +126,7 @@ def credentials_from_file(environment: Mapping[str, str]) -> dict[str, str]:
     if any(environment.get(name) for name in better):
         return {}
     path = environment.get("AWS_SHARED_CREDENTIALS_FILE", "") or str(Path.home() / ".aws" / "credentials")
+    # Raw, because a token may contain `%`, at which interpolation fails.
     parser = configparser.RawConfigParser()
     try:
         parser.read(path, "utf-8")

@@ -192,6 +192,7 @@ class GrantStore:
     async def revoke_tiers(self, user_id: str, tier_epochs: Iterable[int], *, now_ms: int) -> None:
         """End the access tokens of an account that were issued in some epochs of its tiers; its grants stay."""
         for epoch in tier_epochs:
+            # The version is raised last: an API replica that sees it must find all marks.
             mark = tier_revocation_id(user_id, epoch)
             await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, mark)
         old_ms = now_ms - REVOKED_LIFE_MS
@@ -209,6 +210,7 @@ class GrantStore:
         ended = 0
         while names := await self._server.execute_slow("ZRANGE", key, 0, _BATCH_SIZE - 1):
             ended += sum([await self.revoke(text_of(name), now_ms=now_ms) for name in names])
+            # Also those that expired: `revoke` leaves their names here, and the loop would never end.
             await self._server.execute_slow("ZREM", key, *names)
         return ended
 

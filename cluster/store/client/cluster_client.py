@@ -82,7 +82,9 @@ class ClusterClient:
         is_bulk: bool = False,
     ) -> Any:
         """Run a script at the master of its keys and return its reply."""
+        # All keys of a script share a hash tag, so the first one determines the slot.
         slot = slot_of_key(keys[0]) if keys else None
+        # EVAL, because the target of an ASK may never have loaded the script.
         full = ("EVAL", script.text, len(keys), *keys, *args)
         within_s = self._hot_s if hot else self._slow_s
         return await self._follow(
@@ -153,6 +155,7 @@ class ClusterClient:
                     raise
                 await asyncio.sleep(AGAIN_S)
             except Unavailable as error:
+                # Raised all the same: only the caller knows whether its command may be repeated.
                 if "clusterdown" in error.message:
                     self._refresh_soon()
                 raise
@@ -196,6 +199,7 @@ class ClusterClient:
                 meter=self._meter,
                 hot_s=self._hot_s,
                 slow_s=self._slow_s,
+                # A master that stops answering may have a successor, which only a new map names.
                 on_away=self._refresh_soon,
             )
         return client
@@ -223,6 +227,7 @@ class ClusterClient:
             self._take(await self._map.read())
         except HouseError as error:
             _log.warning("slots_not_read", reason=error.facts.get("reason", error.message))
+        # A failover takes seconds: this map may still name the dead master.
         if self.is_away:
             asyncio.get_running_loop().call_later(REFRESH_S, self._refresh_soon)
 
@@ -232,6 +237,7 @@ class ClusterClient:
         for place in [place for place in self._masters if place not in used]:
             # Running commands get their replies or fail; new ones use other connections.
             gone = self._masters.pop(place)
+            # Its breaker will not close any more, so nobody else would reset the gauge.
             if gone.is_away:
                 self._meter.gauge("kiosk_store_away", float(self.is_away))
             task = asyncio.get_running_loop().create_task(gone.close())

@@ -85,6 +85,7 @@ class RedisConnection:
         self._resolve_early(Unavailable("the store was closed", retry_after_s=1))
         if (wire := self._wire) is not None:
             wire.disconnect("the store was closed")
+            # The transport closes its socket in a later turn of the loop.
             await wire.closed
 
     def _send_when_connected(

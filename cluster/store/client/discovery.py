@@ -63,6 +63,7 @@ class WholeSentinel(Sentinel):
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         """Return host and port of the master."""
+        # A shallow copy: it shares the clients and their connections, but not the list.
         question = Sentinel.__new__(Sentinel)
         question.__dict__ = {**self.__dict__, "sentinels": list(self.sentinels)}
         master: tuple[str, int] = await question.discover_master(service_name)

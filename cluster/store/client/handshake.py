@@ -72,6 +72,7 @@ async def _dial_now(address: Address, locate: Locate, watch: ConnectionObserver)
         greetings: list[asyncio.Future[Any]] = []
         for command in _greeting(address):
             greetings.append(loop.create_future())
+            # None waits for the reply before it, so the greeting costs one round trip.
             wire.send(pack(command), greetings[-1], far)
         reply: Any = None
         for reply in await asyncio.gather(*greetings, return_exceptions=True):

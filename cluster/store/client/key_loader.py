@@ -80,6 +80,7 @@ class KeyLoader:
         while True:
             cursor, names = await self._server.execute_slow("SCAN", cursor, "COUNT", PAGE)
             yield names
+            # Only the cursor tells the end: SCAN may return an empty page in the middle.
             if int(cursor) == 0:
                 return
 
@@ -167,6 +168,7 @@ class KeyLoader:
             *(ask("TYPE", key) for key in names), *(ask("PTTL", key) for key in names)
         )
         kinds = [kind if isinstance(kind, bytes) else str(kind).encode() for kind in replies[: len(names)]]
+        # PTTL: -1 means no expiry, -2 means that the key is absent.
         return kinds, [int(life) for life in replies[len(names) :]]
 
     async def _first_page(self, key: bytes, kind: bytes) -> Any:
@@ -237,6 +239,7 @@ def _parse_state(facts: Sequence[Any], groups: Sequence[Any], pending: Sequence[
         state.deleted = stream[b"max-deleted-entry-id"]
     for group, oldest in zip(map(_as_dict, groups), pending, strict=True):
         after = group[b"last-delivered-id"]
+        # A restored group has no pending list. So it begins before the oldest entry that nobody acknowledged.
         state.groups.append((group[b"name"], _id_before(oldest) if oldest else after))
     return state
 

@@ -75,6 +75,7 @@ class KeyWriter:
         await ask("XGROUP", "DESTROY", key, "kiosk-restore")
         if position_from_offset(state.last_id.decode()) > (0, 0):
             counts: tuple[Any, ...] = ("ENTRIESADDED", state.added, "MAXDELETEDID", state.deleted)
+            # Redis before 7 has neither these counts nor the words of XSETID for them.
             counted = state.added >= 0 and b"entries-added" in await ask("XINFO", "STREAM", key)
             await ask("XSETID", key, state.last_id, *(counts if counted else ()))
         for group, after in state.groups:
@@ -95,6 +96,7 @@ def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
         yield ("SET", key, items[0])
     elif part.kind == "stream":
         for entry_id, fields in items:
+            # Under its id of the backup, because other keys and the segments store it as an offset.
             yield ("XADD", key, entry_id, *fields)
     elif part.kind == "zset":
         for first in range(0, len(items), 2 * _MEMBERS):
@@ -104,6 +106,7 @@ def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
             yield ("ZADD", key, *(word for pair in pairs for word in pair))
     else:
         for first in range(0, len(items), 2 * _MEMBERS):
+            # An even number of items, so that field and value of a hash stay in one command.
             yield (_WORDS[part.kind], key, *items[first : first + 2 * _MEMBERS])
     # Also after the first part of a key, so that an interrupted restore leaves no key that lives for ever.
     if part.expires_ms and items:

@@ -191,6 +191,7 @@ class MultiplexedClient:
         """Close every connection and wait until the sockets are gone."""
         self._closed = True
         if self._knocking is not None:
+            # First: on closed connections its PING would fail for ever, so the task would never end.
             self._knocking.cancel()
             await asyncio.gather(self._knocking, return_exceptions=True)
         pipes = [self._hot, self._slow, self._bulk, self._sure, *self._idle, *self._waiting]

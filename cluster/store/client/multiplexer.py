@@ -32,6 +32,7 @@ SILENCE_S = 4.0
 
 Argument = str | int | float | bytes
 
+# Not hiredis's default `False`, which is also a value of RESP 3. None is the reply nil.
 _MORE = object()
 _pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 
@@ -94,6 +95,7 @@ class CommandMultiplexer(asyncio.Protocol):
         """Close the connection; everything in flight fails."""
         self._why = why
         if self._transport is not None:
+            # `abort`, because `close` first flushes its buffer, which a dead peer never reads.
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -148,6 +150,7 @@ class CommandMultiplexer(asyncio.Protocol):
     def _postpone(self, commands: int, by_s: float) -> None:
         """Move the deadlines of the newest commands: a busy process held them back, not the store."""
         # The newest slots belong to the outbox; after a loss of the connection there are fewer.
+        # The timer stays: a sweep that comes too early only arms the next one.
         for place in range(max(0, len(self._slots) - commands), len(self._slots)):
             future, deadline = self._slots[place]
             self._slots[place] = (future, deadline + by_s)
@@ -180,6 +183,7 @@ class CommandMultiplexer(asyncio.Protocol):
                 following = min(following, deadline)
             elif fail(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
                 overdue += 1
+        # At least 5 ms ahead: a timer that is due already would run in every turn of the loop.
         self._arm(max(following, now + 0.005))
         if overdue:
             self._watch.timed_out(overdue)
@@ -214,4 +218,5 @@ def encode(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
+        # Surrogates that `surrogateescape` did not make, as an escape in JSON may name any of them.
         return text.encode("utf-8", "surrogatepass")

@@ -242,6 +242,7 @@ def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
 def _at_ms(packed: bytes) -> int:
     """Return the time in a packed interaction, `[type, [ids], at_ms, value]`, without parsing the rest."""
     try:
+        # From the right, because ids of products may contain commas; time and value never do.
         return int(packed.rsplit(b",", 2)[1])
     except (IndexError, ValueError):
         return 0

@@ -77,6 +77,7 @@ def split_change(
     if len(change_payload) <= CHANGE_BYTES:
         return [(change_payload, vectors)]
     # Each record has a vector of the same length, or none has one.
+    # `records` is not empty here: an empty array is below the bound.
     width = len(vectors) // len(records)
     starts = [0]
     size = 0
@@ -293,6 +294,7 @@ class Intake:
         stream = keys.quarantine(batch.app_id)
         try:
             # The quarantine is bounded: one bad upload must not push out the rows of others.
+            # Not strict: the records are cut to the bound, the reasons are not.
             for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
                 await self._server.execute_slow(
                     "XADD",
@@ -373,6 +375,7 @@ class Intake:
         returns them.
         """
         head = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms, "STREAMS")
+        # `>` returns entries that no consumer has yet; an id would return this consumer's pending ones.
         reads = [
             asyncio.ensure_future(self._server.wait(*head, *names, *([">"] * len(names)), block_ms=block_ms))
             for names in groups

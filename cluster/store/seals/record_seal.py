@@ -79,6 +79,7 @@ def parse_record(kind: type[M], body: bytes) -> M:
         # Without input and context, as the message reaches logs and the record may be personal.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the record"
+        # `from None`: the cause would carry values of the record into a traceback.
         raise NewerRelease(
             f"a newer release of kiosk wrote this {kind.__name__} and this release can't read it ({place})"
         ) from None

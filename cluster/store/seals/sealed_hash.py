@@ -64,6 +64,7 @@ class SealedHash(Generic[Model]):
         Errors:
             NewerRelease: only a newer release can read the record that it would replace
         """
+        # Two steps: of concurrent puts the last one wins. Only `update` loses none.
         sealed = await self.seal_update(app_id, field, record)
         await self._server.execute_slow("HSET", self._key(app_id), field, sealed)
 
@@ -103,6 +104,7 @@ class SealedHash(Generic[Model]):
     async def remove(self, app_id: str, fields: Iterable[str]) -> int:
         """Remove records; return how many there were."""
         names = list(fields)
+        # Redis answers HDEL without a field with an error.
         return int(await self._server.execute_slow("HDEL", self._key(app_id), *names)) if names else 0
 
     # --- for scripts that read or write the hash together with other keys
@@ -143,6 +145,7 @@ class SealedHash(Generic[Model]):
         """Return the readable records by field, and the fields of those that only a newer release can read."""
         records: dict[str, Model] = {}
         unreadable = set()
+        # HGETALL has no lasting order: it changes when a hash outgrows its compact encoding.
         for raw, sealed in sorted(split_pairs(flat)):
             field = name_of(raw)
             try:
