@@ -276,6 +276,7 @@ class HAProxyProcess:
             return None
 
     def _is_answering(self) -> bool:
+        # The wildcard address is one to listen at, not one to connect to.
         host = "127.0.0.1" if self._host in ("0.0.0.0", "*", "") else self._host
         return answers(host, self._port)
 

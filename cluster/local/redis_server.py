@@ -62,6 +62,7 @@ class RedisServer:
     def __init__(self, paths: InstallationPaths, *, memory_mb: int = 0, password: str | None = None) -> None:
         self._paths = paths
         self._memory_mb = redis_memory_mb(memory_mb)
+        # Hexadecimal, because it stands unquoted in redis.conf, in the URL and in an inline command.
         self._password = secrets.token_hex(24) if password is None else password
         self.binary = self._find_binary()
         self.process: subprocess.Popen[bytes] | None = None
@@ -87,6 +88,7 @@ class RedisServer:
         write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
         write_private(self._paths.redis_url, self.url + "\n")
         with self._log_path.open("ab") as out:
+            # The file also has the lines of earlier processes, which must not cause a repair of this one.
             self._log_start = out.tell()
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
@@ -171,6 +173,7 @@ class RedisServer:
         return "\n".join(
             line
             for line in (
+                # No TCP: the mode of the socket excludes other users, and no other machine can connect.
                 "port 0",
                 f"unixsocket {_quoted(self._paths.redis_socket)}",
                 "unixsocketperm 600",
@@ -184,6 +187,7 @@ class RedisServer:
                 "appendfsync no",
                 # A half-written command at the end is what a power failure leaves.
                 "aof-load-truncated yes",
+                # `repair` finds its place again between commands, which it could not within binary RDB.
                 "aof-use-rdb-preamble no",
                 "auto-aof-rewrite-percentage 100",
                 "auto-aof-rewrite-min-size 64mb",

@@ -127,8 +127,10 @@ class Supervisor:
         self._paths.make()
         if not self._lock.acquire():
             return 2
+        # SIGHUP comes when a terminal closes; without a handler it would end this process without clean-up.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self.request_stop)
+        # Ray's processes start further ones. Those that lose their parent would otherwise belong to init.
         adopt_orphans()
         # Before any file or socket is made: what an installation writes is its owner's only.
         os.umask(0o077)
@@ -148,6 +150,7 @@ class Supervisor:
         finally:
             self._end()
             os.close(directory_lock)
+            # Last: the next start must not begin while parts of this one still end.
             self._lock.release()
 
     def _start(self) -> None:
@@ -163,6 +166,7 @@ class Supervisor:
         # The key before Redis starts and before any process reads it.
         prepare_external_key(self._settings)
         save_manifest_key(self._settings)
+        # Whoever may call Ray can run code. The token excludes the other users of this machine.
         if not self._paths.ray_token.exists():
             write_private(self._paths.ray_token, secrets.token_hex(32))
         self._start_redis()
@@ -207,6 +211,7 @@ class Supervisor:
     def _bring_up(self, with_ray: bool) -> None:
         """Start a bootstrap process."""
         if with_ray or self._ports is None:
+            # The ports of the last Ray may be in use still, or taken by another program since.
             self._ports = RayPorts.choose()
             with_ray = True
         ports = self._ports
@@ -390,6 +395,7 @@ class Supervisor:
         self._end_ray(keep_front=False)
         if self._redis is not None:
             self._redis.stop()
+        # It contains a password, also that of an external Redis.
         self._paths.redis_url.unlink(missing_ok=True)
         # Once more: parts that were started while the others ended.
         left = end_processes(list_processes(self._paths), 2.0)

@@ -235,6 +235,7 @@ def _finish_sample_load(filling: subprocess.Popen[bytes]) -> None:
 def _start_ray(arguments: list[str]) -> None:
     from ray.scripts.scripts import start
 
+    # In standalone mode click ends the process after the command.
     start.main(arguments, prog_name="ray start", standalone_mode=False)
 
 
@@ -338,6 +339,7 @@ def _deploy(plan: StartPlan) -> None:
     )
     arguments = plan.api_arguments
     if plan.spread:
+        # Ray lists dead nodes too.
         nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
         arguments = replica_arguments(nodes, arguments)
         if plan.proxy_location == "EveryNode":
@@ -388,6 +390,7 @@ def _proxy_addresses(plan: StartPlan) -> list[str]:
 
 def _are_healthy(plan: StartPlan) -> probe.ProbeResult:
     """Check the proxies of all nodes."""
+    # Read at each probe, because nodes may join or leave meanwhile.
     addresses = _proxy_addresses(plan)
     for address in addresses:
         result = probe.is_healthy(address, plan.port)
@@ -400,6 +403,7 @@ def _are_healthy(plan: StartPlan) -> probe.ProbeResult:
 def _redirect_output() -> Iterator[TextIO]:
     """Reserve standard output for progress lines; output of Ray goes to the log with standard error."""
     kept = os.dup(1)
+    # The descriptor and not `sys.stdout`, because compiled parts of Ray and child processes use number 1.
     os.dup2(2, 1)
     with os.fdopen(kept, "w", encoding="utf-8") as out:
         yield out

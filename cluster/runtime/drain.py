@@ -97,6 +97,7 @@ def drain_node(address: str, seconds: int) -> None:
         client = ray._raylet.GcsClient(address=address)
         nodes = [
             {
+                # 0 is ALIVE in Ray's `GcsNodeInfo`.
                 "Alive": info.state == 0,
                 "NodeManagerAddress": info.node_manager_address,
                 "NodeID": node_id.hex(),
@@ -110,6 +111,7 @@ def drain_node(address: str, seconds: int) -> None:
             node["NodeID"],
             autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION,
             "the pod is being deleted",
+            # A point in time and not a span: Ray expects milliseconds since 1970.
             int(time.time() * 1000) + seconds * 1000,
         )
         # Other nodes' proxies are drained by Serve itself.

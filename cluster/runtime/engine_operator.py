@@ -50,6 +50,7 @@ from cluster.runtime.start_plan import ANCHORS
 from cluster.store.connect import OpenStores
 
 LEASE = "engines"
+# Six rounds: a slow round does not lose the lease, and a stand-by still takes over within seconds.
 LEASE_MS = 6_000
 LOOK_S = 1.0
 "Seconds between rounds while an engine is, or is to be, dedicated; records are read as often."
@@ -86,6 +87,7 @@ class EngineOperator:
         self._noted: set[tuple[str, str]] | None = None
         self._applications = True
         "Whether applications may exist. False after none was found; then Serve is not called."
+        # In a thread with its own loop, so that `health` answers on Ray's loop while this one hangs.
         work = ("engine_operator", self._work(), os._exit)
         self._thread = threading.Thread(target=run_or_exit, args=work, name="engines", daemon=True)
         self._thread.start()
@@ -250,11 +252,13 @@ def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None
     application = getattr(importlib.import_module(module), function)(arguments)
     # No route: replicas are called by handle, and nothing of them is reachable over HTTP.
     targets = [serve.RunTarget(target=application, name=name, route_prefix=None)]
+    # Not awaited: an engine that starts slowly must not delay the others, nor the renewal of the lease.
     serve.run_many(targets, wait_for_applications_running=False)
 
 
 def remove_application(name: str) -> None:
     """Delete an application; its replicas finish their requests."""
+    # Not awaited: running requests may take longer than the lease lasts.
     serve.delete(name, _blocking=False)
 
 
@@ -287,6 +291,7 @@ def _engine_application(name: str, details: dict[str, Any]) -> EngineApplication
     message = details["message"] or (first["message"] if first else "")
     return EngineApplication(
         name=name,
+        # "declarative" is an application from a configuration file of Serve, which is not this operator's.
         ours=details["source"] != "declarative",
         # an application under change answers as before
         running=details["status"]

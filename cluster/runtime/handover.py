@@ -60,6 +60,7 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     # Over all names, not those that are set: files of an earlier start are deleted too.
     for name in SECRET_VARIABLES:
         path = folder / _FILES[name]
+        # Removed, because every child inherits the environment, and /proc shows it.
         text = environment.pop(name, "")
         if name in secrets:
             write_private(path, text + "\n")
@@ -112,6 +113,7 @@ def main(command: list[str]) -> int:
         return 2
     try:
         prepare_node()
+        # The process id stays, so the signals of a container's runtime reach the command.
         os.execvp(command[0], command)
     except HouseError as error:
         structlog.get_logger().error("not_handed_over", reason=error.message)

@@ -56,6 +56,7 @@ class RayMeter:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         threading.Thread(target=self._live, name="meter", daemon=True).start()
+        # The thread is a daemon, so the values since its last export would be lost at the end.
         atexit.register(self.close)
 
     def count(self, name: str, by: float = 1, **tags: str) -> None:
@@ -113,6 +114,7 @@ class RayExport:
         from ray.util.metrics import Counter, Gauge, Histogram
 
         for (name, tags), by in numbers.counts.items():
+            # Ray's counter raises an error for zero.
             if by > 0:
                 metric, given = self._metric(Counter, name, tags)
                 metric.inc(by, tags=given)
@@ -132,6 +134,7 @@ class RayExport:
             keys = tuple(key for key, _ in tags)
             more = {"boundaries": list(boundaries)} if boundaries else {}
             self._made[name] = (
+                # The exporter appends `_total` to the name of every counter.
                 kind(name.removesuffix("_total"), description=name, tag_keys=keys, **more),
                 keys,
             )

@@ -47,6 +47,7 @@ def node_environment(
     Errors:
         Invalid: `ray_redis` is no address
     """
+    # From the right, because an IPv6 address has colons too.
     if ray_redis and not ray_redis.rpartition(":")[2].isdigit():
         raise Invalid(f"the Redis of Ray is named as host:port, not {ray_redis!r}")
     may_raise = can_raise_priority() if may_raise is None else may_raise

@@ -76,6 +76,7 @@ def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], r
     environment["PATH"] = path if path.split(os.pathsep)[0] == bin_dir else os.pathsep.join([bin_dir, path])
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
+    # glibc makes up to eight arenas for each core, and each of them keeps freed memory.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
     # Ray's processes give themselves titles; without this they overwrite their environment, and the mark, with it.
     environment["SPT_NOENV"] = "1"
@@ -191,6 +192,7 @@ def ray_start_arguments(
         "--head",
         "--node-ip-address=127.0.0.1",
         f"--port={ports.gcs}",
+        # 0: the system chooses. The default range would collide with another installation's.
         "--min-worker-port=0",
         "--max-worker-port=0",
         f"--include-dashboard={'true' if dashboard else 'false'}",
@@ -201,7 +203,9 @@ def ray_start_arguments(
         f"--temp-dir={paths.ray_dir}",
         f"--num-cpus={cpus}",
         f"--object-store-memory={object_store_mb << 20}",
+        # The autoscaler's process: one machine has no nodes to add.
         "--no-monitor",
+        # It sends the output of workers to drivers, which do not want it (`log_to_driver`).
         "--include-log-monitor=false",
         "--disable-usage-stats",
     ]

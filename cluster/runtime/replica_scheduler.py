@@ -40,6 +40,7 @@ class SpreadScheduler(DeploymentScheduler):  # type: ignore[misc]
 
     def _schedule_with_spread_strategy(self) -> None:
         for deployment, pending in self._pending_replicas.items():
+            # A copy, because scheduling removes the request from `pending`.
             for request in list(pending.values()):
                 # Placement groups choose their nodes themselves.
                 is_plain = request.placement_group_bundles is None and request.gang_placement_group is None
@@ -84,4 +85,5 @@ class SpreadScheduler(DeploymentScheduler):  # type: ignore[misc]
 
 def install() -> None:
     """Let Serve's controller make this scheduler."""
+    # Serve has imported the class by name there, so replacing it in its own module would do nothing.
     default_impl.DeploymentScheduler = SpreadScheduler

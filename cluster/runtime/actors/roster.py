@@ -49,9 +49,11 @@ def find_or_create(
         .options(
             name=actor_name(role, release),
             namespace=NAMESPACE,
+            # Else it would end with the bootstrap process that creates it.
             lifetime="detached",
             get_if_exists=True,
             max_restarts=-1,
+            # An actor must start also where replicas have reserved all processors.
             num_cpus=0,
             max_concurrency=16,
             scheduling_strategy=placement,
@@ -123,6 +125,7 @@ def sweep(role: str, *, keep: str = "") -> list[str]:
         ):
             continue
         try:
+            # Without `no_restart` Ray starts it again at once (`max_restarts`).
             ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
         except ValueError:  # it ended meanwhile
             continue

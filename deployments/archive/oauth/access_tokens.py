@@ -161,4 +161,5 @@ class AccessTokens:
 
 def _are_complete(claims: dict[str, Any]) -> bool:
     texts = all(isinstance(claims.get(name), str) for name in ("aud", "sub", "client", "name", "grant"))
+    # `type` and not `isinstance`, for which `true` would be a time.
     return texts and all(type(claims.get(name)) is int for name in ("iat", "exp"))

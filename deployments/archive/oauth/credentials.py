@@ -95,6 +95,7 @@ async def _check_assertion(
 
 def is_basic(request: Request) -> bool:
     """Return whether the client authenticates by a header."""
+    # The name of a scheme has no fixed case (RFC 9110, 11.1).
     return request.headers.get("authorization", "")[:6].lower() == "basic "
 
 
@@ -102,6 +103,7 @@ def _basic(request: Request) -> tuple[str, str] | None:
     if not is_basic(request):
         return None
     try:
+        # `validate`, because Python otherwise skips foreign characters.
         text = base64.b64decode(request.headers["authorization"][6:].strip(), validate=True).decode()
     except (binascii.Error, ValueError) as error:
         raise _unknown("the Authorization header can't be read") from error

@@ -88,7 +88,9 @@ class OAuthSigner:
             return None
         for key in self._access_keys:
             try:
+                # One fixed algorithm: a token whose header chooses it could choose `none`.
                 decoded = jwt.decode_complete(token, key, algorithms=["HS256"], options=_UNJUDGED)
+            # RecursionError: JSON of the token that is nested too deeply.
             except (jwt.InvalidTokenError, ValueError, RecursionError):
                 continue
             return decoded["payload"] if decoded["header"].get("typ") == _TYPE else None

@@ -170,6 +170,7 @@ def is_same_resource(requested: str, resource: str) -> bool:
 
 
 def _check_resource(form: Parameters, resource: str) -> None:
+    # Optional here, as the code or the grant determines the resource already (RFC 8707, 2.2).
     requested = form.get("resource")
     if requested is not None and not is_same_resource(requested, resource):
         raise OAuthError("invalid_target", "resource is not the one that was allowed")
@@ -199,6 +200,7 @@ class RevocationEndpoint:
             if grant.client_id != client.client_id:
                 raise OAuthError("invalid_grant", "the token was issued to another client")
             await self._services.grants.revoke(grant.grant_id, now_ms=self._services.clock.now_ms())
+        # An unknown token is a success too: the client can do nothing about it (RFC 7009, 2.2).
         return render_document({}, headers=NO_STORE)
 
 
