@@ -54,6 +54,7 @@ def build(args: dict[str, Any]) -> Application:
         logging_config=LoggingConfig(enable_access_log=False),
         max_replicas_per_node=int(per_node) if per_node else None,
         ray_actor_options={
+            # For placement only: Ray does not limit what a process uses.
             "num_cpus": float(args.get("num_cpus", 0.1)),
             **reserved,
             **settings.node_options("api"),

@@ -301,6 +301,7 @@ class Gateway:
 
     async def _load_in_background(self, app_id: str) -> None:
         """Load the archives before the first question, then every app that receives writes."""
+        # Without repetitions: the default app may also have an address of its own.
         for archive_app in dict.fromkeys((app_id, *self._keyring.list_archives())):
             with contextlib.suppress(HouseError):
                 await self._archive_host.ask(ArchiveQuery(archive_app, "news"))
@@ -308,6 +309,7 @@ class Gateway:
 
     async def _report_metrics(self) -> None:
         for second in itertools.count(1):
+            # Together, so that a slow refresh does not lengthen the second.
             await asyncio.gather(asyncio.sleep(1.0), self._memory.refresh())
             if second % REPORT_EVERY_S == 0:
                 self._log.flush(self._meter)
@@ -363,6 +365,7 @@ def _build_environment() -> dict[str, str]:
 
 async def _find_handle(application: str) -> Any:
     """Return the Serve handle of an application."""
+    # Serve's call blocks until its controller answers.
     return await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, application))
 
 

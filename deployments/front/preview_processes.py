@@ -70,6 +70,7 @@ class PreviewProcesses:
             raise TooMany("too many files are being looked at", retry_after_s=5)
         self._of_app[app_id] += 1
         try:
+            # A cancelled call frees its turn at once, while its thread runs on for at most `within_s`.
             async with self._turns:
                 return await asyncio.to_thread(self._run, task)
         finally:
@@ -84,6 +85,7 @@ class PreviewProcesses:
                 self._command,
                 input=task.model_dump_json().encode(),
                 stdout=subprocess.PIPE,
+                # A traceback could carry lines of the uploaded file into the log.
                 stderr=subprocess.DEVNULL,
                 env=environment,
                 timeout=self._within_s,

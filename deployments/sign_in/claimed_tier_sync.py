@@ -80,4 +80,5 @@ class ClaimedTierSync:
 
 
 def _place(account: Account) -> str:
+    # Sealed for one account: a value that is copied to another account does not open there.
     return f"refresh token of the provider, {account.user_id}"

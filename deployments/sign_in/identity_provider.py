@@ -106,6 +106,7 @@ class IdentityProvider:
         self._metadata: dict[str, Any] = {}
         self._keys: KeySet | None = None
         self._read_at = -KEPT_S
+        # Not 0: the monotonic clock may be near zero, and that would look like a recent failure.
         self._failed_at = -FAILED_S
         self._failure = ""
 
@@ -221,6 +222,7 @@ class IdentityProvider:
         return claims if is_ours and authorized == self.config.client_id and holds else None
 
     async def _read(self, *, fresh: bool = False) -> tuple[dict[str, Any], KeySet]:
+        # Many sign-ins at once cause a single read of the provider's documents.
         async with self._lock:
             now_s = self._clock.monotonic_s()
             most_s = REFRESH_S if fresh else KEPT_S
@@ -274,6 +276,7 @@ async def _fetch(address: str) -> dict[str, Any]:
     try:
         async with (
             httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client,
+            # httpx follows no redirect by default, so no answer leads this process to an inner address.
             client.stream("GET", address) as reply,
         ):
             body = b""

@@ -123,6 +123,7 @@ class SignIn:
             return SignInResult(fault=NO_PASSWORDS.format(name=self.provider_name), status=403)
         username = username_from_form(username)
         device = self._device(browser, username)
+        # Counted before the check, so that guesses sent at once are not all checked.
         wait_s = await self._limits.wait_s(username, browser.address, device)
         if wait_s:
             return await self._throttle(browser, username, wait_s)
@@ -138,6 +139,7 @@ class SignIn:
     async def check_code(self, browser: Browser, step: str, code: str) -> SignInResult:
         """Check the second factor of somebody whose password was right in this browser."""
         account = await self._account_of_step(browser, step)
+        # A restart may have switched passwords off since the first step.
         if account is None or not self.has_passwords:
             return SignInResult(fault=CODE_LATE, status=403)
         device = self._device(browser, account.username)

@@ -36,6 +36,7 @@ class SignInSigner:
     def is_form_proof(self, bound_to: str, proof: str) -> bool:
         """Return whether any of the keys gives this proof."""
         given = proof.encode("utf-8", "surrogatepass")
+        # All keys are compared, without an early end: the time must not disclose which one matched.
         matches = [hmac.compare_digest(_prove(key, bound_to).encode(), given) for key in self._forms]
         return any(matches)
 

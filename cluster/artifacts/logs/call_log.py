@@ -75,6 +75,7 @@ class CallLogStore(DailyLog[ArchiveCall]):
         # A replica writes a batch again if the reply to the first time got lost.
         ordered = sorted(rows, key=lambda row: row.at)
         distinct = {
+            # Rows of earlier releases have no id; their number keeps all of them.
             _identify(row.event, row.call_id, row.at, row.articles) or number: row
             for number, row in enumerate(ordered)
         }

@@ -52,6 +52,7 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
 
     def _read_commit(self, app_id: str, commit: Manifest, since_ms: int, columns: Sequence[str]) -> Any:
         """Return the rows of a commit from a time on, in the order of its files."""
+        # 1 << 62 is later than every time, and an int64, with which Arrow compares.
         tables = self.files(app_id, commit, since_ms, 1 << 62, columns)
         return pa.concat_tables([self.schema.empty_table().select(self._names(columns)), *tables])
 

@@ -86,6 +86,7 @@ class DayFiles:
         """
         names = self._names(columns)
         for _ in range(_READ_TRIES):
+            # `concat_tables` refuses an empty list.
             tables = [self.schema.empty_table().select(names)]
             try:
                 for entry in self._manifest(app_id).files:

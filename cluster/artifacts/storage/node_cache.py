@@ -185,6 +185,7 @@ class NodeCache:
     def _fetch(self, key: str, origin: str, files: Sequence[StoredEntry], download: Download) -> None:
         part = self._path(key, ".part")
         shutil.rmtree(part, ignore_errors=True)
+        # An incomplete set, which must go first: a rename onto a folder with files fails.
         shutil.rmtree(self.folder / key, ignore_errors=True)
         size = sum(entry.size for entry in files)
         # Before the free space is measured, which it increases.
@@ -291,6 +292,7 @@ def _make_private(folder: Path) -> None:
 def _open_lock(path: Path, kind: int) -> int | None:
     """Return a handle that holds a lock of a file; None when another process's lock excludes it."""
     while True:
+        # O_CLOEXEC: a child that inherits the handle would keep the lock after this process closed it.
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, kind | fcntl.LOCK_NB)

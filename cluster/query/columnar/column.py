@@ -116,6 +116,7 @@ class FieldColumn:
             if isinstance(value, str):
                 codes.append(self._texts.add(value))
             elif isinstance(value, bool):
+                # Before the numbers, because `bool` is a subclass of `int`.
                 flags |= _TRUE if value else _FALSE
             elif (number := number_of(value)) is not None:
                 numbers.append(number)
@@ -339,6 +340,7 @@ class _Run:
                 self.codes[at] = self._code(first)
                 self.has_codes = True
                 return
+            # Finite only, because NaN marks rows without a number.
             if type(first) is float and math.isfinite(first):
                 self.numbers[at] = first
                 self.has_numbers = True

@@ -145,6 +145,7 @@ class ColumnCache:
                     # a column that must be rebuilt serves no query any more
                     self._columns.pop(key, None)
                 added = {key: self._makers[key[0]](key[1]) for key in missing}
+                # It keeps the journal going while no column is installed yet.
                 self._building += 1
                 seen = self._journal_end
             try:

@@ -247,6 +247,7 @@ def _check_origin(request: ApiRequest, credential: Credential, gate: AdmissionSe
         Forbidden: the app refuses such requests
     """
     headers = request.headers
+    # Without the scheme, because `Host` has none to compare with.
     _, _, origin = headers[b"origin"].partition(b"://")
     if origin and origin == headers.get(b"host"):
         return

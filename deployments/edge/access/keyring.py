@@ -37,6 +37,7 @@ class Keyring:
         self._store = store
         self._vault = vault
         self.ended_tokens = EndedTokenCache(store)
+        # It bounds how long a revoked key still works.
         self._poll_s = poll_s
         self._version = -1
         self._credentials: dict[str, Credential] = {}
@@ -265,6 +266,7 @@ class Keyring:
 
     async def _write_exposed(self) -> None:
         # Deleted one by one after the write, so that a failure keeps the rest for the next poll.
+        # From a copy, because requests add keys while this method waits for the store.
         for key_id, at_ms in list(self._unwritten.items()):
             await self._store.put_exposed(key_id, at_ms)
             del self._unwritten[key_id]

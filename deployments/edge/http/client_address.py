@@ -37,6 +37,7 @@ class ClientAddresses:
         address = _parse(str(client[0]) if client else "")
         if self._behind_haproxy:
             entries = _read_entries(scope)
+            # The last entry is HAProxy's; those before it may be a client's text.
             return _written(_parse(entries[-1]) if entries else address)
         if self._trusts(address):
             entries = _read_entries(scope)

@@ -32,6 +32,7 @@ ENCODED: tuple[Header, ...] = ((b"content-encoding", b"gzip"), (b"vary", b"Accep
 
 def accepts_gzip(accept_encoding: bytes) -> bool:
     """Return whether a client accepts gzip (RFC 9110, 12.5.3); a weight of 0 refuses it."""
+    # Cut, because the client's text becomes a key of the cache below.
     return _accepts(accept_encoding[:_LONGEST_HEADER])
 
 

@@ -75,6 +75,7 @@ async def read_body(
     if encoding and encoding.strip().lower() not in (b"", b"identity"):
         raise Malformed("Content-Encoding is not supported; send the body as it is.")
     if announced is not None:
+        # `int` also takes a sign, `_` and blanks. A proxy that reads them otherwise ends the body elsewhere.
         if not announced.isdigit():
             raise Malformed(messages.MALFORMED)
         # The first digits of a very long number are enough to refuse it.

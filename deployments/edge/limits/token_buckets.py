@@ -64,6 +64,7 @@ class TokenBuckets:
 
     def _enter(self, name: tuple[str, ...], now_s: float, burst: float) -> _Bucket:
         if len(self._young) >= self._most:
+            # The older table is dropped as a whole, so no order of use must be kept for each request.
             self._old = self._young
             self._young = {}
         # A name that was dropped starts with a full bucket, as one that was idle for long.
