@@ -200,6 +200,7 @@ class _Sink:
         self.stream.flush()
 
     def close(self) -> None:
+        # The stream stays open: Arrow closes its file before `__exit__` syncs.
         self.closed = True
 
     def readable(self) -> bool:
@@ -214,6 +215,7 @@ class _Sink:
 
 def _open(path: Path) -> BinaryIO:
     try:
+        # O_EXCL follows no link that somebody else placed under this name.
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except OSError as error:
         raise Invalid(f"nothing can be written to {path.parent}: {error.strerror}") from error

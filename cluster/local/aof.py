@@ -63,6 +63,7 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
         if at > len(data) or data[at - 2 : at] != b"\r\n":
             return None
         if number == 0:
+            # Redis takes names in any case, and may write them as the client sent them.
             name = bytes(data[begin : at - 2]).upper()
     # Random bytes rarely spell one of these names, so a name is a check too.
     return (name, at) if name in WRITES else None

@@ -291,7 +291,9 @@ def _connection_lines(options: HAProxyOptions) -> list[str]:
     if not most:
         return []
     return [
+        # A trusted proxy brings the connections of many clients.
         *([f"tcp-request connection accept if {{ src {options.networks} }}"] if options.networks else []),
+        # One client has a network of 64 bits in IPv6, and may take another address of it each time.
         f"tcp-request connection track-sc0 src,ipmask(32,64) table {CONNECTIONS}",
         f"tcp-request connection reject if {{ sc0_conn_cur({CONNECTIONS}) gt {most} }}",
         *(
@@ -316,6 +318,7 @@ def _address_lines(options: HAProxyOptions) -> list[str]:
     """Find the address of the client and pass it on as the only entry of `X-Forwarded-For`."""
     trusted = options.networks
     if not trusted:
+        # `set-header` replaces what the client wrote; `add-header` would keep it.
         return ["http-request set-header X-Forwarded-For %[src]"]
     # The last entry that is no trusted proxy; the number of addresses is that of proxies in a row plus one.
     entries = [f"req.hdr_ip(x-forwarded-for,-{place})" for place in range(1, MOST_PROXIES + 1)]
@@ -401,6 +404,7 @@ def _write_backend(lines: list[str], room: str) -> list[str]:
     for line in section:
         words = line.split()
         if words[:1] == ["server"]:
+            # `track` copies the health from the other backend, so no replica is checked twice.
             written.append(f"    server {words[1]} {words[2]} no-check track {room}/{words[1]}")
         elif words[:2] != ["option", "httpchk"] and words[:1] != ["http-check"]:
             written.append(line)
@@ -432,6 +436,7 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
 
 def _answer_lines() -> list[str]:
     """Learn proven keys from answers, and count wrong ones."""
+    # A digest, because whoever reads the table must not get usable keys.
     learns = f"http-response track-sc3 var(txn.key),sha1 table {KEYS}"
     # A replica checks the key before it returns any of these to a request with a key.
     proven = "!is_known { var(txn.proves) -m bool } { status 200 404 422 }"
@@ -479,5 +484,6 @@ def _headers(status: int) -> str:
 
 
 def _quoted(text: str) -> str:
+    # In `lf-string`, `%` begins a variable of HAProxy; between quotes, `$` one of the environment.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "\\$")
     return f'"{escaped}"'

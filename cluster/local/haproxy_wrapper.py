@@ -141,4 +141,5 @@ def _replace(path: Path, text: str) -> None:
     scratch.write_text(text)
     scratch.chmod(0o600)
     with contextlib.suppress(OSError):
+        # A rename, so that no process reads half a file.
         scratch.replace(path)

@@ -61,6 +61,7 @@ class RayHead:
         """Start a bootstrap process; `read_messages` returns its progress."""
         self.steps = {}
         self._patience = StallTimer(HEARD_S)
+        # In append mode the kernel places each write at the end, whichever process writes.
         with self._paths.supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, plan.to_json()],

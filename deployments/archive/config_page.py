@@ -74,6 +74,7 @@ class ConfigPage:
         origin = self._addresses.origin_for_host(request.headers.get("host", ""))
         shown = self._show(origin, request.path_params)
         if shown is None:
+            # Not cached, because an archive of this name may be created at any time.
             headers = {"cache-control": "no-store", **_NOSNIFF}
             return Response(b'{"message":"not found"}', 404, headers, media_type="application/json")
         text, kind = shown

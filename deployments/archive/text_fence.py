@@ -47,6 +47,7 @@ def remove_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
+    # Before the removal, which would take a lone CR as a control character and join two lines.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # Each distinct character is judged once; a text has few of them.
     chars = set(text)
@@ -72,6 +73,7 @@ def fence_line(text: str, key: bytes) -> str:
 
 
 def _fence_mark(clean: str, key: bytes) -> str:
+    # With a key: an author who could compute the mark could close the fence inside the text.
     return hashlib.blake2b(clean.encode(), digest_size=6, key=key).hexdigest()
 
 

@@ -66,6 +66,7 @@ class Invitations:
         username = invitation.username or username.strip().lower()
         if await self._stores.accounts.get(username) is not None:
             raise Conflict(TAKEN.format(name=username))
+        # Before the invitation is removed: a refused name or password leaves it open.
         new = await self._accounts.prepare(username, invitation.role, password, self._clock.now_ms())
         account = new.model_copy(update={"roles": dict(invitation.roles)})
         begun_id = await self._begin(invitation, account, address)
@@ -96,6 +97,7 @@ class Invitations:
         if not await self._stores.invitations.remove(invitation.sha256):
             await self._end(invitation, account, address, begun_id, "the invitation was used meanwhile")
             raise NotFound(CLOSED)
+        # After the removal: a process that is killed in between never gives the roles twice.
         changed = await self._accounts.update(account.username, lambda stored: _add_roles(stored, invitation))
         await self._end(invitation, changed, address, begun_id)
         return changed

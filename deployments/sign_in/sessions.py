@@ -206,6 +206,7 @@ def _set(response: Response, name: str, value: str, life_s: int | None, *, secur
         # `__Host-` demands this path, `Secure`, and no domain.
         path="/",
         secure=secure,
+        # No script can read it, not even one that got into a page.
         httponly=True,
         # Not "strict": the way back from a provider of identities begins on another site and needs the
         # cookie.

@@ -26,6 +26,7 @@ def move_into_place(part: Path, target: Path, new: bool) -> None:
         part.replace(target)
         return
     try:
+        # `link` fails if the name is taken, in one step; a rename would replace another writer's file.
         os.link(part, target)
     except FileExistsError:
         raise
@@ -39,6 +40,7 @@ def sync_folder(folder: Path) -> None:
     """Write the names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
+        # `fsync` of a file does not cover its name, which a power failure could lose.
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -205,6 +205,7 @@ class _Block:
         self._order = np.argsort(-lengths, kind="stable")
         # UTF-32: every character has four bytes, so positions are plain arithmetic.
         joined = "".join(texts[row] for row in self._order)
+        # Texts may hold lone surrogates, which the strict encoder refuses.
         points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         self._alphabet, numbers = _numbered(points)
         self._ended = len(self._alphabet)

@@ -276,6 +276,7 @@ class AuditLog:
                 yield row
                 archived = row[0]
             number += 1
+        # A damaged block has no id with "-": the stream is then read from its beginning.
         start = f"({archived}" if archived and "-" in archived else "-"
         while entries := await self._server.execute_slow(
             "XRANGE", keys.audit_row(), start, "+", "COUNT", _PAGE

@@ -119,6 +119,7 @@ class ErasureStore:
         await self._put(erasure)
         name = keys.erasure_order()
         field = order_field(erasure.app_id, erasure.erasure_id)
+        # After the receipt: an order without one counts as damaged.
         await self._server.execute_slow("HSET", name, field, seal_record(person, name, field))
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
@@ -151,6 +152,7 @@ class ErasureStore:
         """Write the receipt; with `done`, delete the order and the person's id with it."""
         await self._put(erasure)
         if done:
+            # After the receipt: a process that is killed in between erases again, which changes nothing.
             field = order_field(erasure.app_id, erasure.erasure_id)
             await self._server.execute_slow("HDEL", keys.erasure_order(), field)
 
@@ -176,6 +178,7 @@ class ErasureStore:
         sealed = seal_record(erasure, name, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, erasure.erasure_id, sealed)
         if await self._server.execute_slow("ZADD", order, erasure.created_at, erasure.erasure_id):
+            # A negative end counts from the newest: everything but the last `MOST_RECEIPTS`.
             oldest = await self._server.execute_slow("ZRANGE", order, 0, -MOST_RECEIPTS - 1)
             if oldest:
                 await self._server.execute_slow("HDEL", name, *oldest)
@@ -291,6 +294,7 @@ class ErasureStore:
         except HouseError as error:
             _log.warning("log_file_not_rewritten", reason=error.message)
             return False
+        # After the start: a process that is killed in between only causes one more file.
         await self._server.execute_slow("HSET", keys.log_rewrite(), "done", now_ms)
         return True
 

@@ -128,6 +128,7 @@ class EngineRouter:
         except self._overloaded as error:
             raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
+            # The next query connects anew, because the deployment may have been replaced.
             self._routes.pop((query.app_id, query.engine_id), None)
             if route.loading_task is not None:
                 # The engine is becoming embedded and its deployment may be gone, so this process answers.

@@ -45,7 +45,9 @@ def page_headers(style: str = STYLE, script: str = "", *, connects: bool = True)
     more = f"script-src '{_hash(script)}'; {reach}" if script else ""
     return {
         "content-security-policy": f"default-src 'none'; style-src '{_hash(style)}'; {more}base-uri 'none'; "
+        # `default-src` covers neither the base address nor forms nor frames.
         "form-action 'none'; frame-ancestors 'none'",
+        # For browsers that do not know `frame-ancestors`.
         "x-frame-options": "DENY",
         "referrer-policy": "no-referrer",
         "x-content-type-options": "nosniff",

@@ -335,6 +335,7 @@ def digest_request(payload: Any) -> bytes:
         return b""
     chosen = {name: payload[name] for name in _DIGEST_FIELDS if name in payload}
     try:
+        # Sorted, because nested objects in another order ask for the same.
         given = orjson.dumps(chosen, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a number or a text that JSON can't carry
         given = repr(chosen).encode("utf-8", "replace")

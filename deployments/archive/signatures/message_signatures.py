@@ -167,6 +167,7 @@ def _read(
     expires = given.get("expires")
     nonce = given.get("nonce", "")
     algorithm = given.get("alg", ALGORITHM)
+    # `type`, because a boolean of the field is an `int` in Python.
     if type(created) is not int or type(expires) is not int or not isinstance(key_id, str):
         raise UnusableSignature("created, expires or keyid is missing")
     if algorithm != ALGORITHM or not isinstance(signature.value, bytes) or not isinstance(nonce, str):

@@ -32,6 +32,7 @@ from deployments.archive.signatures.message_signatures import (
 SKEW_S = 60
 "Seconds by which the clock of an agent may differ."
 MOST_LIFE_S = 86_400
+# Shorter than `MOST_LIFE_S`, because the store remembers each nonce for that long.
 MOST_NONCE_S = 3_600
 LONGEST_NONCE = 256
 
