@@ -131,6 +131,7 @@ def select_replaced(table: Any, kept: Any) -> Any:
     """
     others = np.setdiff1d(np.arange(table.num_rows), kept.to_numpy(zero_copy_only=False))
     offsets = table["offset"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    # Stable: products of one upload keep its order.
     order = np.argsort(offsets, kind="stable")
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order)) - np.searchsorted(offsets[order], offsets[order])

@@ -244,6 +244,7 @@ class HAProxyProcess:
             self.pid
             or self._stand_in is not None
             or time.monotonic() < self._rest_until
+            # Somebody else has the port, so a stand-in (-dR) could not bind it.
             or self._is_answering()
         ):
             return False

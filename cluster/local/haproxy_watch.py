@@ -89,6 +89,7 @@ def main(arguments: list[str]) -> None:
         while _parent(raylet):
             watch.look()
             time.sleep(LOOK_S)
+        # Without a raylet no HAProxy of Serve will take the port over.
         watch.end_stand_in()
 
 

@@ -257,6 +257,7 @@ class Supervisor:
             self._try_haproxy_again()
         if self._haproxy and self._front.ensure_running():
             self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("haproxy"))
+        # Without its own children: `Popen` must collect these, or it would lose their exit codes.
         reap_orphans(self._children())
         self._count_restarts()
 
@@ -308,6 +309,7 @@ class Supervisor:
         self._api.reset()
         if not self._haproxy:
             self._front.end_stand_in()  # of a change over that failed; the slow proxy serves again
+        # Of the first start only: a later repair must not replace it.
         took = self.state.ready_after_s or round(time.monotonic() - self._begun, 2)
         self._save_phase("ready", "ready", ready_after_s=took)
         _log.info("installation_ready", after_s=took, steps=self._head.steps)

@@ -30,6 +30,7 @@ def main() -> int:
     settings = Settings()
     try:
         prepare_external_key(settings)
+        # The schema, then the identity, then signatures: `bring_up` has the reasons.
         asyncio.run(start_schema(settings))
         asyncio.run(mark_identity(settings))
         asyncio.run(sign_unsigned(settings))

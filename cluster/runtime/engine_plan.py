@@ -107,6 +107,7 @@ def _steps(
     if engine.moving_to is not None:
         yield RouteEngine(engine, "door")
     elif application is not None and application.ours and not application.ending:
+        # An API replica that has not read the new record yet still sends queries to the application.
         busy_ms = max(engine.moved_at, last_dedicated_ms.get(engine.application, 0))
         # a clock that was set back must not keep an application permanently
         if not 0 <= now_ms - busy_ms < QUIET_MS:

@@ -140,6 +140,7 @@ class RayExport:
             )
         metric, keys = self._made[name]
         given = dict(tags)
+        # Ray refuses a value that lacks one of the metric's tags.
         return metric, {key: given.get(key, "") for key in keys}
 
 

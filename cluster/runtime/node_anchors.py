@@ -47,6 +47,7 @@ def _count_deployed() -> int:
     """Return for how many nodes the application was deployed; 0 without it."""
     from ray.serve.context import _get_global_client
 
+    # Without Serve there is nothing to count, which is no error here.
     client = _get_global_client(raise_if_no_controller_running=False)
     applications: dict[str, Any] = client.get_serve_details()["applications"] if client else {}
     deployments = applications.get(PROXIES, {}).get("deployments", {}).values()

@@ -156,6 +156,7 @@ class ClientAdmission:
             )
         self._leased[who] = bucket
         if len(self._leased) > _MOST_LEASED:
+            # The store counts on, so a bucket that is dropped and opened again gives nobody more calls.
             self._leased.popitem(last=False)
         return bucket
 

@@ -50,6 +50,7 @@ class LoadMeter:
         number."""
         at_s, busy_s, cpu_s = self._now()
         passed_s = at_s - self._last[0]
+        # Over a shorter time, the resolution of the clocks would determine the quotient.
         if passed_s >= 0.1:
             in_flight = (busy_s - self._last[1]) / passed_s
             share = (cpu_s - self._last[2]) / passed_s
@@ -83,4 +84,5 @@ def compute_replicas(context: AutoscalingReport) -> tuple[float, dict[str, Any]]
     # Without a report nothing is known of the load, so the number of replicas stays.
     if not reported:
         return context.target_num_replicas, {}
+    # A load of 1 is one full replica, so the sum is the number of replicas that are needed.
     return max(1.0, sum(reported.values())), {}

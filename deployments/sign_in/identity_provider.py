@@ -137,6 +137,7 @@ class IdentityProvider:
                     _address(metadata, "token_endpoint"), code=code, code_verifier=flow.verifier
                 )
         except OAuthError as error:
+            # Cut, because the text is the provider's and goes into the log.
             _log.warning("identity_refused", reason=str(error.error)[:100])
             return None
         except _CLIENT_ERRORS as error:

@@ -81,6 +81,7 @@ class RedisConnection:
         self._closed = True
         if self._dialling is not None:
             self._dialling.cancel()
+            # It takes the task's cancellation as a result, and still raises a cancellation of this call.
             await asyncio.gather(self._dialling, return_exceptions=True)
         self._resolve_early(Unavailable("the store was closed", retry_after_s=1))
         if (wire := self._wire) is not None:

@@ -264,6 +264,7 @@ class _Headers:
         # A comma stands between two different headers that `__init__` joined.
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:
             return None
+        # latin-1 takes every byte: a damaged token gets a 401 and no decoding error.
         return token.decode("latin-1")
 
     def describe_request(self, origin: str) -> SignedRequest:

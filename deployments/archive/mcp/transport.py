@@ -109,6 +109,7 @@ async def write(reply: Reply, method: str, origin: bytes | None, request_id: str
             (b"access-control-allow-origin", origin),
             (b"access-control-expose-headers", b"WWW-Authenticate, X-Request-Id"),
         ]
+    # Also without an allowed origin: a cache must not give this reply to a page of another one.
     headers += [(b"vary", b"Origin"), *reply.headers]
     return await send_reply(reply, headers, method, send)
 

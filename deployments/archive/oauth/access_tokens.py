@@ -49,6 +49,7 @@ class AccessTokens:
         self._store = store
         self._signing = signing
         self._clock = clock
+        # It bounds how long a revoked token is still accepted.
         self._poll_s = poll_s
         self._cached: dict[str, _CachedToken] = {}
         self._revoked: frozenset[str] = frozenset()

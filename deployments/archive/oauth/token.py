@@ -56,6 +56,7 @@ class TokenEndpoint:
         text = form.get("code")
         if text is None:
             raise OAuthError("invalid_request", "code is missing")
+        # The store has digests only: whoever reads it can't use a code or a token.
         digest = sha256(text)
         grants = self._services.grants
         now_ms = self._services.clock.now_ms()

@@ -132,6 +132,7 @@ class KeyDirectories:
                 return
             task = asyncio.create_task(self._fetch(directory, user_id, may_be_loopback))
             self._fetching[directory] = task
+            # Also after a failure, or no later request could fetch this directory again.
             task.add_done_callback(lambda _: self._fetching.pop(directory, None))
         # A client that goes away must not end the fetch of the others.
         await asyncio.shield(task)

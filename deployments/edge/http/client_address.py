@@ -74,4 +74,5 @@ def _parse(text: str) -> Address | None:
 def _written(address: Address | None) -> str:
     if address is None:
         return UNKNOWN
+    # Not strict, because the address has bits behind the first 64.
     return str(address if address.version == 4 else ip_network((address, 64), strict=False))
