@@ -35,12 +35,14 @@ def verify_file(path: Path, entry: FileEntry, *, verify: bool) -> None:
         verifying: 0.5 s per GB from memory
     """
     folder = path.parents[entry.name.count("/")]
+    # A link could replace a verified file by one that its owner changes after the check.
     if os.path.realpath(path) != os.path.join(os.path.realpath(folder), entry.name):
         raise damaged_file_error(entry.name, "it is a link that leads elsewhere")
     try:
         size = path.stat().st_size
     except OSError as error:
         raise damaged_file_error(entry.name, "it is missing") from error
+    # The size first: it finds a file that was cut off without reading it.
     if size != entry.size:
         raise damaged_file_error(entry.name, f"it has {size} bytes, {entry.size} were written")
     if verify and sha256_of_file(path) != entry.sha256:

@@ -226,6 +226,7 @@ def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:
     Errors:
         Conflict: there is a manifest already
     """
+    # `new`: of two writers of one sequence, the later one gets `Conflict`.
     store.write(path, manifest.dump(store.signer, path), new=True)
 
 

@@ -62,6 +62,7 @@ def to_parquet(table: Any) -> bytes:
     sink = io.BytesIO()
     repeating = [name for name in _REPEATING if name in table.column_names]
     compression = {_leaf(name): "none" if name == "vector" else "zstd" for name in table.column_names}
+    # Only columns that repeat their values: a dictionary of distinct ids would be as large as they are.
     pq.write_table(table, sink, compression=compression, use_dictionary=repeating)
     return sink.getvalue()
 

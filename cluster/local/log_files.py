@@ -53,6 +53,7 @@ def read_log_files(
         and line.at >= since
         and (not level or (line.level in LEVELS and LEVELS.index(line.level) >= least))
     ]
+    # The sort is stable: lines of one time stay in the order of their file.
     fitting.sort(key=lambda line: line.at)
     return fitting[-most:]
 

@@ -64,6 +64,7 @@ class ColumnStore:
         self.fields = FieldNames(self._names)
         self._masks: OrderedDict[Node, Mask] = OrderedDict()
         self._mask_bytes = mask_bytes
+        # Reentrant, because the cache of columns takes it again below a query.
         self._lock = RLock()
         self._version = 0
         makers: dict[str, ColumnSourceFactory] = {_FIELD: FieldSource, _POINTS: PointSource, **(kinds or {})}

@@ -109,6 +109,7 @@ class ThreadStore:
             0,
             limit,
         )
+        # A score is a double: Redis may write it with an exponent, which `int` refuses.
         return [ThreadWatcher(name_of(name), int(float(score))) for name, score in split_pairs(flat)]
 
     async def judged_offset(self, app_id: str) -> str:

@@ -118,6 +118,7 @@ class InteractionStore:
             replies = await asyncio.gather(
                 *(
                     # SSCAN returns a part of a large set; SMEMBERS would return all of it.
+                    # A small set in its compact encoding comes whole, whatever COUNT says.
                     self._server.execute_slow("SSCAN", keys.linked(app_id, user_id), 0, "COUNT", most)
                     for user_id in page
                 )

@@ -99,6 +99,7 @@ class BulkResource:
             return unknown_path_reply()
         # The scope brings the headers and the address; the body is set below, so nothing is received again.
         inner = ApiRequest(request.scope, request.receive, request.clock, request.addresses)
+        # One id for all, so that a line of the log leads to the whole call.
         inner.request_id = request.request_id
         inner.gate = request.gate
         left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)

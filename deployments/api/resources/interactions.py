@@ -80,6 +80,7 @@ class InteractionsResource:
         accepted, writer, checkouts = request.parsed
         if checkouts:
             most = credential.app.settings.checkouts_per_address
+            # Before anything is written: an upload is refused as a whole.
             request.gate.limits.spend_daily(credential, "checkout", request.ip, checkouts, most)
         warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
         # A browser without an id is one visitor, but all users of a server would be one, too.

@@ -134,6 +134,7 @@ class McpEndpoint:
                 if asks_first and allowed is not None
                 else transport.wrong_method_reply()
             )
+        # By DNS rebinding, a foreign page could reach a server that only its visitor can reach.
         if origin is not None and allowed is None:
             return transport.wrong_origin_reply()
         return None

@@ -46,6 +46,7 @@ def find_fault(uri: object) -> str:
         return "a redirect address is not a text"
     if len(uri) > LONGEST:
         return f"a redirect address is longer than {LONGEST} characters"
+    # Browsers read a backslash as a slash, so for them the host could end elsewhere.
     if not _VISIBLE.fullmatch(uri) or any(char in uri for char in '\\#*"<>`{}|^'):
         return "a redirect address holds a fragment, a wildcard or a character that may not stand there"
     if _ANSWERED.search(uri):
@@ -113,6 +114,7 @@ def add_answer(uri: str, answer: Mapping[str, str]) -> str:
     joint = "&" if "?" in uri else "?"
     if uri.endswith(("?", "&")):
         joint = ""
+    # `state` goes back byte for byte, also where it is not UTF-8 (RFC 6749, 4.1.2).
     return uri + joint + urlencode(answer, quote_via=quote, safe="", errors="surrogateescape")
 
 

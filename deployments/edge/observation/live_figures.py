@@ -90,6 +90,7 @@ class LiveMeter:
 
     async def report(self, store: FigureStore, now_ms: int) -> None:
         """Add the counts since the last report to the store; they are lost while it is unavailable."""
+        # Taken before the write: after a lost reply the same counts would be added twice.
         counts = self.take()
         with contextlib.suppress(HouseError):
             await store.add(counts, now_ms)

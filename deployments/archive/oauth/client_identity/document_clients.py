@@ -158,6 +158,7 @@ def read_pinned_documents(path: Path | None) -> dict[str, OAuthClient]:
         return {}
     clients: dict[str, OAuthClient] = {}
     try:
+        # Sorted, so that of two files with one client the same one counts at each start.
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
             value = json.loads(file.read_bytes())
             for document in value if isinstance(value, list) else [value]:
