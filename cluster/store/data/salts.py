@@ -7,8 +7,10 @@ import secrets
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.script import Script
 
 SALT_BYTES = 16
+_GET_SALT = Script.load("get_salt")
 
 
 class Salts:
@@ -22,10 +24,10 @@ class Salts:
         """Return the salt of an app."""
         salt = self._read.get(app_id)
         if salt is None:
-            name = keys.query_salt(app_id)
-            # `NX`, then read: of two processes that start at once one salt wins, and both use it.
-            await self._server.execute_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
-            salt = self._read[app_id] = bytes(await self._server.execute_slow("GET", name))
+            new = secrets.token_bytes(SALT_BYTES)
+            salt = self._read[app_id] = bytes(
+                await self._server.run(_GET_SALT, [keys.query_salt(app_id)], [new])
+            )
         return salt
 
     async def pseudonym(self, app_id: str, user_key: str) -> str:
