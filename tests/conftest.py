@@ -3,6 +3,7 @@ unit tests from touching the world."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -68,6 +69,12 @@ class _FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest: workers take files in this order."""
     items.sort(key=lambda item: (not item.get_closest_marker("ray"), not item.get_closest_marker("slow")))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector away from modules and tests: they stay to the end, and are millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -93,7 +93,6 @@ def count_calls(library: PassageLibrary, question: str) -> Counter[str]:
 
     ask(library, question)
     # a collection calls finalizers of objects of other tests
-    gc.collect()
     gc.disable()
     setprofile(record)
     try:

@@ -56,7 +56,6 @@ async def count_calls(awaited: Awaitable[object]) -> int:
         calls += event in ("call", "c_call")
 
     # a collection calls finalizers of objects of other tests
-    gc.collect()
     gc.disable()
     threading.setprofile(count)
     sys.setprofile(count)

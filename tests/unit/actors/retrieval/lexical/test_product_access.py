@@ -140,7 +140,6 @@ def count_calls(index: SearchIndex, query: TextQuery) -> Counter[str]:
 
     index.find(query)
     # a collection calls finalizers of objects of other tests
-    gc.collect()
     gc.disable()
     setprofile(record)
     try:
