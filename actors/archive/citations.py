@@ -83,6 +83,7 @@ class _WordSpans:
     def of(cls, text: str) -> _WordSpans:
         spans = [match.span() for match in _TOKEN.finditer(text)]
         words = [text[start:end] for start, end in spans]
+        # The sum counts a blank behind each word; the blank is not part of the word.
         joined_ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
         return cls(
             text, [start for start, _ in spans], [end for _, end in spans], " ".join(words), joined_ends
@@ -169,6 +170,7 @@ def _check_citation(
     product_id = citation.product_id
     if address:
         product_id = library.find_address(address, tiers) or withdrawn.find(address)
+    # For all tiers: a locked document must be seen here, to answer as one that never was.
     document = library.find(product_id) if product_id else None
     if document is None:
         revision = withdrawn.revisions.get(product_id)
@@ -176,6 +178,7 @@ def _check_citation(
         if revision is None or revision.status != WITHDRAWN or not may_read(revision.access, tiers):
             return CitationState("unknown", citation.product_id)
         return CitationState("withdrawn", product_id, revision.title, revision.url)
+    # The id of the request and not of the document: an address must not reveal its product.
     if not may_read(document.access, tiers):
         return CitationState("unknown", citation.product_id)
     stands = _holds(document, citation, texts)
@@ -206,6 +209,7 @@ def _has_words(text: str, words: str) -> bool:
             _IS_CUT_BEFORE.search(text[max(0, start - 2) : start]) or _IS_CUT_AFTER.match(text[end : end + 2])
         ):
             return True
+        # From the next character: a match may overlap the one that was refused.
         start = text.find(words, start + 1)
     return False
 

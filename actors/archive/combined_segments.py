@@ -41,6 +41,7 @@ class SegmentRun:
 
     def begins(self, segments: Sequence[PassageSegment]) -> bool:
         """Return whether these are the first of some segments."""
+        # By identity: a merge makes new segments, and this run numbers the rows of the old ones.
         return len(self.segments) <= len(segments) and all(
             mine is other for mine, other in zip(self.segments, segments, strict=False)
         )
@@ -83,6 +84,7 @@ class JoinedSegments:
 
     def has_room(self, accesses: Accesses, segments: Sequence[PassageSegment]) -> bool:
         """Return whether joining some segments saves work and fits."""
+        # A run of the same accesses is replaced, so it takes no room beside the new one.
         others = sum(len(run.postings) for key, run in self._runs.items() if key != accesses)
         return len(segments) > 1 and others + sum(map(len, segments)) <= MOST_PASSAGES
 
@@ -96,8 +98,10 @@ class JoinedSegments:
         Cost:
             20 ms for 30,000 passages
         """
+        # First: a join that fails is then tried again only after `FREQUENT` more questions.
         self._searches.forget(accesses)
         run = SegmentRun(tuple(segments), merge_postings([segment.postings for segment in segments]))
+        # A new dict: questions in other threads read the old one without a lock.
         self._runs = {**self._runs, accesses: run}
 
     def _select_valid(self, segments: Iterable[PassageSegment]) -> Mapping[Accesses, SegmentRun]:

@@ -42,7 +42,9 @@ _RERANK_FACTOR = 1.25
 "Factor on the weight of meaning where it only orders the matches by words: chosen on the public sets."
 _MIN_SIMILARITY = 0.2
 "Minimal cosine of a passage for a question without any known word."
+# Added to scores of 0 to 1 for a passage within the dates of the question.
 _IN_PERIOD = 0.35
+# Share of a score that fades with age: the rest stays, however old the passage is.
 _FRESH_SHARE = 0.5
 _WHOLE_ARTICLE = 40_000
 "Maximal length of an article that is returned whole."
@@ -74,6 +76,7 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
             meaning = CandidatePassages(words.rows, score_similarity(view, words.rows, vector))
             scores = _rerank_lexical(word_scores, meaning.scores, library.vector_share)
             snippets = _build_snippets(view, words.rows, scores, words, meaning, query)
+            # Fewer: too many of the best belong to one article, so the whole search has to fill the list.
             if len(snippets) == query.rows:
                 return ArchiveResult(snippets, corpus, words.coverage)
     meaning = no_candidates() if vector is None else find_nearest(view, query, vector)
@@ -214,15 +217,19 @@ def _apply_dates(
     days = np.array([_day(view, row) for row in rows.tolist()], np.float64)
     has_date = days > UNKNOWN_DAY
     if yearly_decay != 1.0:
+        # Dates ahead of now count as today: a negative age would raise the score.
         years: Any = np.where(has_date, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
+        # A negative base with a fractional exponent is NaN, so the decay is bounded by 0.
         scores = scores * np.asarray(max(yearly_decay, 0.0) ** years, np.float32)
     if period.recent and has_date.any():
         # A passage without a date counts as very old.
         age: Any = np.where(has_date, days[has_date].max() - days, np.inf)
+        # Age counts from the newest candidate, not from now: an archive that ended has recent ones, too.
         fresh = np.power(0.5, age / HALF_LIFE_DAYS)
         scores = scores * np.asarray(1 - _FRESH_SHARE + _FRESH_SHARE * fresh, np.float32)
     if period.first != UNKNOWN_DAY:
         inside = (has_date & (days >= period.first) & (days <= period.last)).astype(np.float32)
+        # Divided again, so that dated scores stay within 0 to 1.
         scores = np.asarray((scores + _IN_PERIOD * inside) / (1 + _IN_PERIOD), np.float32)
     return np.asarray(scores, np.float32)
 

@@ -216,6 +216,7 @@ class PassageSegment:
 
     def mark_removed(self, number: int) -> None:
         """Mark a document as removed or replaced."""
+        # Before the masks are dropped: one built between the two steps would keep these passages.
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
         self.removed_count += 1
         # Cached masks hold the passages that were present before.
@@ -233,6 +234,7 @@ class PassageSegment:
         if product_type not in masks:
             mask: Mask | None = self.alive
             if product_type is not None and set(self.types) != {product_type}:
+                # Kinds are unsigned, so -1 equals none: an unknown type matches no passage.
                 number = self.types.index(product_type) if product_type in self.types else -1
                 mask = (self.frame.kinds == number)[self.frame.owner] & self.alive
             masks[product_type] = None if mask is None or mask.all() else mask
@@ -245,6 +247,7 @@ class PassageSegment:
             allowed, returns: bool [n]
         """
         keys = np.array([key_from_product_id(product_id) for product_id in product_ids], np.uint64)
+        # By hash alone: two products with the same 64 bits are too improbable for a look into the documents.
         numbers = self.frame.places[np.isin(self.frame.keys, keys)]
         chosen = np.zeros(self.documents, np.bool_)
         chosen[numbers] = True
@@ -322,6 +325,7 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     ]
     vectors = None
     results = [segment.vectors for segment in segments]
+    # Without the vectors of one part there are none: row numbers of vectors and postings must agree.
     if all(results):
         rest = [
             segment_vectors.matrix()[segment.alive]
@@ -353,6 +357,7 @@ def split_by_access(segment: PassageSegment, accesses: Sequence[str]) -> list[Pa
     parts = []
     for access in dict.fromkeys(accesses):
         is_access = np.array([each == access for each in accesses], np.bool_)
+        # `alive` is no field of `__init__`: the copy gets a mask of its own, and the segment keeps its mask.
         part = replace(segment, access=access)
         part.alive = is_access[segment.frame.kinds][segment.frame.owner]
         parts.append(merge_segments([part]))

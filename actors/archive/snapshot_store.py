@@ -87,6 +87,7 @@ class PassageSnapshotStore:
             return None
         place = f"{_app_folder(app_id)}/{sequences[-1]}"
         path = f"{place}/{MANIFEST}"
+        # Nothing is copied: the caller above refuses stores that are not in place, such as a bucket.
         folder = self._store.node_copy(path, place, ())
         snapshot = PassageSnapshot.open(folder, verify=False, signer=self._store.signer, place=path)
         return snapshot.embedder or self._find_embedder(str(snapshot.facts["embedder"]))
@@ -152,6 +153,7 @@ class PassageSnapshotStore:
             Invalid: there are no documents
             Conflict: another process wrote one meanwhile
         """
+        # Listed anew and not from `newest_sequence`, whose answer may be 15 s old.
         number = self._last_sequence(app_id) + 1
         place = f"{_app_folder(app_id)}/{number:09d}"
         local = self._store.local_path(place)
@@ -181,6 +183,7 @@ class PassageSnapshotStore:
         """
         if self._store.size(f"{place}/{MANIFEST}") is not None:
             raise Conflict(f"there is a snapshot already: {place}", path=place)
+        # All files before the manifest: a writer that is killed leaves files that no reader lists.
         for entry in manifest.files:
             self._store.upload(f"{place}/{entry.name}", built / entry.name)
         self._store.write(f"{place}/{MANIFEST}", (built / MANIFEST).read_bytes(), new=True)

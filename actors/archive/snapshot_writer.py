@@ -84,8 +84,10 @@ def write_snapshot(
     """
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
+    # In the same folder: `rename` is atomic within one file system only.
     part = folder.parent / f".{folder.name}.part"
     shutil.rmtree(part, ignore_errors=True)
+    # The removal above clears the rest of a writer that was killed: its folder has the same name.
     part.mkdir(parents=True)
     try:
         work = _SnapshotWriter(part, watch or (lambda stage, count: None))
@@ -166,6 +168,7 @@ class _SnapshotWriter:
 
     def _part(self, access: str) -> _PartWriter:
         if access not in self._parts:
+            # 0 is kept for open documents: their files have the names of snapshots without locked ones.
             number = len(self._parts.keys() - {""}) + 1 if access else 0
             self._parts[access] = _PartWriter(self._folder, part_prefix(number))
         return self._parts[access]
@@ -208,8 +211,10 @@ class _PartWriter:
     def write_words(self) -> None:
         """Write postings and frame, when all documents were added."""
         with self._papers.open("ab") as papers:
+            # Before the manifest, which says that the papers are complete.
             os.fsync(papers.fileno())
         counted = concatenate_counts(self._tallies)
+        # `counted` is a copy of them: both together would raise the peak of memory.
         self._tallies.clear()
         postings = build_postings(counted, float(counted.lengths.mean()))
         self._save_arrays("postings", postings.arrays())
@@ -237,6 +242,7 @@ class _PartWriter:
             # float32 [d]: one scale for each dimension, from the first batch
             if scales is None:
                 largest = np.abs(vectors).max(axis=0)
+                # Later batches may have larger values; a single batch needs no room and keeps its precision.
                 largest *= np.float32(_ROOM if len(codes) > len(batch) else 1.0)
                 # value = code * scale, codes from -127 to 127; a dimension of zeros divides by 1
                 scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))

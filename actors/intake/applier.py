@@ -43,6 +43,7 @@ class BatchApplier:
         self._clock = clock
         self._meter = meter
         self._deliveries = deliveries
+        # In memory only: another process counts these deliveries, and may give a batch up earlier.
         self._excused: dict[tuple[str, str], int] = {}
         "App and entry -> deliveries that do not count as failures of the batch."
         self._log = structlog.get_logger()
@@ -147,6 +148,7 @@ class LostTaskSweeper:
     async def run_once(self, app_ids: Iterable[str]) -> int:
         """Check the oldest open tasks of every app and measure the queue; return how many tasks were ended."""
         ended = 0
+        # A set: an iterator could be read once only, and it is needed twice.
         app_ids = set(app_ids)
         self._stop_measuring(self._measured - app_ids)
         for app_id in sorted(app_ids):

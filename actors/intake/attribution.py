@@ -78,6 +78,7 @@ def parse_events(table: Any) -> pl.DataFrame:
         pl.when(is_checkout)
         .then(
             text.str.json_path_match("$.revenue")
+            # Not strict: a text that is no number becomes null, and does not fail the whole day.
             .cast(pl.Float64, strict=False)
             .clip(-MOST_REVENUE, MOST_REVENUE)
         )
@@ -92,14 +93,17 @@ def drop_repeated(events: pl.DataFrame) -> pl.DataFrame:
     order = ["user_key", "type", "product", "at"]
     events = events.sort([*order, "event"], maintain_order=True)
     gap = pl.col("at") - pl.col("at").shift(1).over(order[:3])
+    # The first by time: a repeated upload may come before the original in the file.
     first = (
         events.sort("at", "event")
         .group_by("user_key", "event_id")
         .agg(pl.col("event").first().alias("_first"))
     )
     events = events.join(
+        # Events without an id form one group here: without this, all but one of them would be dropped.
         first.drop_nulls("event_id"), on=["user_key", "event_id"], how="left", maintain_order="left"
     )
+    # `gap` is computed within the filter below, so the join above must keep the sorted order.
     is_new = gap.is_null() | (gap > REPEAT_MS)
     return events.filter((pl.col("_first").is_null() | (pl.col("_first") == pl.col("event"))) & is_new).drop(
         "_first"
@@ -123,6 +127,7 @@ def select_shown(answers: Any, events: pl.DataFrame, people: pl.DataFrame, *, si
     is_near = pl.col("answered_at") >= since_ms
     frame = frame.filter(
         # Any answer whose id an interaction carries, of any user: a foreign id has to be recognized.
+        # `implode` gives one list of all ids: `is_in` with a plain column is ambiguous in polars.
         pl.col("service_id").is_in(events["service_id"].drop_nulls().unique().implode())
         | pl.col("user").is_in(users.unique().implode())
         | (is_near & pl.col("user").is_in(recent.unique().implode()))
@@ -137,6 +142,7 @@ def select_shown(answers: Any, events: pl.DataFrame, people: pl.DataFrame, *, si
         "sides",
     ).explode("product", "place")
     origin, side = (
+        # These lists may be shorter than that of the products: null, where polars would raise.
         pl.col(name).list.get(pl.col("place") - 1, null_on_oob=True).fill_null(0).cast(pl.Int8)
         for name in ("origins", "sides")
     )

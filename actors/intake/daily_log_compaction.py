@@ -80,6 +80,7 @@ class DailyLogCompactor(Generic[Row]):
         self._resting: dict[str, float] = {}
         self._tidied: dict[str, float] = {}
         self._looked_s = float("-inf")
+        # Without it, a round that has read rows could write them after an erasure deleted them.
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
 
@@ -175,6 +176,7 @@ class DailyLogCompactor(Generic[Row]):
         if now_s - self._tidied.get(app_id, float("-inf")) < self._rules.tidy_every_s:
             return
         first = app_id not in self._tidied
+        # Before the work: after a failure the app waits its turn, and does not tidy in every round.
         self._tidied[app_id] = now_s
         oldest_ms = self._clock.now_ms() - self._keep_days(app_id) * DAY_MS
         dropped = await self._with_artifacts(app_id, partial(self._daily_log.drop_before, app_id, oldest_ms))

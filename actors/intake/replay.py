@@ -88,10 +88,12 @@ class QuarantineReplayer:
         body = orjson.dumps({"data": records})
         try:
             if entry.noun == "interaction":
+                # An interaction without a time of its own happened about when it was quarantined, not today.
                 return await self._append(body, payload, entry.at or self._clock.now_ms())
             accepted = parse_upload(
                 cast(RecordNoun, entry.noun), body, now_ms=self._clock.now_ms(), is_detailed=True
             )
+        # No verdict on the entry: the same replay may succeed later.
         except (Unavailable, TooMany):
             raise
         except HouseError as error:
@@ -169,6 +171,7 @@ class QuarantineReplayer:
         return await self._wait_for_task(noun, task_id)
 
     async def _wait_for_task(self, noun: Noun, task_id: str) -> ReplayResult:
+        # Monotonic: a wall clock that is set back would prolong the wait.
         until_s = self._clock.monotonic_s() + self._wait_s
         while self._clock.monotonic_s() < until_s:
             task = await self._stores.tasks.get(self._app_id, noun, task_id)

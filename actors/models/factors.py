@@ -57,6 +57,7 @@ class FactorModel:
         liked = apply_time_decay(histories, self.fading)
         # Confidence is never negative: with one, the matrix of the system might not be positive definite.
         liked.data = np.maximum(liked.data, 0.0)
+        # A stored 0 would still be a preference of 1 with confidence 1 in `solve`.
         liked.eliminate_zeros()
         start = np.zeros((len(histories), self.items.shape[1]), np.float32)
         return solve(liked, self.items, start, self.solving, gram=self.gram)
@@ -97,15 +98,19 @@ def solve(
     """
     # Y'Y + lambda I is shared by all users, so only the sparse rest is computed for each (equation 21).
     ridge = np.eye(others.shape[1], dtype=np.float32) * np.float32(solving.regularisation)
+    # Y'Y costs n f^2: the saved one keeps a query independent of the size of the catalog.
     shared = (others.T @ others if gram is None else gram) + ridge
     extra = matrix.data * np.float32(solving.confidence)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    # A copy: `+=` below works in place, and the start vectors belong to the caller.
     rows = start.copy()
     # r = Y' C p - A x for every row at once; shapes [q, f]
     residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(
         matrix, extra, owner, others, shared, rows
     )
+    # A copy: `residual -=` below would change the direction, too, and lose conjugacy.
     direction = residual.copy()
+    # `einsum` adds up each row without an array of all products.
     square = np.einsum("qf,qf->q", residual, residual)
     for _ in range(solving.steps):
         product = _apply_matrix(matrix, extra, owner, others, shared, direction)
@@ -137,6 +142,7 @@ def _apply_matrix(
 
 def _multiply(matrix: Any, values: npt.NDArray[np.float32], others: Matrix) -> Matrix:
     product: Matrix = sp.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape) @ others
+    # scipy promotes to the wider type of both factors; the arrays of the solver stay float32.
     return product.astype(np.float32, copy=False)
 
 

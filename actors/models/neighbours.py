@@ -62,6 +62,7 @@ def _add_gathered(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> in
     first = matrix.indptr[rows].astype(np.int64)
     lengths = matrix.indptr[rows + 1] - first
     taken = expand_runs(first, lengths)
+    # `+=` would keep one addend of an item that stands in several rows; `add.at` keeps all.
     np.add.at(total, matrix.indices[taken], matrix.data[taken] * np.repeat(weights, lengths))
     return len(taken)
 

@@ -70,6 +70,7 @@ class StandardizedScores:
         if sp.issparse(self.values):
             scores = _read_entries(self.values, rows, items)
         else:
+            # Shared scores have a single row, which stands for every row of the batch.
             scores = self.values[np.minimum(rows, len(self.values) - 1), items]
         scaled: npt.NDArray[np.float32] = scores * self.scale[np.minimum(rows, len(self.scale) - 1)]
         return scaled
@@ -95,9 +96,11 @@ class StandardizedScores:
         else:
             values = self.values[row]
             items = np.arange(len(values))
+            # `initial`: numpy raises for the minimum of an empty catalog.
             lowest = float(values.min(initial=np.inf))
         kept = np.flatnonzero((values > lowest) & ~seen[items])
         if len(kept) > depth:
+            # A partition and not a sort: callers need no order within the depth.
             kept = kept[np.argpartition(values[kept], len(kept) - depth)[len(kept) - depth :]]
         best: Rows = items[kept].astype(np.int64)
         return best
@@ -111,6 +114,7 @@ def _sort_items(values: npt.NDArray[np.float32]) -> Rows:
 
 
 def _dense_scale(scores: Batch) -> npt.NDArray[np.float32]:
+    # float64: a deviation that is small beside the mean loses its digits in float32.
     return _invert(scores.std(axis=1, dtype=np.float64) if scores.size else np.zeros(len(scores)))
 
 
@@ -127,6 +131,7 @@ def _sparse_scale(scores: Any) -> npt.NDArray[np.float32]:
 
 
 def _invert(spread: Floats) -> npt.NDArray[np.float32]:
+    # Scores that differ by rounding alone count as equal: 1 / deviation would blow up the noise.
     usable = np.isfinite(spread) & (spread > 1e-12)
     return np.divide(1.0, spread, out=np.zeros_like(spread), where=usable).astype(np.float32)
 
@@ -134,6 +139,7 @@ def _invert(spread: Floats) -> npt.NDArray[np.float32]:
 def _read_entries(matrix: Any, rows: Rows, items: Rows) -> npt.NDArray[np.float32]:
     """Return entries of a CSR matrix; absent entries are 0."""
     width = matrix.shape[1]
+    # int64: row x width overflows int32 when a batch has more than 2^31 entries.
     owner = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     if not matrix.has_sorted_indices:
         matrix.sort_indices()

@@ -71,6 +71,7 @@ class TreeEnsemble:
     def __init__(self, arrays: TreeArrays) -> None:
         self.arrays = arrays
         self._tables = list(_build_tables(arrays))
+        # The bias of the exponent is subtracted here once, and not for each row of a prediction.
         self._first_leaves = arrays.leaf_starts[:-1, None] - _EXPONENT_OF_1
 
     def predict(self, rows: Floats) -> Floats:
@@ -81,6 +82,7 @@ class TreeEnsemble:
         Cost:
             60 trees of 15 leaves, 200 rows of 12 features: 0.2 ms
         """
+        # Each search reads one feature of all rows, so the values of a feature lie side by side.
         columns = np.ascontiguousarray(rows.T)
         bits = np.full((len(rows), len(self.arrays)), _ALL)
         for table in self._tables:
@@ -112,5 +114,6 @@ def _build_tables(arrays: TreeArrays) -> Sequence[_FeatureTable]:
             bits[place + 1 : -1, tree] &= right
             if not arrays.missing_left[condition]:
                 bits[-1, tree] &= right
+        # numpy sorts NaN behind infinity: only NaN passes this threshold, to the last row of `bits`.
         tables.append(_FeatureTable(feature, np.append(thresholds, np.inf), bits))
     return tables

@@ -167,10 +167,12 @@ class UserHistories:
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         flat = np.array([row for rows in items for row in rows], np.int64)
         at_s = (np.arange(len(flat)) - np.repeat(starts[:-1], lengths)).astype(np.float64)
+        # Positions are the times, so the query comes one step after the newest event: at `lengths`.
         return cls(starts, flat, at_s, np.ones(len(flat), np.float32), lengths.astype(np.float64), n_items)
 
     def select_block(self, first: int, last: int) -> UserHistories:
         """Return the histories from `first` to `last`, without `last`."""
+        # The last block may be shorter: `starts[last]` would be out of bounds.
         last = min(last, len(self))
         rows = slice(self.starts[first], self.starts[last])
         return UserHistories(
@@ -214,6 +216,7 @@ class UserHistories:
             returns: scipy CSR bool [q, n]
         """
         existing = self.items >= 0
+        # Booleans: scipy adds up repeated entries, and the sum of two Trues is True.
         ones = np.ones(int(existing.sum()), np.bool_)
         return sp.csr_matrix(
             (ones, (self.owners()[existing], self.items[existing])), shape=(len(self), self.n_items)
@@ -243,10 +246,12 @@ def apply_time_decay(histories: UserHistories, fading: TimeDecay) -> Any:
         # f(i) = sum of w(e) 2^(-k(e) / H) 2^(-(t - t_e) / D) (equation 9)
         weights *= np.exp2(-place / fading.half_life_items)
     if fading.half_life_days is not None:
+        # Client clocks may be ahead: a negative age would give a weight above 1.
         age_s = np.maximum(histories.now_s[owner] - at_s, 0.0)
         weights *= np.exp2(-age_s / (DAY_S * fading.half_life_days))
     counts = place < fading.newest
     matrix = sp.csr_matrix((weights[counts], (owner[counts], item[counts])), shape=shape)
+    # It also sorts the indices, which searches by `searchsorted` need.
     matrix.sum_duplicates()
     return matrix.astype(np.float32)
 

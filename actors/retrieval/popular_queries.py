@@ -82,6 +82,7 @@ class PopularQueries:
             self._texts.record(number, {"text": text})
         users = self._users[number]
         if user_id in users or len(users) < MOST_USERS:
+            # The larger time: interactions may arrive late and out of order.
             users[user_id] = max(at_ms, users.get(user_id, 0))
             self._queries_of.setdefault(user_id, set()).add(number)
             self._changed.add(number)

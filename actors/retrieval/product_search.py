@@ -62,6 +62,7 @@ def blend_hits(
     Units:
         `share` and `least` are 0 to 1; lexical scores are raised to the power `bend`, which the embedder sets
     """
+    # Hits by words stay whatever their cosine: `least` only guards products that match no word.
     others = (cosines >= least) & ~np.isin(nearest, hits.rows)
     rows = np.concatenate([hits.rows, nearest[others]])
     if not len(rows):
@@ -71,21 +72,26 @@ def blend_hits(
     similarity = np.zeros(len(rows), np.float32)
     if len(nearest):
         order = np.argsort(nearest)
+        # Clipped: `searchsorted` returns the length for a row above all others, which is no place.
         places = np.minimum(np.searchsorted(nearest[order], rows), len(nearest) - 1)
         is_near = nearest[order][places] == rows
         low = float(cosines.min())
         high = float(cosines.max())
+        # Equal cosines have no range: each then counts as the best, where 0 / 0 would be NaN.
         scaled = (cosines - low) / (high - low) if high > low else np.ones_like(cosines)
         similarity[is_near] = scaled[order][places[is_near]]
+    # Without a hit by words the cosines alone decide; their share would only lower every score.
     weight = share if len(hits.rows) else 1.0
     scores = (1 - weight) * words + weight * similarity
     # as large as scores by words are, so that both can be compared with the same thresholds
     most = float(hits.scores.max(initial=1.0))
+    # Stable: equal scores keep the order of the lexical search on every page.
     best = np.argsort(-scores, kind="stable")
     complete = np.concatenate([hits.complete, np.zeros(len(rows) - len(hits.rows), np.bool_)])
     return replace(
         hits,
         rows=rows[best],
+        # Above 0: those behind the best are slightly negative, and a score of 0 means "no match".
         scores=np.maximum(scores[best] * np.float32(most), np.float32(1e-9)),
         complete=complete[best],
     )
@@ -104,7 +110,9 @@ def _scaled(scores: Scores) -> Scores:
     return out
 
 
+# Products of one step, about half a millisecond: a query waits no longer than one step.
 _A_STEP = 4
+# Characters of a query that are embedded: more of them cost time and add little.
 _LONGEST = 2_000
 _FIT = 0.5
 "Share of the products that a snapshot must have unchanged to be used."
@@ -149,6 +157,7 @@ class ProductSearch:
     def record(self, row: int, product: Mapping[str, Any] | None) -> None:
         """Record that a product changed, or was removed (None); `index_steps` or the next query indexes it."""
         self._fingerprints = ensure_capacity(self._fingerprints, row + 1)
+        # Set now and not when indexed: `bind_rows` compares it with a snapshot before that.
         self._fingerprints[row] = product_fingerprint(product)
         self._waiting[row] = None
 
@@ -175,6 +184,7 @@ class ProductSearch:
         if query.meaning <= 0 or not query.text.strip():
             return hits
         present = self._catalog.present
+        # Cut to the shorter one: a mask may be older than the newest rows.
         allowed = present if rows is None else rows[: len(present)] & present[: len(rows)]
         vectors: VectorSearch = (
             self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
@@ -254,7 +264,9 @@ class ProductSearch:
 
     def _index_some(self) -> None:
         """Index a few changed products."""
+        # A list first: a dict must not change while it is iterated.
         for row in list(islice(self._waiting, _A_STEP)):
+            # Deleted before the work: a product that raises would else fail every query after it.
             del self._waiting[row]
             if not self._catalog.present[row]:
                 self._index.remove(row)

@@ -126,6 +126,7 @@ class QuestionBankCache:
         loading = self._loading.get(app_id)
         if loading is None:
             loading = self._loading[app_id] = asyncio.get_running_loop().create_task(self._read(app_id))
+            # Also after an error: the next request then tries again, and does not get the old error.
             loading.add_done_callback(lambda _: self._loading.pop(app_id, None))
         # Shielded: one caller that gives up must not cancel the load of the others.
         return await asyncio.shield(loading)

@@ -67,6 +67,7 @@ def filter_products(query: UserQuery, catalog: Catalog, category: tuple[str, ...
     Shapes:
         returns: bool [n], fresh
     """
+    # A copy: `&=` below would remove products from the catalog itself.
     mask: Mask = catalog.present.copy()
     filtered = filter_rows(query, catalog)
     if filtered is not None:
@@ -201,6 +202,7 @@ def _evaluate(
             left = _mask_with_words(find, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
+                # Not `&=`: without words, `left` is still the mask of the caller.
                 left = left & _evaluate(find, catalog, search, child, left, phrases)
         return left
     if isinstance(node, Phrase) and node.field == FULL_TEXT:

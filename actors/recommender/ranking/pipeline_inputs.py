@@ -88,6 +88,7 @@ def find_page_window(
         start = max(0, query.start)
         return PageWindow(0, start, start + query.rows, draw=draw)
     count = len(shown_ids)
+    # `start` counts from the whole list, and earlier pages filled its first `count` places.
     start = max(0, query.start - count)
     rows = catalog.rows_of(shown_ids)
     return PageWindow(

@@ -206,6 +206,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     key = key[order]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     last = order[np.append(first[1:], len(key)) - 1]
+    # `reduceat` sums each run up to the next start, so `first` must be ascending, without empty runs.
     votes = np.minimum(np.add.reduceat(notes.votes[order], first), 1.0)
     at_ms = notes.at_ms[last]
     rows = notes.row[last]
@@ -222,6 +223,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
         rows[described],
         at_ms[described],
         votes[described],
+        # All votes may be 0, for example after views alone: then shares are 0 and not NaN.
         everybody / max(float(everybody.sum()), 1e-12),
     )
 

@@ -86,9 +86,11 @@ class UserContributions:
         Shapes:
             codes: int64 [m]; returns: int64 [m]
         """
+        # `frombuffer` exports the array's memory; for a few codes a list is faster than two copies.
         if len(codes) < _FEW:
             hashes = self._hashes
             return np.array([hashes[code] if code < len(hashes) else 0 for code in codes.tolist()], np.int64)
+        # A copy: while numpy holds the buffer, `append` to the array raises BufferError.
         every = np.append(np.frombuffer(self._hashes, np.int64), 0)
         return every[np.minimum(codes, len(self._hashes))]
 
@@ -109,6 +111,7 @@ class UserContributions:
         new["votes"] = votes
         new["kind"] = events.kinds
         users = events.users.tolist()
+        # Each event points to the one before of the same user: deleting a user needs no scan.
         new["before"] = self._link_events(start, users)
         new["slot"] = [self._slots.get(user, -1) for user in users] if self._slots else -1
         self._count = end
@@ -216,6 +219,7 @@ class UserContributions:
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
         kept = self.read_events(keep.tolist())
         votes = self._entries["votes"][keep]
+        # Codes are never used again: hashes of forgotten users stay, so positions remain valid.
         present = set(kept.users.tolist())
         slots = self._slots
         self._codes = {

@@ -317,6 +317,7 @@ def _names(parts: ModelState) -> Vocabulary:
     blob = np.asarray(parts.array("products.blob"))
     ends = np.asarray(parts.array("products.ends"))
     _check(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
+    # Arrow's plain strings have offsets of 32 bits, so all names together stay below 2 GB.
     offsets = pa.py_buffer(ends.astype(np.int32))
     strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
     try:
@@ -324,6 +325,7 @@ def _names(parts: ModelState) -> Vocabulary:
     except pa.ArrowInvalid as error:
         raise Fault(f"snapshot is damaged: names of products: {error}", path=COMPLETIONS) from error
     names = Vocabulary(strings)
+    # Codes are looked up by binary search, which unsorted names would mislead without an error.
     _check(names.is_ordered, "products")
     return names
 

@@ -39,6 +39,7 @@ class CombinationUsage(Generic[Combination]):
 
     def count(self, combination: Combination) -> None:
         """Count a search."""
+        # Clients choose the tiers of a query, so the number of combinations must be bounded.
         if len(self._searches) >= _MOST_COUNTED:
             self._searches.clear()
         self._searches[combination] += 1
@@ -98,6 +99,7 @@ class JoinedParts:
         """Set a product of a part."""
         for codes, joined in self._joined.items():
             if code in codes:
+                # Also in a copy that is not ready: `adopt` keeps what changed while a thread merged.
                 joined.segments.put(text)
 
     def remove(self, code: int, row: int) -> None:

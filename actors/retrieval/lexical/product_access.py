@@ -34,6 +34,7 @@ class ProductAccess:
     """The codes of accesses. Code 0 is an open product, or a row without one."""
 
     def __init__(self) -> None:
+        # One byte a row: the largest code is EXCESS, far below 256.
         self._codes = np.zeros(0, np.uint8)
         self._names = [""]
 
@@ -73,6 +74,7 @@ class ProductAccess:
 
     def is_readable(self, code: int, tiers: frozenset[str]) -> bool:
         """Return whether a user with these tiers may read products of an access."""
+        # EXCESS has no name, so nobody reads its products.
         return code < len(self._names) and may_read(self._names[code], tiers)
 
     def _code(self, access: str) -> int:

@@ -20,6 +20,7 @@ _TITLE: Final = 0
 _MOST_TERMS: Final = 6_000
 _GUESSED_FROM: Final = 300
 _MASK: Final = (1 << 64) - 1
+# 2^64 / golden ratio, and the second prime of xxHash64: odd, with well mixed bits.
 _LEFT = 0x9E3779B97F4A7C15
 _RIGHT = 0xC2B2AE3D27D4EB4F
 

@@ -64,6 +64,7 @@ def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[Analy
     for terms in term_sets:
         counts.update(terms & question_terms)
     weights = [
+        # The most frequent of a word's terms counts: a stem of another language is rare by chance.
         math.log(1 + len(paragraphs) / (1 + max(counts[term] for term in word))) + 0.5 for word in words
     ]
     total = sum(weights)
@@ -86,6 +87,7 @@ def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[Analy
         pairs = sum(pair in neighbours for pair in itertools.pairwise(paragraph.terms))
         score = covered / total + _PAIR * min(pairs, _MOST_PAIRS)
         score += _NUMBER * (wants_number and _DIGIT.search(paragraph.text) is not None)
+        # A paragraph that only repeats the question, such as an entry of a list of questions, has no answer.
         score -= 0.1 * (len(terms - question_terms) < 2)
         probabilities.append(probability_from_score(score))
     return probabilities
