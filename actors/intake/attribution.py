@@ -99,8 +99,8 @@ def drop_repeated(events: pl.DataFrame) -> pl.DataFrame:
         .group_by("user_key", "event_id")
         .agg(pl.col("event").first().alias("_first"))
     )
+    # Without ids, events form one group of null: joined to it, all but one of them would be dropped.
     events = events.join(
-        # Events without an id form one group here: without this, all but one of them would be dropped.
         first.drop_nulls("event_id"), on=["user_key", "event_id"], how="left", maintain_order="left"
     )
     # `gap` is computed within the filter below, so the join above must keep the sorted order.

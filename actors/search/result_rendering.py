@@ -38,7 +38,6 @@ def render_records(
     missing = hits.missing(rows) if search.partial else []
     matched = hits.matched(rows) if search.matched_fields else []
     marks = TermHighlighter(hits.used)
-    # Over this page alone: personal scores have no common scale between users.
     personal_scores = normalize_scores([scores[row][1] for row in rows])
     results = []
     for at, item in enumerate(placed):

@@ -223,7 +223,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
         rows[described],
         at_ms[described],
         votes[described],
-        # All votes may be 0, for example after views alone: then shares are 0 and not NaN.
+        # The votes may add up to 0: the shares are then 0 and not NaN.
         everybody / max(float(everybody.sum()), 1e-12),
     )
 

@@ -86,7 +86,7 @@ class UserContributions:
         Shapes:
             codes: int64 [m]; returns: int64 [m]
         """
-        # `frombuffer` exports the array's memory; for a few codes a list is faster than two copies.
+        # The way below copies the hashes of all users, which does not pay for a few codes.
         if len(codes) < _FEW:
             hashes = self._hashes
             return np.array([hashes[code] if code < len(hashes) else 0 for code in codes.tolist()], np.int64)
@@ -219,9 +219,9 @@ class UserContributions:
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
         kept = self.read_events(keep.tolist())
         votes = self._entries["votes"][keep]
-        # Codes are never used again: hashes of forgotten users stay, so positions remain valid.
         present = set(kept.users.tolist())
         slots = self._slots
+        # The hashes of forgotten users stay: a code is a position among them, and is never used again.
         self._codes = {
             user_key: code for user_key, code in self._codes.items() if code in present or code in slots
         }

@@ -63,8 +63,8 @@ def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[Analy
     question_terms = {term for word in words for term in word}
     for terms in term_sets:
         counts.update(terms & question_terms)
+    # The most frequent of a word's terms counts: a stem of another language is rare by chance.
     weights = [
-        # The most frequent of a word's terms counts: a stem of another language is rare by chance.
         math.log(1 + len(paragraphs) / (1 + max(counts[term] for term in word))) + 0.5 for word in words
     ]
     total = sum(weights)
