@@ -78,6 +78,7 @@ def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuer
     if query.context and len(gathered.rows):
         of_question = {code: weights[code] for code in term_counts if code in weights}
         best = _best_score(view, gathered.rows, of_question)
+    # Bounded: a short passage may score above the match of mean length that counts as whole.
     return replace(gathered, coverage=min(best / whole, 1.0))
 
 
@@ -98,6 +99,7 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
         return None
     if query.context:
         vector = vector + np.float32(_CONTEXT_WEIGHT) * vectors[1]
+        # Of length 1 again: similarities are compared with thresholds for cosines.
         vector = vector / np.linalg.norm(vector)
     return vector
 

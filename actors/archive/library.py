@@ -137,6 +137,7 @@ class PassageLibrary:
         A view is built once for each change of the segments. So what is locked is no work for a question.
         """
         segments = self.segments
+        # A change replaces the whole tuple of segments, so identity tells whether a view still fits.
         cached_segments, views = self._views
         # There may be many combinations of tiers, and each view takes memory.
         if cached_segments is not segments or len(views) > _MOST_VIEWS:
@@ -185,6 +186,7 @@ class PassageLibrary:
         self._joined.drop_stale(self.segments)
         for accesses, segments in self._list_joinable()[:1]:
             self._joined.join(accesses, segments)
+        # After the join: views that were built before it read the segments one by one.
         self._views = (), {}
 
     def _list_joinable(self) -> list[tuple[frozenset[str], list[PassageSegment]]]:
@@ -204,6 +206,7 @@ class PassageLibrary:
     def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
         """Add or replace documents in steps of some milliseconds."""
         newest: dict[str, list[Document]] = {}
+        # Of several documents with one id the last one counts, as in the log.
         for document in {document.product_id: document for document in documents}.values():
             newest.setdefault(document.access, []).append(document)
         for access, of_access in newest.items():
@@ -242,6 +245,7 @@ class PassageLibrary:
 
     def find(self, product_id: str, tiers: frozenset[str] | None = None) -> Document | None:
         """Return a document; None when it is not in the library, or some given tiers may not read it."""
+        # Newest first: while a document is replaced, both versions are there, and the new one counts.
         for segment in reversed(self.segments if tiers is None else self.view(tiers).segments):
             number = segment.find(product_id)
             if number is not None:
@@ -270,6 +274,7 @@ class PassageLibrary:
         """Return the mean length of passages of one access; others must not change their scores."""
         of_access = [segment.postings.lengths for segment in self.segments if segment.access == access]
         largest = max(of_access, key=len, default=None)
+        # The mean of a few passages is chance, and postings store scores that were computed with it.
         return float(largest.mean()) if largest is not None and len(largest) > 50 else _TYPICAL_LENGTH
 
     def _merge_last(self, access: str) -> bool:

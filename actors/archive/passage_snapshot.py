@@ -54,6 +54,7 @@ class MappedDocuments:
     """Documents read from a mapped file when they are needed."""
 
     def __init__(self, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> None:
+        # A memoryview: its slices copy nothing, and the JSON parser reads them directly.
         self._data: memoryview = data.view(np.ndarray).data
         self._at = at
         self.nbytes = int(data.nbytes + at.nbytes)

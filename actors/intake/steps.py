@@ -19,6 +19,7 @@ from cluster.errors import Fault
 from cluster.records.intake import Noun
 from cluster.store.data.intake import RecordPut
 
+# Characters of a page that are parsed, and those kept: the beginning says what it is about.
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000
 
@@ -62,7 +63,9 @@ def prepare_batch(
     vectors = b""
     if noun == "product" and rows:
         made = _embed(rows, embedder, build_product_text if read is None else read, failed)
+        # Vectors belong to records by position: one without a vector would shift all behind it.
         rows = [row for row in rows if row[0] not in failed]
+        # Little-endian whatever machine reads it; float16 halves what Redis has to keep.
         vectors = np.concatenate(made).astype("<f2").tobytes() if made else b""
     return PreparedBatch(
         records=tuple(put for _, _, put in rows),
@@ -130,6 +133,7 @@ def _embed(
 
 def _vectors(embedder: Embedder, texts: Sequence[str]) -> Any:
     vectors = embedder.embed(texts)
+    # A NaN would get into the index, and into every score that is compared with it.
     if vectors.shape != (len(texts), embedder.dimensions) or not np.isfinite(vectors).all():
         raise ValueError("embedding has the wrong shape or is not finite")
     return vectors

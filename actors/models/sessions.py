@@ -155,6 +155,7 @@ class SessionModel:
     def _candidates(self, items: list[int]) -> tuple[Rows, Rows]:
         """Return the newest sessions of each item, and the position of that item."""
         most = self.looking.candidates
+        # Newest first, so the cut keeps the newest sessions of each item.
         lists = [
             self.item_sessions[self.item_starts[item] : self.item_starts[item + 1]][:most] for item in items
         ]

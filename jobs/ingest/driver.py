@@ -64,6 +64,7 @@ def ingest_files(
         if address:
             connect_ray(address)
         else:
+            # Without the output of the workers, which would tear the progress display.
             ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
     state_dir = settings.data_dir / "ingest" if state_dir is None else state_dir
     started_s = time.monotonic()
@@ -104,6 +105,7 @@ def ingest_on_ray(
         # reset here, and only once: a task that Ray restarts must continue, not begin again
         for address in addresses:
             run_from_order(replace(order, address=address), state_dir).reset()
+    # Ray retries only after a worker died: errors of ours come back as refusals.
     task = ray.remote(_ingest_file).options(
         max_retries=5, num_cpus=CPUS, **Settings().node_options("training")
     )
@@ -117,6 +119,7 @@ def ingest_on_ray(
             number, address = coming.pop(0)
             file_order = replace(order, address=address)
             running[task.remote(file_order, connect, open_artifacts, state_dir)] = number
+        # One at a time, so that the next file begins as soon as a place is free.
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
         answer = ray.get(done)
@@ -168,10 +171,12 @@ def _ingest_file(
     try:
         return asyncio.run(work())
     except HouseError as error:
+        # As data: Ray would wrap a raised error in a RayTaskError with the traceback of the worker.
         return Refusal.of(error)
 
 
 def _file_address(address: str, path: str) -> str:
     scheme, separator, rest = address.partition("://")
     _, mark, options = rest.partition("?")
+    # Quoted: `?` in the name of a file would begin the options of the address.
     return f"{scheme}{separator}{quote(path)}{mark}{options}" if separator else path

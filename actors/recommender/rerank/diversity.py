@@ -57,6 +57,7 @@ def diversify(
     waiting = [row for row in rows if row not in fixed]
     supply = _ValueSupply(rules, waiting, values_of)
     placed: list[int] = []
+    # With more rules fewer rows are compared, so that the cost of a place stays bounded.
     ahead = min(_LOOK_AHEAD, max(_LOOKS // max(len(rules), 1), 20))
     while waiting and rules and len(placed) < places:
         if len(placed) in pinned:
@@ -147,7 +148,9 @@ def _collect_nearby(
     at = len(placed)
     missing = rule.minimum_distance - at
     near = list(placed[max(0, at - rule.minimum_distance) :])
+    # `[-0:]` would be the whole list, so 0 is a case of its own.
     near += previous[-missing:] if missing > 0 else ()
+    # Pinned rows behind this place are certain, so they count before they are reached.
     near += [row for place, row in pinned.items() if at < place <= at + rule.minimum_distance]
     return frozenset[str]().union(*(values_of(row, rule.field) for row in near))
 

@@ -83,6 +83,7 @@ class FilteredGroupsCache:
             self._state = state
         kept = self._of.setdefault(groups, OrderedDict())
         filtered = kept.get(filter_key)
+        # A value that is new since the entry was made has no count in it.
         if filtered is None or len(filtered.totals) != len(groups):
             filtered = kept[filter_key] = FilteredGroups(groups, allowed(), offered)
         kept.move_to_end(filter_key)

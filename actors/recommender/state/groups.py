@@ -121,6 +121,7 @@ class Groups(Generic[V]):
             allowed: bool [n]; rows from n on are not allowed
             returns: int64 [values]
         """
+        # Exact: float64 holds all whole numbers up to 2^53.
         return self.sum_weights(allowed.astype(np.float64)).astype(np.int64)
 
     def sum_weights(self, weights: Floats) -> Floats:
@@ -194,6 +195,7 @@ class Groups(Generic[V]):
 
     def _by_code(self) -> tuple[Rows, Rows, Rows]:
         """Return rows sorted by value, and start and end of the rows of each value."""
+        # A value that is new since the sort has no bounds yet.
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
@@ -234,9 +236,11 @@ def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
     """
     values = scores[rows]
     if len(rows) > count:
+        # Not for `count` 0: position -1 would mean the last value.
         top = np.argpartition(-values, count - 1)[:count] if count else np.zeros(0, np.int64)
         rows = rows[top]
         values = values[top]
+    # The sort puts rows at -inf last, so a cut by their number drops exactly those.
     order = np.argsort(-values, kind="stable")
     best: Rows = rows[order[: int(np.count_nonzero(values > -np.inf))]]
     return best
@@ -244,6 +248,7 @@ def select_best_rows(rows: Rows, scores: Scores, count: int) -> Rows:
 
 def _sums(values: Floats, starts: Rows, ends: Rows) -> Floats:
     # One pass for all groups: a sum is the difference of two prefix sums.
+    # In float32, the difference of two long prefix sums would lose small groups.
     summed = np.concatenate((np.zeros(1), np.cumsum(values)))
     sums: Floats = summed[ends] - summed[starts]
     return sums

@@ -74,6 +74,7 @@ class UserAttributes:
 
     def remove(self, slot: int) -> None:
         """Free the slot of a user."""
+        # Before the slot is free: counted votes may still name it, and 0 matches no cohort.
         self._codes[slot] = 0
         self._free.append(slot)
 
@@ -122,6 +123,7 @@ class UserAttributes:
             return 0
         if len(values) >= _MOST_VALUES:
             return 0
+        # From 1 on: code 0 means no value.
         values[text] = len(values) + 1
         return len(values)
 

@@ -116,6 +116,7 @@ class FieldIndex:
             values = values_of_field(product, self.name, self.language, self._only)
         mark = field_fingerprint(product, self.name) if mark is None else mark
         if self._changed_meanwhile is not None:
+            # Also for `adopt`: the running rebuild works on a copy that lacks this change.
             self._changed_meanwhile[row] = mark, values
         self._assign_row(row, mark, values)
 
@@ -240,6 +241,7 @@ class FieldIndex:
         # Half a millisecond of pause for each row, so that an import does not build the index for each
         # look-up.
         settle_ms = min(_SETTLE_MS, len(self._changed) // 2) if len(self._changed) > _AT_ONCE else 0
+        # Not below 0: a clock that was set back must not keep an old index alive.
         soon = 0 <= now_ms - self._fresh_at_ms < settle_ms
         if self._fresh is None or (self._fresh_stale and not soon):
             self._fresh = RowTextIndex.of(self._changed, popularity(), self._largest)
@@ -271,6 +273,7 @@ def _plan_build(
 
 def rebuild_threshold(served: int) -> float:
     """Return how many changed rows justify a rebuild, for an index that serves so many rows."""
+    # A share: the cost of a rebuild is spread over as many changes as it has rows to read.
     return max(_LITTLE, STALE_SHARE * served)
 
 

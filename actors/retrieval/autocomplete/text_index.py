@@ -58,6 +58,7 @@ class TextIndex:
         by_text = by_text[np.lexsort((by_text[:, 1], by_text[:, 0]))]
         starts = np.searchsorted(by_text[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
         worth = np.zeros(len(numbers))
+        # A text counts as its most popular holder; plain assignment would keep the last one.
         np.maximum.at(worth, by_text[:, 0], popularity[by_text[:, 1]])
         index = CompletionIndex.of(list(numbers), worth)
         return cls(index, SourceTexts.of(numbers), starts, by_text[:, 1].astype(np.int32), marks)
@@ -93,6 +94,7 @@ class RowTextIndex:
         rows = rows_by_code(codes, len(built.fingerprints))
         if aside is not None:
             # The changed rows are served by the fresh index; this one must not show their old texts.
+            # Rows without a code are left out: -1 would select the last holder.
             rows[codes[aside & (codes >= 0)]] = -1
         self._rows = rows
         self._has_single_holders = len(built.holders) == len(built)

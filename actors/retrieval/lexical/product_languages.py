@@ -79,8 +79,10 @@ class ProductLanguages:
         self._count(rows, before, -1)
         saved_bits = saved.language_bits[codes]
         bits = np.zeros(len(codes), np.uint64)
+        # 256 places, because 255 means no language in a snapshot: its place stays 0.
         numbers = np.zeros(256, np.uint16)
         for at, name in enumerate(saved.languages[:64]):
+            # All operands uint64: numpy has no shift for uint64 with a signed integer array.
             bits |= ((saved_bits >> np.uint64(at)) & np.uint64(1)) << np.uint64(self._bit(name))
             numbers[at] = self._number(name)
         self._row_bits[rows] = bits

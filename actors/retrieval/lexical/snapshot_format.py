@@ -98,6 +98,7 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
     for row, product in enumerate(products):
         analyzed = analyze_product(row, product, analyzers)
         texts.append(analyzed.term_vector)
+        # Python evaluates `len` before `setdefault` adds the access: a new one gets the next code.
         access_codes[row] = code = accesses.setdefault(access_of(product), min(len(accesses), _EXCESS))
         if code == len(words):
             words.append(Counter())
@@ -133,6 +134,7 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
 
 
 def _word_arrays(name: str, words: Counter[str]) -> dict[str, npt.NDArray[Any]]:
+    # Sorted by word: `most_common` orders equal counts by their first occurrence.
     kept = dict(sorted(words.most_common(_MOST_WORDS)))
     texts = SourceTexts.of(kept)
     counts = np.array(list(kept.values()), np.int64)

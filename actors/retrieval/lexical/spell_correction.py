@@ -92,6 +92,7 @@ class SpellCorrector:
         completions = self._vocabulary.complete(folded, _BEGUN)
         if not completions:
             return {}
+        # In words of up to three letters, one edit leads to too many others to be a sign of a typo.
         corrections = [
             near for near in self._vocabulary.suggest(folded, 1) if near.edits == 1 and len(folded) > 3
         ]
@@ -126,6 +127,7 @@ class SpellCorrector:
         first = 1 if folded[:1].isdigit() else _SHORTEST_HALF
         cuts = [(folded[:at], folded[at:]) for at in range(first, len(folded) - _SHORTEST_HALF + 1)]
         groups = {half: self._groups(half) for cut in cuts for half in cut}
+        # All halves at once: `_occurs` below then reads what this look-up has cached.
         self._matcher.look_up([group for several in groups.values() for group in several])
         suggestions = []
         for left, right in cuts:

@@ -395,6 +395,7 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
         for group in range(parquet.num_row_groups):
             # A batch is decoded as a whole, so its rows are bounded by memory before `most` applies.
             rows = min(most, rows_at_once(source.files, source.path, parquet, group))
+            # One thread: files are read in parallel tasks, for which Ray reserves half a CPU each.
             yield from parquet.iter_batches(batch_size=rows, row_groups=[group], use_threads=False)
 
 

@@ -196,6 +196,7 @@ class FieldMap:
         columns = (rule.column.partition(".")[0] for rule in self.rules if rule.constant is None)
         copies = max(Counter(columns).values(), default=1)
         added = sum(max(map(len, (rule.constant or "", *rule.table.values()))) for rule in self.rules)
+        # At least 1 of each: a very long text of a rule must not lead to empty chunks.
         return max(1, min(rows, size // max(added, 1))), max(1, size // copies)
 
     def map_columns(self, table: Any) -> Any | None:
@@ -318,6 +319,7 @@ def _read_times(row: Mapping[str, Any]) -> dict[str, Any]:
     # A copy only where something changes, so that rows of JSON pass through untouched.
     record: dict[str, Any] = row if row.__class__ is dict else dict(row)
     for name in TIME_FIELDS:
+        # By class: for `isinstance`, True is an int, and no time.
         if name in record and record[name].__class__ in _NUMERIC:
             record = {**record, name: parse_time(record[name])}
     return record

@@ -87,6 +87,7 @@ class BasketFiles:
     ) -> None:
         self._files = files
         self._mapping = mapping
+        # 0 means no bound.
         self._chunk_bytes = chunk_bytes or float("inf")
         self._most_open = most_open
         self.report = BasketReport()
@@ -222,6 +223,7 @@ class _BasketJoiner:
 
     def _take(self, key: _Key) -> tuple[int, Row, int]:
         order = self._open.pop(key)
+        # Exactly what `add` counted for it: a difference would add up, and close orders too early.
         self._rows -= order.weight + order.products
         return order.number, order.build_record(), order.lines
 
@@ -271,6 +273,7 @@ def _are_amounts(value: Any, count: int) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    # By class: for `isinstance`, True is an int, and no quantity.
     return value.__class__ in (int, float) and math.isfinite(value)
 
 

@@ -157,6 +157,7 @@ def _contiguous_array(array: Array, name: str) -> Array:
     """
     if array.dtype.hasobject:
         raise Fault(f"array {name} holds objects; a snapshot keeps numbers and fixed texts only")
+    # Little-endian on every machine: equal arrays must give equal bytes, and so one version.
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
 
 

@@ -62,6 +62,7 @@ class AlsLearner:
         """
         recipe = self.recipe
         matrix = build_user_item_matrix(data, recipe.half_life_days)
+        # As CSR, and once: `.T` is a CSC view, whose `indptr` the solver would read as rows.
         by_item = matrix.T.tocsr()
         # Start vectors then have a length of about 0.1, whatever the number of factors.
         spread = recipe.factors**-0.5 * 0.1

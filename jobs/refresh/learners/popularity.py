@@ -66,4 +66,5 @@ def select_daily_votes(data: Interactions) -> Interactions:
     keys = np.stack((liked.reader[order], liked.item[order], days[order]))
     first = np.ones(len(order), np.bool_)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    # Back in the order of the log, which tables of events keep: `starts` relies on it.
     return liked.pick(np.sort(order[first]))

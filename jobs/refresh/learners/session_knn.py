@@ -57,6 +57,7 @@ class SessionKnnLearner:
         session = number_sessions(liked, self.recipe.gap_minutes)
         count = int(session.max(initial=-1)) + 1
         lengths = np.bincount(session, minlength=count)
+        # 1 for the newest event of a session: events are sorted by session, and by time within it.
         from_end = np.cumsum(lengths)[session] - np.arange(len(session))
         ends = np.zeros(count)
         np.maximum.at(ends, session, liked.at_s)
@@ -73,6 +74,7 @@ class SessionKnnLearner:
         order = np.argsort(items, kind="stable")
         by_item = _build_index(items[order], rows[order], data.n_items)
         frequency = np.diff(by_item[0])
+        # At least 1: an item that no kept session has would divide by 0.
         idf = np.log(max(len(newest), 1) / np.maximum(frequency, 1)).astype(np.float32)
         return SessionModel(*by_session, *by_item, idf, self.recipe.search_scope)
 

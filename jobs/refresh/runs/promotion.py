@@ -59,6 +59,7 @@ async def promote_version(
     engine = await get_engine(stores, app_id, engine_id)
     if engine.snapshot == version:
         raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
+    # Before anything is written: a version that does not exist must fail here.
     manifest = await asyncio.to_thread(SnapshotStore(artifacts).manifest, app_id, engine_id, version)
     erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, app_id)
     # A version that learned from erased people must not serve, unless an administrator gives a reason.
@@ -211,6 +212,7 @@ async def _plan_watch(stores: Stores, artifacts: ArtifactStore, entry: Promotion
             SnapshotStore(artifacts).manifest, entry.app_id, entry.engine_id, entry.before
         )
         erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, entry.app_id)
+    # The watch is an extra: a promotion that is allowed must not fail for it.
     except HouseError:
         return None
     if count_erasures_since(manifest, erased):

@@ -142,10 +142,12 @@ class RunAttempt:
         except HouseError:
             return  # the next run deletes the rest
         finally:
+            # Also after an error: no other process can use the local files.
             shutil.rmtree(self.folder.parent, ignore_errors=True)
 
     def _delete_version(self, version: str) -> None:
         run = self.run
+        # The version first: a report without its version is harmless, the reverse is not.
         SnapshotStore(self.context.artifacts).remove(run.app_id, run.engine_id, version)
         ReportStore(self.context.artifacts).delete(run.app_id, run.engine_id, version)
 

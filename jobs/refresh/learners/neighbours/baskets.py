@@ -67,6 +67,7 @@ class BasketsLearner:
         # Booleans: a product that a basket has twice counts once.
         lines = sp.csr_matrix((np.ones(len(basket), np.bool_), (basket, bought.item)), shape=shape)
         lines = lines.astype(np.float64)
+        # Zeros in place of removed rows: the rows of `worth` keep their numbers.
         lines = sp.diags_array((np.diff(lines.indptr) <= self.recipe.longest).astype(np.float64)) @ lines
         lines.eliminate_zeros()
         weighted = (sp.diags_array(worth) @ lines).tocsr()
@@ -83,6 +84,7 @@ class BasketsLearner:
     ) -> sp.csr_matrix:
         """Count pairs in blocks of items, damp the counts and keep the strongest of each row."""
         sizes = np.diff(weighted.indptr).astype(np.float64)
+        # Pairs up to each item, before equal ones are added up: as many as its baskets have lines.
         made = np.cumsum(by_item @ sizes)
         cuts = np.flatnonzero(np.diff((made / _BLOCK_PAIRS).astype(np.int64))) + 1
         bounds = [0, *cuts.tolist(), by_item.shape[0]]

@@ -105,6 +105,7 @@ def _gram_inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]
     factor, failed = lapack.spotrf(gram, lower=1, overwrite_a=1, clean=0)
     if not failed:
         factor, failed = lapack.spotri(factor, lower=1, overwrite_c=1)
+    # LAPACK may report success for a nearly singular matrix; its inverse then has such a diagonal.
     if failed or not (np.isfinite(np.diag(factor)) & (np.diag(factor) > 0)).all():
         raise Invalid(f"EASE can't be solved with regularisation {regularisation:g}; make it larger")
     inverse: npt.NDArray[np.float32] = factor

@@ -73,6 +73,7 @@ def _block(
     norms = row_lengths[rows] * lengths[products.indices]
     # R_i . R_p / (|R_i| |R_p| + shrinkage) (equation 19)
     values = products.data / (norms + recipe.shrinkage)
+    # An item is most similar to itself, and would take the first place among its neighbours.
     values[products.indices == rows + first] = 0.0
     products.data = values
     products.eliminate_zeros()

@@ -64,6 +64,7 @@ class SequentialRulesLearner:
         liked = liked.pick(_step_mask(liked))
         weights = compute_event_weights(liked, self.recipe.half_life_days)
         runs = number_sessions(liked, self.recipe.gap_minutes)
+        # At least 1: 0 to a negative power would be infinite.
         frequency = np.maximum(np.bincount(liked.item, minlength=data.n_items), 1.0)
         blocks = [
             self._block(liked, weights, runs, frequency, first, last)
@@ -100,6 +101,7 @@ class SequentialRulesLearner:
             after = data.item[distance:]
             # w * lag^-distance_power, with the weight of the later event
             strength = weights[distance:] / distance**recipe.distance_power
+            # Events are sorted by user and time: a shift pairs them, and equal runs keep pairs in one session.
             together = (runs[distance:] == runs[:-distance]) & (before != after)
             for left, right, share in ((before, after, 1.0), (after, before, recipe.back)):
                 counts = np.flatnonzero(together & (left >= first) & (left < last)) if share else ()
@@ -111,6 +113,7 @@ class SequentialRulesLearner:
         if not rows:
             return sp.csr_matrix(shape)
         entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+        # scipy adds up equal pairs here: the power below must see sums, not single events.
         pairs = sp.csr_matrix(entries, shape=shape)
         # (sum ...)^power / count(p)^damping (equation 19)
         pairs.data = pairs.data**recipe.power * frequency[pairs.indices] ** -recipe.damping

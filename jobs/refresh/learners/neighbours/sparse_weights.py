@@ -72,6 +72,7 @@ def select_strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, w
     if keep < count:
         size = np.abs(block)
         cut = np.partition(size, count - keep, axis=1)[:, count - keep, None]
+        # Ties at the border all stay, so that a row may have a few more than `keep`.
         block[size < cut] = 0.0
     kept = sp.csr_matrix(block)
     return sp.csr_matrix((kept.data, columns[kept.indices], kept.indptr), shape=(len(block), width))
