@@ -101,6 +101,7 @@ class ArchiveFollower:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        # Without waiting: a running merge would hold up the event loop, and with it all other apps.
         self._writer.shutdown(wait=False, cancel_futures=True)
         self._read_threads.shutdown(wait=False, cancel_futures=True)
         self._opener.shutdown(wait=False, cancel_futures=True)

@@ -123,6 +123,7 @@ class ArchiveHost:
             opened = self._snapshots.open(app_id)
             if opened is not None:
                 return opened
+        # Offset 0: the follower then fills the empty library from the whole change log.
         return PassageLibrary(HashingEmbedder(), share=_HASHING_SHARE), "0"
 
 

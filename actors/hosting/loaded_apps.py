@@ -71,6 +71,7 @@ class _Entry(Generic[H]):
 
     @property
     def is_ready(self) -> bool:
+        # In this order: `exception` raises for a task that runs, and for a cancelled one.
         return self.task.done() and not self.task.cancelled() and self.task.exception() is None
 
     @property

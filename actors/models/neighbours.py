@@ -105,6 +105,7 @@ class NeighbourModel:
         starts = self.weights.indptr
         first = starts[items]
         last = starts[items + 1]
+        # Plain integers: a slice with numpy scalars takes several times as long.
         bounds = list(zip(first.tolist(), last.tolist(), strict=True))
         if not bounds:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)

@@ -123,6 +123,7 @@ class PopularQueries:
         self._changed.clear()
         passed_ms = max(now_ms - self._swept_ms, 0)
         # A share of the queries for the time that passed, so no single look-up counts all of them.
+        # Rounded up: look-ups in quick succession would otherwise never count a whole query.
         turn = min(-(-count * passed_ms // _SWEEP_MS), count, _SWEPT_AT_ONCE)
         for number in range(self._swept, self._swept + turn):
             self._count(number % count, now_ms)

@@ -65,6 +65,7 @@ def count_facets(
     count = len(catalog)
     # One budget for the patterns of all facets: a request with many facets gets no more time.
     effort = StepBudget()
+    # All missing columns in one pass: facet by facet, each would read every record again.
     catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
     # Shared by all facets without a choice of their own, which are nearly all.
     chosen_mask = _mask(rows[chosen.filter_rows(rows)], count)

@@ -70,6 +70,7 @@ class IngestDisplay:
     def show_file_report(self, address: str, report: IngestReport) -> None:
         """Print the result of one of several files."""
         self._summary.print(
+            # Without markup: rich would read brackets in the name of a file as a style.
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
             markup=False,
             highlight=False,

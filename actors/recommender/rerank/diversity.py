@@ -130,6 +130,7 @@ def _find_fitting(
         for at, row in enumerate(waiting)
         if not any(values & values_of(row, field) for field, values in taken)
     )
+    # 0 when nothing fits: rules of diversity order products, and never remove one.
     if not urgent:
         return next(fitting, 0)
     fits = list(fitting)

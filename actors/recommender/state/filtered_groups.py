@@ -48,6 +48,7 @@ class FilteredGroups:
         rows = self._rows.get(code)
         if rows is None:
             rows = self._groups.rows_of(code)
+            # The groups may have rows that are newer than the mask.
             rows = rows[rows < len(self.available)]
             rows = self._rows[code] = rows[self.available[rows]]
             self.listed_rows += len(rows)

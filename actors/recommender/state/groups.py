@@ -153,6 +153,7 @@ class Groups(Generic[V]):
             returns: int64 [k] and int64 [k], positions in `rows` and their codes
         """
         starts, codes = self._by_row()
+        # Rows behind the last one with a value have no start.
         existing = np.flatnonzero(rows < len(starts) - 1)
         first = starts[rows[existing]]
         lengths = starts[rows[existing] + 1] - first

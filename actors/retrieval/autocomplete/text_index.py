@@ -55,6 +55,7 @@ class TextIndex:
             for text in texts
         ]
         by_text = np.array(pairs, np.int64).reshape(-1, 2)
+        # `lexsort` sorts by its last key first: by text, then by holder.
         by_text = by_text[np.lexsort((by_text[:, 1], by_text[:, 0]))]
         starts = np.searchsorted(by_text[:, 0], np.arange(len(numbers) + 1)).astype(np.int64)
         worth = np.zeros(len(numbers))
@@ -112,6 +113,7 @@ class RowTextIndex:
         """
         rows = np.fromiter(values, np.int64, len(values))
         weights = np.zeros(max(int(rows.max(initial=-1)) + 1, len(popularity)))
+        # Rows that are newer than the popularity count as 0.
         weights[: len(popularity)] = popularity
         marks = np.array([mark for mark, _ in values.values()], np.uint64)
         worth = weights[rows]

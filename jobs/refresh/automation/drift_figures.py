@@ -69,6 +69,7 @@ def count_popular(events: pl.DataFrame, windows: int) -> list[Counts]:
         head = (
             others.group_by("product")
             .agg(pl.col("count").sum())
+            # By product, too: a cut among equal counts would otherwise be left to chance.
             .sort("count", "product", descending=True)
             .head(HEAD)
         )

@@ -85,6 +85,7 @@ def calibrate_scores(places: ScoredPlaces) -> Floats:
     # log2(place + 1): from place 1 to 3 is as far as from 3 to 7.
     rank = np.broadcast_to(np.log2(np.arange(depth) + 2.0), (count, depth))
     scores = np.where(places.used, places.scores, 0.0).astype(np.float64)
+    # Equal scores have a deviation of 0, and would all become NaN.
     spread = float(scores[places.used].std()) or 1.0
     # Shape [q, k, 3]; the score in deviations, so one ridge fits any blend.
     inputs = np.stack((np.ones((count, depth)), scores / spread, rank), axis=-1)
@@ -116,6 +117,7 @@ def summarize_calibration(places: ScoredPlaces, probabilities: Floats) -> Calibr
     # empty.
     edges = np.quantile(predicted, np.linspace(0, 1, _BINS + 1)[1:-1])
     row = np.searchsorted(edges, predicted, side="right")
+    # Equal predictions leave some rows empty: dropped here, or their rates would divide by 0.
     rows, row = np.unique(row, return_inverse=True)
     # Person and row as one number: sums of each person, from which the bootstrap draws.
     cells = owner * len(rows) + row
@@ -197,6 +199,7 @@ def _fit_logistic(inputs: Floats, relevant: npt.NDArray[np.bool_]) -> Floats:
     Shapes:
         inputs: float64 [m, d]; relevant: bool [m]; returns: float64 [d]
     """
+    # Half a hit and half a miss more: the logarithm below stays finite without any hit.
     rate = (relevant.sum() + 0.5) / (len(relevant) + 1.0)
     weights = np.zeros(inputs.shape[1])
     # Starts at the mean rate: Newton's method diverges from far away when hits are rare.
@@ -204,6 +207,7 @@ def _fit_logistic(inputs: Floats, relevant: npt.NDArray[np.bool_]) -> Floats:
     for _ in range(_ROUNDS):
         predicted = _sigmoid(inputs @ weights)
         slope = inputs.T @ (relevant - predicted)
+        # The constant is not shrunk: the mean prediction would else miss the observed rate.
         slope[1:] -= _RIDGE * weights[1:]
         curvature = (inputs * (predicted * (1 - predicted))[:, None]).T @ inputs + _RIDGE * np.eye(
             len(weights)
@@ -217,5 +221,6 @@ def _fit_logistic(inputs: Floats, relevant: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _sigmoid(values: Floats) -> Floats:
+    # Bounded: `exp` must not overflow, and p (1 - p) must stay above 0 for Newton's method.
     probabilities: Floats = 1.0 / (1.0 + np.exp(-np.clip(values, -30.0, 30.0)))
     return probabilities

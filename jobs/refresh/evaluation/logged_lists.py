@@ -69,8 +69,10 @@ def collect_lists(
         outcomes.filter(pl.col("type").is_in(VIEWS))
         # Outcomes count places from 1, lists from 0.
         .select("service_id", place=pl.col("places").list.first().cast(pl.Int64) - 1, reward=pl.lit(1.0))
+        # Once for each place: the join would repeat one that was both clicked and viewed.
         .unique()
     )
+    # Sorted again: a join promises no order, and the arrays below go by position.
     places = (
         places.filter(~is_ruled).join(clicks, on=["service_id", "place"], how="left").sort("row", "place")
     )
@@ -107,6 +109,7 @@ def place_ranking(lists: LoggedLists, rank: Callable[[str, str], Iterable[str]])
                 shown.append(product)
                 # No draw moves a ranked product to another place of its list.
                 can_move.append(bool(choice) and origin_of.get(choice) != RANKED)
+    # As objects: plain arrays of texts take the width of the longest id for each entry.
     matches = np.array(chosen, object) == np.array(shown, object)
     # A place with propensity 1 can show nothing else than what it showed.
     supported = matches | (np.array(can_move, np.bool_) & (lists.log.propensities < 1))

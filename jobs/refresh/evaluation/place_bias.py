@@ -100,6 +100,7 @@ def _bin(values: Floats, count: int) -> Rows:
 
 def _rank_in_lists(lists: Rows, places: Rows, scores: Floats) -> Rows:
     """Return the rank of each product in its list, from 0; equal scores keep their order."""
+    # `lexsort` sorts by its last key first: by list, then by score, then by place.
     order = np.lexsort((places, -scores, lists))
     firsts = np.searchsorted(lists, lists)
     ranks = np.empty(len(lists), np.int64)

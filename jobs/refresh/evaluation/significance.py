@@ -66,6 +66,7 @@ def sign_flip_p(differences: Floats, rng: np.random.Generator) -> Floats:
     # Users without a difference have no influence; all metrics share the patterns.
     differing = differences[:, (differences != 0).any(axis=0)].T
     observed = np.abs(differing.sum(axis=0))
+    # From 1: the observed pattern is one of those that count, so that no p is 0.
     reached = np.ones(len(observed))
     for first in range(0, _FLIPS, _BLOCK):
         count = min(_BLOCK, _FLIPS - first)
@@ -85,5 +86,6 @@ def correct_p(chances: Floats) -> Floats:
     order = np.argsort(chances, kind="stable")
     factors = np.arange(len(chances), 0, -1)
     corrected = np.empty(len(chances))
+    # Never below an earlier one: Holm's method ends at the first test that it does not reject.
     corrected[order] = np.minimum(np.maximum.accumulate(chances[order] * factors), 1.0)
     return corrected

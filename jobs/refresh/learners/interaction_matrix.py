@@ -45,6 +45,7 @@ def build_user_item_matrix(data: Interactions, half_life_days: float | None = No
     """
     data = select_newest_per_user(data)
     weights = compute_event_weights(data, half_life_days)
+    # At least 1: `divmod` below would divide by 0 in data without items.
     keys, inverse = np.unique(data.reader * max(data.n_items, 1) + data.item, return_inverse=True)
     liked = np.zeros(len(keys))
     # R(u, i): the strongest weight, so that ten views do not outweigh a purchase.

@@ -95,6 +95,7 @@ class RunScheduler:
                 given_up = fail_exhausted_run(run, now_ms)
                 if given_up is None:
                     waiting.append(run)
+                # Compare and set: a worker that was only slow may have written meanwhile, and keeps its run.
                 elif await self._stores.runs.compare_and_set(given_up) is not None:
                     self._log.error("run_given_up", app=app_id, run=run.run_id, reason=given_up.error)
         return sorted(waiting, key=lambda run: (run.created_at, run.run_id))
@@ -153,6 +154,7 @@ class RunScheduler:
             run = await self._stores.runs.get(assignment.app_id, assignment.run_id)
             if run is None:
                 continue
+            # Only while the run belongs to this worker: another one may have taken it over since.
             released = await update_run(self._stores, run, partial(release_run, owner=assignment.owner))
             if released:
                 self._log.warning(

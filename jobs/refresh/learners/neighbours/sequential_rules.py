@@ -101,7 +101,7 @@ class SequentialRulesLearner:
             after = data.item[distance:]
             # w * lag^-distance_power, with the weight of the later event
             strength = weights[distance:] / distance**recipe.distance_power
-            # Events are sorted by user and time: a shift pairs them, and equal runs keep pairs in one session.
+            # Events are sorted by user and time: a shift pairs them, and pairs stay within a session.
             together = (runs[distance:] == runs[:-distance]) & (before != after)
             for left, right, share in ((before, after, 1.0), (after, before, recipe.back)):
                 counts = np.flatnonzero(together & (left >= first) & (left < last)) if share else ()
