@@ -22,7 +22,7 @@ from urllib.parse import quote
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
-from cluster.errors import Conflict, Fault
+from cluster.errors import Conflict, Fault, Invalid
 from cluster.records.account import Account
 from cluster.secrecy import Vault
 from cluster.store.administration.accounts import AccountStore
@@ -85,8 +85,13 @@ class SecondFactors:
 
         Errors:
             Conflict: the account has a second factor
+            Invalid: `sealed` is not what `begin` returned for this account
         """
-        secret = self._vault.open(sealed, _place(account))
+        try:
+            secret = self._vault.open(sealed, _place(account))
+        except Fault as error:
+            # The client holds the text until now, so a wrong one is the client's fault.
+            raise Invalid("this set-up is not valid any more; begin again") from error
         step = find_step(secret, code, now_ms)
         if step is None:
             return None

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from cluster.deadline import run_within
-from cluster.errors import TooLarge, Unavailable
+from cluster.errors import Conflict, TooLarge, Unavailable
 from deployments.edge.http.request import Scope
 
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -39,12 +39,13 @@ class LocalApi:
         """Return status and parsed body; `path` may have a query string.
 
         Errors:
-            Unavailable: the app has no secret key, or the answer took too long
+            Conflict: the app has no secret key
+            Unavailable: the answer took too long
             TooLarge: the body or the answer exceeds its bound
         """
         key = self._secret_of(app_id)
         if not key:
-            raise Unavailable(f"the app {app_id} has no live secret key; create one first", told=True)
+            raise Conflict(f"the app {app_id} has no live secret key; create one first")
         data = b"" if body is None else orjson.dumps(body)
         if len(data) > MOST_SENT:
             raise TooLarge(f"the body of a call is larger than {MOST_SENT >> 20} MB")

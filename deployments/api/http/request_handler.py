@@ -318,6 +318,9 @@ async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes
         *usual,
         *reply.headers,
     ]
+    if reply.status == 204:
+        # A 204 has no length (RFC 9110, 8.6).
+        del headers[1]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     # HEAD gets the headers of GET, also its `content-length` (RFC 9110, 9.3.2).
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})

@@ -26,6 +26,7 @@ from cluster.records.archive.archive_client import (
 from cluster.records.archive.named_archive import archive_of
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.named_archives import load_grants
+from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -240,7 +241,12 @@ async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveCh
 
 @operation("clients.list", "GET", "/apps/{app_id}/archive/clients")
 async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
-    """List rules for clients of the archive, and who called within 30 days."""
+    """List rules for clients of the archive, and who called within 30 days.
+
+    Errors:
+        NotFound: no such app
+    """
+    await require_app(services.stores, given.app_id)
     rules = await services.stores.client_rules.all(given.app_id)
     callers: list[ClientUsage] = await services.cache.get(
         ("clients.list", given.app_id), lambda: load_callers(services, given.app_id, SEEN_DAYS)
@@ -254,7 +260,7 @@ async def allow_client(services: AdminServices, given: OfClient) -> ChangedClien
     """Allow a client of the archive.
 
     Errors:
-        Invalid: its name is empty or too long
+        Invalid: its name is empty or too long; NotFound: no such app
     """
     return await _change(services, given, decision="allow")
 
@@ -264,7 +270,7 @@ async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient
     """Refuse a client of the archive.
 
     Errors:
-        Invalid: its name is empty or too long
+        Invalid: its name is empty or too long; NotFound: no such app
     """
     return await _change(services, given, decision="deny")
 
@@ -276,7 +282,7 @@ async def rate_client(services: AdminServices, given: RateClient) -> ChangedClie
     All its people together; under `*` those of one person.
 
     Errors:
-        Invalid: its name is empty or too long
+        Invalid: its name is empty or too long; NotFound: no such app
     """
     return await _change(services, given, calls_per_minute=given.calls_per_minute)
 
@@ -294,6 +300,7 @@ async def forget_client(services: AdminServices, given: OfClient) -> ForgottenCl
 
 
 async def _change(services: AdminServices, given: OfClient, **change: object) -> ChangedClient:
+    await require_app(services.stores, given.app_id)
     stored = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
     try:
         rule = ClientRule.model_validate(

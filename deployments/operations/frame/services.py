@@ -32,7 +32,8 @@ class ApiCaller(Protocol):
         """Return status and parsed body.
 
         Errors:
-            Unavailable: this process has no API, or the app has no secret key
+            Conflict: the app has no secret key
+            Unavailable: this process has no API
         """
         ...
 

@@ -71,6 +71,21 @@ async def test_no_argument_breaks_an_operation(memory_stores: Stores, tmp_path: 
     assert (await memory_stores.audit.verify()).rows > 500
 
 
+async def test_no_operation_changes_an_app_that_does_not_exist(memory_stores: Stores, tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    await add_person(memory_stores, "root", administrator=True)
+    admin = open_admin(memory_stores, VAULT, clock, ArtifactStore.open(tmp_path))  # type: ignore[arg-type]
+    app, headers = serve(admin), bearer(await give_token(memory_stores, "root", life_ms=10**9))
+    statuses = {}
+    for operation in OPERATIONS.values():
+        if operation.changes and "{app_id}" in operation.path and not operation.stream_field:
+            clock.advance(2_000)
+            answer = await send(app, headers, operation, {**example_arguments(operation), "app_id": "absent"})
+            statuses[operation.name] = answer.status
+    assert len(statuses) > 40
+    assert set(statuses.values()) == {404}, statuses
+
+
 @pytest.mark.parametrize("value", [10**30, -(10**400), "\ud800", {"\udfff": 1}, [2**63, -(2**63)]])
 async def test_every_value_reaches_the_audit_log(memory_stores: Stores, value: Any) -> None:
     clock = ManualClock(NOW)

@@ -327,6 +327,15 @@ async def test_a_second_factor_is_reset_and_sessions_end(stores: Stores, admin: 
     assert (account.totp, account.totp_step, account.epoch) == ("", 0, 1)
 
 
+@pytest.mark.parametrize("pending", ["", "x", "é", "A" * 60])
+async def test_a_second_factor_needs_the_set_up_that_was_begun(
+    stores: Stores, admin: Admin, pending: str
+) -> None:
+    ada = await person(stores, "ada")
+    with pytest.raises(Invalid, match="begin again"):
+        await admin.perform(ada, "me.confirm_second_factor", {"pending": pending, "code": "123456"})
+
+
 async def test_pages_of_the_audit_log_keep_to_their_app(stores: Stores, admin: Admin) -> None:
     ada, vera = await person(stores, "ada"), await person(stores, "vera")
     for number in range(3):

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cluster.errors import NotFound, TooLarge, TooMany, Unavailable, Unprocessable
+from cluster.errors import Conflict, NotFound, TooLarge, TooMany, Unavailable, Unprocessable
 from cluster.records.apps import AppSettings, Limits
 from cluster.records.engine import Engine
 from deployments.api.http.local_calls import MOST_SENT, LocalApi
@@ -72,5 +72,5 @@ async def test_size_and_time_are_bounded() -> None:
 
 async def test_an_app_without_a_key_is_refused() -> None:
     corner, _ = await opened()
-    with pytest.raises(Unavailable, match="no live secret key"):
+    with pytest.raises(Conflict, match="no live secret key"):
         await LocalApi(corner.handler, corner.keyring.secret_of).call("absent", "GET", "/v1/products/_ids")
