@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.all_operations import OPERATIONS, AdminOperation
 from deployments.operations.content.file_preview import Previewer, preview_in_thread
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.services import (
@@ -20,6 +20,9 @@ from deployments.operations.frame.services import (
     NoApi,
     refuse_imports,
 )
+
+if TYPE_CHECKING:
+    from deployments.operations.all_operations import AdminOperation
 
 Admin = Administration[AdminServices]
 
@@ -36,14 +39,19 @@ def open_admin(
     recommender: RecommenderClient | None = None,
     preview: Previewer = preview_in_thread,
     why_full: Callable[[], str] = str,
-    operations: Mapping[str, AdminOperation] = OPERATIONS,
+    operations: Mapping[str, AdminOperation] | None = None,
     training_owner: str = "",
     training_code: str = "",
 ) -> Admin:
-    """Return the administration with all its operations.
+    """Return the administration with some operations, by default with all.
 
     Rows of its audit log go to the stores, which the caller protected with proofs.
     """
+    if operations is None:
+        # Importing the modules of all use cases takes longer than most commands.
+        from deployments.operations.all_operations import OPERATIONS
+
+        operations = OPERATIONS
     services = AdminServices(
         stores,
         vault,

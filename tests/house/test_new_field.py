@@ -42,7 +42,7 @@ async def probe(folder):
         loop = asyncio.get_running_loop()
 
         class ShopInstallation:
-            def perform(self, name, /, **arguments):
+            def perform(self, name, operations, /, **arguments):
                 work = shop.perform(name, **{**arguments, "app_id": APP})
                 return asyncio.run_coroutine_threadsafe(work, loop).result()
 

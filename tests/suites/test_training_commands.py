@@ -186,6 +186,27 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
     assert "has no schedule nightly" in shop.refused("schedules", "remove", generated_market.APP, "nightly")
 
 
+def test_a_generated_command_imports_no_other_use_cases(shop: Shop) -> None:
+    program = (
+        "import sys; from deployments.cli.command_line import command_line; "
+        "command_line('runs')(['runs', 'list'], standalone_mode=False); "
+        "print(*sys.modules)"
+    )
+    ours = {"KIOSK_DATA_DIR": str(shop.folder), "KIOSK_REDIS_URL": shop.url}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **ours},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert "deployments.operations.models.runs" in imported
+    assert "deployments.operations.all_operations" not in imported
+
+
 @pytest.mark.parametrize(
     (("words", "message")),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -43,6 +43,7 @@ from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.store.stores import Stores
 from deployments.cli.frame import screen
 from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation import Operation
 from deployments.operations.frame.principal import COMMAND_LINE
 
 T = TypeVar("T")
@@ -190,26 +191,36 @@ class Installation:
 
         return asyncio.run(run())
 
-    def perform(self, name: str, /, **arguments: Any) -> Any:
+    def perform(
+        self, name: str, operations: Mapping[str, Operation[Any, Any]] | None = None, /, **arguments: Any
+    ) -> Any:
         """Perform an operation of the administration as the command line, and return its result.
 
-        Whether the installation runs or not. A change leaves a row in the audit log.
+        Whether the installation runs or not. A change leaves a row in the audit log. An operation that is not among
+        `operations` has all modules imported first.
 
         Errors:
             HouseError: as `Administration.perform`, or the stores can't be opened
         """
 
         async def run() -> Any:
-            async with self.open_administration() as administration:
+            few = operations if operations is not None and name in operations else None
+            async with self.open_administration(operations=few) as administration:
                 return await administration.perform(COMMAND_LINE, name, arguments)
 
         return asyncio.run(run())
 
     @asynccontextmanager
     async def open_administration(
-        self, *, training_owner: str = "", training_code: str = ""
+        self,
+        *,
+        operations: Mapping[str, Operation[Any, Any]] | None = None,
+        training_owner: str = "",
+        training_code: str = "",
     ) -> AsyncIterator[Administration[Any]]:
         """Open the administration over the stores of the installation, whether it runs or not.
+
+        By default with all operations: importing them takes half a second.
 
         A process that trains what it orders, or ships code for it, names itself by the other arguments.
 
@@ -219,10 +230,13 @@ class Installation:
         async with self.open_stores() as stores:
             # Every use case of the installation: commands that need none of them start without.
             from deployments.cli.frame.running_api import RunningApi
-            from deployments.cli.frame.server_operations import build_server_operations
             from deployments.operations.frame.services import AdminConfig
             from deployments.operations.open_admin import open_admin
 
+            if operations is None:
+                from deployments.cli.frame.server_operations import build_server_operations
+
+                operations = build_server_operations(self.settings)
             config = AdminConfig(
                 archive_app=self.settings.archive_app,
                 data_dir=self.places.data_dir,
@@ -242,7 +256,7 @@ class Installation:
                 api=api,
                 training_owner=training_owner,
                 training_code=training_code,
-                operations=build_server_operations(self.settings),
+                operations=operations,
             )
 
     def information(self, section: str) -> dict[str, str]:

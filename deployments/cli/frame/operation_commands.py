@@ -86,14 +86,15 @@ def add_commands(
     """
     by_name = {operation.name: operation for operation in list_operations(*modules)}
     for command in commands:
-        call = build_command(command, by_name[command.operation], names_app=names_app)
+        call = build_command(command, by_name, names_app=names_app)
         app.command(command.word, epilog=command.epilog)(call)
 
 
 def build_command(
-    command: OperationCommand, operation: Operation[Any, Any], *, names_app: bool
+    command: OperationCommand, operations: Mapping[str, Operation[Any, Any]], *, names_app: bool
 ) -> Callable[..., None]:
-    """Return the function of a command: it parses, performs the operation, and prints the result."""
+    """Return the function of a command: it parses, performs one of the operations, and prints the result."""
+    operation = operations[command.operation]
     fields = _list_command_fields(command, operation)
     places = [
         name
@@ -118,7 +119,9 @@ def build_command(
         view: Callable[[Any], Any] = (not command.shows and command.view) or _as_it_is
         if "app_id" not in given and command.app_from:
             finding = {word: given[word]} if word else {}
-            given["app_id"] = result_to_json(installation.perform(command.app_from, **finding))["app_id"]
+            given["app_id"] = result_to_json(installation.perform(command.app_from, operations, **finding))[
+                "app_id"
+            ]
         if "app_id" not in given and command.for_all:
             performed = command.for_all
         elif command.shows and given.keys() <= set(operation.path_fields):
@@ -132,7 +135,7 @@ def build_command(
         if command.wait is not None and wait:
             result = command.wait(installation, performed, given)
         else:
-            result = installation.perform(performed, **given)
+            result = installation.perform(performed, operations, **given)
         print_result(view(result), as_json, command, given if names_app else {})
 
     is_optional = bool(command.for_all or command.app_from) and not word
@@ -141,13 +144,23 @@ def build_command(
         for name, part in fields.items()
     ]
     parameters += _WAIT if command.wait is not None else ()
-    # Typer reads the command from these attributes of the function.
+    _describe(perform, command, operation.summary, parameters)
+    return perform
+
+
+def _describe(
+    perform: Callable[..., None],
+    command: OperationCommand,
+    summary: str,
+    parameters: list[inspect.Parameter],
+) -> None:
+    """Set the attributes of a function from which Typer reads the command."""
     perform.__name__ = command.word
-    perform.__doc__ = operation.summary + (" Without a change, show what holds." if command.shows else "")
+    perform.__doc__ = summary + (" Without a change, show what holds." if command.shows else "")
     perform.__annotations__ = {}
     perform.__dict__["__signature__"] = inspect.Signature([*parameters, _AS_JSON])
-    perform.__dict__["operations"] = {operation.name, command.for_all, command.app_from, command.shows} - {""}
-    return perform
+    names = {command.operation, command.for_all, command.app_from, command.shows}
+    perform.__dict__["operations"] = names - {""}
 
 
 def _read_arguments(
