@@ -110,7 +110,7 @@ def test_nothing_of_a_page_runs_in_a_browser(hostile: str) -> None:
     ],
 )  # fmt: skip
 def test_no_page_takes_long(hostile: str) -> None:
-    # The better of two runs: one alone may pay for the garbage of all tests before it.
+    # A second run only for one that took long: it may have paid for the garbage of all tests before it.
     spent = []
     for _ in range(2):
         started = time.process_time()
@@ -118,6 +118,8 @@ def test_no_page_takes_long(hostile: str) -> None:
         if paragraphs:
             render_paragraph(hostile, paragraphs[-1].number, html=True, around=True)
         spent.append(time.process_time() - started)
+        if spent[-1] < 3:
+            break
     assert min(spent) < 3
     assert len(paragraphs) <= MOST_PARAGRAPHS
 
