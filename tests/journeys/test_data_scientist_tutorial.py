@@ -18,7 +18,7 @@ import pytest
 
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
-from tests.cluster.test_up_down import Installed
+from tests.cluster.installed import Installed
 from tests.house.tree import ROOT
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.slow, pytest.mark.timeout(600)]

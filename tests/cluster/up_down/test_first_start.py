@@ -1,20 +1,14 @@
-"""`kiosk up` and `kiosk down` for real: one installation for the module, started as a person starts it."""
+"""`kiosk up` for real: what the first start prints and opens, and what works after it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import shlex
-import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,82 +16,17 @@ import httpx
 import psutil
 import pytest
 
-from cluster.paths import InstallationPaths
 from cluster.process import probe
-from cluster.process.free_ports import free_ports
 from cluster.process.installation_processes import list_processes
+from tests.cluster.installed import ROOT, Installed
 from tests.fakes.archive_oauth import Person, Program, answer_of
-from tests.suites.busy_machine import QuietStopwatch
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(240)]
-ROOT = Path(__file__).resolve().parents[2]
 MOST_PSS_MB = 2.5 * 1024
-MOST_START_S = 60.0
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 0, "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }  # fmt: skip
-
-
-@dataclass
-class Installed:
-    """A data directory and a port; nothing runs until `kiosk up`."""
-
-    places: InstallationPaths
-    port: int
-
-    @property
-    def environment(self) -> dict[str, str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-        return {**clean, "KIOSK_DATA_DIR": str(self.places.data_dir), "CANARY_IN_ENVIRONMENT": "x"}
-
-    def kiosk(self, *words: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run one command as a person does, from another directory."""
-        done = subprocess.run(
-            [sys.executable, "-m", "deployments.cli", *words],
-            env={**self.environment, "PYTHONPATH": str(ROOT), **variables},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert not check or done.returncode == 0, (done.stdout, done.stderr)
-        return done
-
-    def run_json(self, *words: str) -> Any:
-        """Run a command with `--json` and read what it says."""
-        return json.loads(self.kiosk(*words, "--json").stdout)
-
-    def leftovers(self) -> list[str]:
-        """Everything that should be gone after a stop."""
-        left = [" ".join(process.cmdline())[:80] for process in list_processes(self.places)]
-        left += [str(path) for path in Path("/tmp").glob(f"*{self.places.mark}*")]
-        left += [path.name for path in self.places.data_dir.iterdir() if path.is_socket()]
-        return left
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    installed = Installed(
-        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0]
-    )
-    yield installed
-    installed.kiosk("down")
-
-
-@pytest.fixture(scope="module")
-def shared_before() -> set[str]:
-    return set(os.listdir("/dev/shm"))
-
-
-@pytest.fixture(scope="module")
-def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
-    """The first start, and what it said."""
-    begin = time.monotonic()
-    installation: dict[str, Any] = installed.run_json("up", "--port", str(installed.port))
-    print(f"\nstart to first good answer: {time.monotonic() - begin:.1f} s")
-    return installation
 
 
 def test_status_is_ready_once_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
@@ -416,66 +345,16 @@ def test_a_person_walks_through_the_console_and_both_demonstrations(
 
 
 def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
-    made = installed.run_json("apps", "create", "shortlived")
-    until = time.monotonic() + 60
-    while _ask_user(up, made["secret_key"]) != 404:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    made_key = installed.create_app("shortlived")
     # The command's own end is after its change: time is taken from a moment that is too early, never too late.
     begin = time.monotonic()
     rotated = installed.run_json("keys", "rotate", "shortlived", "--kind", "secret")
     ended = time.monotonic()
-    while _ask_user(up, made["secret_key"]) != 401:
+    while installed.ask_user(made_key) != 401:
         assert time.monotonic() - ended < 1.0
         time.sleep(0.02)
     print(f"\nrefused {time.monotonic() - ended:.2f} s after the command ended ({ended - begin:.1f} s long)")
-    assert _ask_user(up, rotated["secret_key"]) == 404
-
-
-def test_status_reports_a_killed_supervisor_and_the_next_start_repairs_it(
-    installed: Installed, up: dict[str, Any]
-) -> None:
-    before = json.loads(installed.places.state.read_text())
-    os.kill(before["pid"], signal.SIGKILL)
-    seen = installed.kiosk("status", check=False)
-    assert seen.returncode == 1
-    assert "the supervisor was killed; " in seen.stderr
-    assert "`kiosk up` sets it right" in seen.stderr
-    refused = installed.kiosk("apps", "list", check=False)
-    assert refused.returncode == 3
-    assert "the supervisor was killed" in refused.stderr
-    started = installed.kiosk("up", "--port", str(installed.port))
-    assert "processes that it left behind were ended" in started.stderr
-    assert re.search(r"^ +\d+\.\d s  starting Ray$", started.stderr, re.MULTILINE)
-    assert re.search(r"^ +\d+\.\d s  starting the API replicas", started.stderr, re.MULTILINE)
-    assert "ksk_" not in started.stdout
-    assert not psutil.pid_exists(before["pids"]["redis"])
-    assert installed.run_json("status")["ready"] is True
-    key = next(app["secret_key"] for app in up["apps"] if app["environment"] == "development")
-    assert _ask_user(up, key) == 404
-
-
-def test_a_stop_leaves_nothing_but_the_data_and_a_start_finds_it_again(
-    installed: Installed, up: dict[str, Any], shared_before: set[str]
-) -> None:
-    for _ in range(2):
-        begin = time.monotonic()
-        assert installed.run_json("down")["was_running"] is True
-        print(f"\nstop: {time.monotonic() - begin:.1f} s")
-        assert installed.leftovers() == []
-        assert set(os.listdir("/dev/shm")) - shared_before == set()
-        assert not installed.places.state.exists()
-        with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.1", installed.port)):
-            pass
-        assert installed.kiosk("status", check=False).returncode == 3
-        stopwatch = QuietStopwatch()
-        again = installed.run_json("up", "--port", str(installed.port))
-        took_s = stopwatch.elapsed_s(list_processes(installed.places))
-        print(f"start with data: {took_s:.1f} s without the work of others")
-        assert took_s < MOST_START_S
-        keys = {app["app_id"]: app["secret_key"] for app in again["apps"]}
-        assert all(keys[app["app_id"]] == app["secret_key"] for app in up["apps"])
-        assert "password" not in again["administrator"]
+    assert installed.ask_user(rotated["secret_key"]) == 404
 
 
 def _paste(line: str) -> Any:
@@ -485,13 +364,6 @@ def _paste(line: str) -> Any:
         )
 
     return run
-
-
-def _ask_user(up: dict[str, Any], key: str) -> int:
-    status, _ = probe.send_request(
-        "127.0.0.1", int(up["api_url"].rpartition(":")[2]), "GET", "/v1/users/nobody", key=key
-    )
-    return status
 
 
 def _is_ray(body: bytes) -> bool:

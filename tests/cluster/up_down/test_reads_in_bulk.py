@@ -18,13 +18,12 @@ import polars as pl
 import psutil
 import pytest
 
-from cluster.paths import InstallationPaths
-from cluster.process.free_ports import free_ports
-from tests.cluster.test_up_down import ROOT, Installed
+from tests.cluster.installed import ROOT, Installed
 from tests.fakes.request_handler import BROWSER
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(400)]
 APP = "playground"
+EMPTY = "without-products"
 FILTER = "price:[* TO 40]"
 IN_A_NOTEBOOK = """
 import asyncio, json, sys
@@ -43,9 +42,9 @@ print(json.dumps(asyncio.run(cell())))
 class Running:
     """A running installation and its keys."""
 
-    def __init__(self, installed: Installed, installation: dict[str, Any]) -> None:
+    def __init__(self, installed: Installed, installation: dict[str, Any], keys: dict[str, str]) -> None:
         self.installed = installed
-        self._keys = {app["app_id"]: app["secret_key"] for app in installation["apps"]}
+        self._keys = {app["app_id"]: app["secret_key"] for app in installation["apps"]} | keys
         self._http = httpx.Client(base_url=installation["api_url"], timeout=30)
 
     def post(self, app: str, path: str, body: Any) -> Any:
@@ -65,23 +64,17 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    installed = Installed(
-        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0]
-    )
-    try:
-        running = Running(installed, installed.run_json("up", "--port", str(installed.port)))
-        yield running
-        running.close()
-    finally:
-        installed.kiosk("down")
+def running(installed: Installed, up: dict[str, Any]) -> Iterator[Running]:
+    running = Running(installed, up, {EMPTY: installed.create_app(EMPTY)})
+    yield running
+    running.close()
 
 
 def test_what_was_accepted_a_moment_ago_is_in_the_file(running: Running, tmp_path: Path) -> None:
     products = [{"product_id": f"p{n}", "title": f"Thing {n}"} for n in range(50)]
-    running.post("development", "/v1/products", {"data": products})
+    running.post(EMPTY, "/v1/products", {"data": products})
     out = tmp_path / "products.jsonl"
-    report = running.installed.run_json("export", "development", "products", "--out", str(out))
+    report = running.installed.run_json("export", EMPTY, "products", "--out", str(out))
     assert (report["rows"], report["waiting"]) == (50, 0)
     assert sorted(json.loads(line)["product_id"] for line in out.read_text().splitlines()) == sorted(
         product["product_id"] for product in products
@@ -92,8 +85,8 @@ def test_what_was_accepted_a_moment_ago_is_in_the_file(running: Running, tmp_pat
         "product_ids": ["p1"],
         "timestamp": "2026-03-01T09:15:30.250Z",
     }
-    running.post("development", "/v1/interactions", {"data": [click]})
-    done = running.installed.kiosk("export", "development", "interactions", "--out", "-", "--format", "jsonl")
+    running.post(EMPTY, "/v1/interactions", {"data": [click]})
+    done = running.installed.kiosk("export", EMPTY, "interactions", "--out", "-", "--format", "jsonl")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [click]
 
 

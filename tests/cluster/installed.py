@@ -1,0 +1,66 @@
+"""An installation that commands start and stop, as people do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.paths import InstallationPaths
+from cluster.process import probe
+from cluster.process.installation_processes import list_processes
+from tests.suites.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Installed:
+    """A data directory and a port; nothing runs until `kiosk up`."""
+
+    places: InstallationPaths
+    port: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        return {**clean, "KIOSK_DATA_DIR": str(self.places.data_dir), "CANARY_IN_ENVIRONMENT": "x"}
+
+    def kiosk(self, *words: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run one command as a person does, from another directory."""
+        done = subprocess.run(
+            [sys.executable, "-m", "deployments.cli", *words],
+            env={**self.environment, "PYTHONPATH": str(ROOT), **variables},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (done.stdout, done.stderr)
+        return done
+
+    def run_json(self, *words: str) -> Any:
+        """Run a command with `--json` and read what it says."""
+        return json.loads(self.kiosk(*words, "--json").stdout)
+
+    def leftovers(self) -> list[str]:
+        """Everything that should be gone after a stop."""
+        left = [" ".join(process.cmdline())[:80] for process in list_processes(self.places)]
+        left += [str(path) for path in Path("/tmp").glob(f"*{self.places.mark}*")]
+        left += [path.name for path in self.places.data_dir.iterdir() if path.is_socket()]
+        return left
+
+    def create_app(self, app_id: str) -> str:
+        """Create an app; return its secret key when the API takes it."""
+        key = str(self.run_json("apps", "create", app_id)["secret_key"])
+        wait_until(lambda: self.ask_user(key) == 404)
+        return key
+
+    def ask_user(self, key: str) -> int:
+        """Return the status of a request for a user that nobody uploaded."""
+        return probe.send_request("127.0.0.1", self.port, "GET", "/v1/users/nobody", key=key)[0]
