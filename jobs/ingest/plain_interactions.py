@@ -139,6 +139,7 @@ def _parse_timestamp(text: Any) -> int:
 _ACTORS = ("user_id", "anonymous_id")
 _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))
 _SECONDS_BELOW = 100_000_000_000
+_DATES_FROM = (19_000_000, 19_000_000_000_000)
 
 # Created once: pyarrow looks for pandas each time it creates a scalar, which takes longer than the work.
 _NOTHING = pa.scalar("")
@@ -255,6 +256,9 @@ def _timestamps_ms(column: Any) -> Any:
         if column.null_count:
             raise ValueError("some have none")
         numbers = column.cast(pa.int64()).to_numpy()
+        # Rows read such numbers as dates if their digits are: 20240131 or 20240131235959.
+        if any(((numbers >= first) & (numbers < 21 * first // 19)).any() for first in _DATES_FROM):
+            raise ValueError("perhaps dates")
         # Two comparisons in place of `abs`, which overflows for the smallest int64.
         in_ms = np.where((numbers > -_SECONDS_BELOW) & (numbers < _SECONDS_BELOW), numbers * 1000, numbers)
         return pa.array(in_ms, pa.timestamp("ms", "UTC"))

@@ -6,6 +6,7 @@ Blanks around column names are removed. A column without a name (exported tables
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
@@ -71,7 +72,7 @@ class ByteStream(io.RawIOBase):
 
 def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
     """Return a text stream for `read_delimited_rows`; invalid bytes become surrogates."""
-    encoding = layout.encoding or "utf-8-sig"
+    encoding = layout.encoding or "utf-8"
     buffered = io.BufferedReader(stream, _BLOCK)
     return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
@@ -109,11 +110,33 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
     reported as unreadable, and is never in memory as a whole.
 
     Errors:
-        Invalid: there is no header, it is not UTF-8, or two columns have the same name
+        Invalid: there is no header, it is not UTF-8, two columns have the same name, or characters can't be decoded
     """
+    with _explain_decoding(text, name):
+        yield from _read_rows(_Lines(text, longest), separator, name)
+
+
+def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
+    """Return the names of the columns."""
+    lines = _Lines(text, longest)
+    with _explain_decoding(text, name):
+        first = _first_line(lines, name)
+        return _read_header(csv.reader(lines, delimiter=separator or _detect_separator(first)), name)
+
+
+@contextlib.contextmanager
+def _explain_decoding(text: TextIO, name: str) -> Iterator[None]:
+    """Refuse a file with bytes that its encoding can't decode; in UTF-8 such bytes are surrogates of one row."""
+    try:
+        yield
+    except UnicodeError as error:
+        # Where characters have several bytes, nothing says where the next one or the next line begins.
+        raise Invalid(f"{name} is not text in {text.encoding}: {error}") from error
+
+
+def _read_rows(lines: _Lines, separator: str, name: str) -> Iterator[Row]:
     # the limit of the csv module applies to the process, and its default is too small for the text of an article
     csv.field_size_limit(LONGEST_CELL)
-    lines = _Lines(text, longest)
     first = _first_line(lines, name)
     separator = separator or _detect_separator(first)
     cell_rows = csv.reader(lines, delimiter=separator)
@@ -131,13 +154,6 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
             yield _row_from_cells(names, cells, separator)
 
 
-def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
-    """Return the names of the columns."""
-    lines = _Lines(text, longest)
-    first = _first_line(lines, name)
-    return _read_header(csv.reader(lines, delimiter=separator or _detect_separator(first)), name)
-
-
 class _Lines:
     """Lines up to a maximum length; a longer line is skipped and reported as a format error."""
 
@@ -149,8 +165,8 @@ class _Lines:
     def peek(self) -> str:
         """Return the beginning of the first line without consuming it."""
         # The separator must be known before the csv module reads; a stream that is decompressed can't go
-        # back.
-        self._peeked = self._text.readline(self._longest)
+        # back. A byte order mark would be part of the first name.
+        self._peeked = self._text.readline(self._longest).removeprefix("\ufeff")
         return self._peeked
 
     def __iter__(self) -> Iterator[str]:
@@ -177,9 +193,11 @@ def _first_line(lines: _Lines, name: str) -> str:
     The csv module of Python 3.10 raises an error at NUL. Later versions read NUL as part of a name.
 
     Errors:
-        Invalid: the line holds NUL characters
+        Invalid: the line holds NUL characters, or begins as compressed data
     """
     first = lines.peek()
+    if first.startswith("\x1f"):
+        raise Invalid(f"{name} is compressed by gzip; give its name the suffix .gz")
     if "\0" in first:
         raise Invalid(f"{name} is not UTF-8; it looks like UTF-16, read it with --encoding utf-16")
     return first

@@ -94,6 +94,8 @@ class SourceFile:
     "pyarrow.fs.FileSystem"
     retry: ReadRetry = field(default_factory=ReadRetry)
     layout: DelimitedFormat = field(default_factory=DelimitedFormat)
+    is_part: bool = False
+    "Whether it is a file of a folder."
 
     @property
     def name(self) -> str:
@@ -164,7 +166,10 @@ def find_files(
     Errors:
         Invalid: the address has no file, or none of a known format
     """
-    return find_files_in(*_open_filesystem(address), address, format, asking=asking)
+    try:
+        return find_files_in(*_open_filesystem(address), address, format, asking=asking)
+    except UnicodeError as error:
+        raise Invalid(f"the name of a file at {address!a} is not UTF-8; rename it") from error
 
 
 def find_files_in(
@@ -190,7 +195,7 @@ def find_files_in(
     selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
     below = _call_with_retry(files, address, asking, lambda: files.get_file_info(selector))
     sources = [
-        SourceFile(entry.path, kind, entry.size, _modified_ms(entry), files, asking)
+        SourceFile(entry.path, kind, entry.size, _modified_ms(entry), files, asking, is_part=True)
         # Sorted, because the progress names a file by its number; the store lists them in any order.
         for entry in sorted(below, key=lambda entry: str(entry.path))
         if entry.type == fs.FileType.File
@@ -212,12 +217,12 @@ def detect_format(path: str) -> Format | None:
 
 
 def read_column_names(source: SourceFile) -> Sequence[str] | None:
-    """Return the column names of a file; None for formats without columns.
+    """Return the column names of a file; None for formats without columns, and for empty files.
 
     Errors:
         Invalid: the file does not have its format
     """
-    if source.format == "jsonl":
+    if source.format == "jsonl" or _is_empty_text(source):
         return None
     return _call_with_retry(source.files, source.name, source.retry, lambda: _read_column_names(source))
 
@@ -299,15 +304,15 @@ def _read_jsonl_rows(source: SourceFile) -> Iterator[SizedRow]:
         if isinstance(line, UnreadableRow):
             yield len(line.text), line
             continue
-        text = line.strip()
+        # The byte order mark, which Windows programs write before the first line; orjson refuses it.
+        text = line.strip().removeprefix(b"\xef\xbb\xbf")
         if text:
             yield len(text), _parse_json_row(text)
 
 
 def _parse_json_row(text: bytes) -> Row:
     try:
-        # The byte order mark, which Windows programs write before the first line; orjson refuses it.
-        row = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
+        row = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return UnreadableRow(f"not JSON: {error.msg}", shorten_row(text))
     # An upload refuses deeper nesting as well. Counting brackets first spares the walk for nearly all rows.
@@ -347,7 +352,14 @@ def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
         yield rest
 
 
+def _is_empty_text(source: SourceFile) -> bool:
+    """Return true for a file of 0 bytes in a folder, which programs write for a part without rows."""
+    return source.is_part and source.size == 0 and source.format != "parquet"
+
+
 def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[SizedRow]:
+    if _is_empty_text(source):
+        return
     before: Row | None = None
     with _open_stream(source) as stream:
         counted = ByteStream(stream)
@@ -369,10 +381,10 @@ def _detect_separator(source: SourceFile) -> str:
 
 @contextlib.contextmanager
 def _translate_arrow_errors(source: SourceFile) -> Iterator[None]:
-    """Raise an error of Arrow as a refusal of the file."""
+    """Raise an error of Arrow as a refusal of the file; a name of a column may be no UTF-8."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeError) as error:
         raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
 
 

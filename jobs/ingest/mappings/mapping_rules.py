@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -44,6 +44,10 @@ TIME_FIELDS = tuple(name for name, kind in _KINDS.items() if kind == "time")
 KINDS = tuple(sorted({*_KINDS.values()}))
 "Target types of a conversion."
 _SECONDS_BELOW = 100_000_000_000
+_DIGITS = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
+_CENTURIES = ("19", "20")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS = timedelta(milliseconds=1)
 TRUE_WORDS = ("true", "1", "yes", "ja", "oui", "si", "sí", "sì", "sim", "wahr", "vrai")
 FALSE_WORDS = ("false", "0", "no", "nein", "non", "nee", "não", "nao", "falsch", "faux")
 _BOOLEANS = {**dict.fromkeys(TRUE_WORDS, True), **dict.fromkeys(FALSE_WORDS, False)}
@@ -228,10 +232,7 @@ def _to_json_value(value: Any) -> Any:
         # JSON has neither NaN nor infinity; Parquet tables use NaN for "no value".
         return value if math.isfinite(value) else None
     if isinstance(value, datetime):
-        # Without a zone it is UTC, wherever the ingest runs; `timestamp()` would take the zone of the
-        # machine.
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return moment_text(round(aware.timestamp() * 1000))
+        return _moment_text(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -243,7 +244,8 @@ def _to_json_value(value: Any) -> Any:
         return {str(name): _to_json_value(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [_to_json_value(inner) for inner in value]
-    return value
+    # A length of time in seconds; what is left are UUIDs and times of a day.
+    return value.total_seconds() if isinstance(value, timedelta) else str(value)
 
 
 def _convert_value(rule: MappingRule, value: Any) -> Any:
@@ -289,10 +291,12 @@ def parse_time(value: Any) -> Any:
     """Return a moment as text from seconds, milliseconds or a written date; other values unchanged."""
     if value.__class__ is str and is_stored_moment(value):
         return value
+    if (day := _parse_digits(value)) is not None:
+        return _moment_text(day)
     number = _parse_number(value) if isinstance(value, str) and len(value) > 8 else value
     if isinstance(number, str):
         at = None if number[:4].isdigit() else parse_written_date(number)
-        return value if at is None else moment_text(round(at.timestamp() * 1000))
+        return value if at is None else _moment_text(at)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return value
     # Below 100 billion it counts seconds: as milliseconds this would be before March 1973, as seconds up to
@@ -309,13 +313,35 @@ def _parse_time_format(value: Any, form: str) -> Any:
         return parse_time(value)
     if form in DATE_ORDERS:
         date_at = parse_date(value, DATE_ORDERS[form != DATE_ORDERS[0]])
-        return parse_time(value) if date_at is None else moment_text(round(date_at.timestamp() * 1000))
+        return parse_time(value) if date_at is None else _moment_text(date_at)
     try:
-        at = datetime.strptime(value.strip(), form)  # noqa: DTZ007 - a form without an offset means UTC
-    except ValueError:
+        # An offset may lead out of the years 1 to 9999.
+        return _moment_text(datetime.strptime(value.strip(), form))  # noqa: DTZ007 - no offset means UTC
+    except (ValueError, OverflowError):
         return value
+
+
+def _parse_digits(value: Any) -> datetime | None:
+    """Return the moment of digits such as `20240131` or `20240131235959`, None of anything else.
+
+    As seconds they would be days of August 1970, as milliseconds years behind 2570.
+    """
+    text = str(value) if value.__class__ is int else value
+    if text.__class__ is not str or len(text) not in _DIGITS or not text.isascii() or not text.isdigit():
+        return None
+    try:
+        return datetime.strptime(text, _DIGITS[len(text)]) if text[:2] in _CENTURIES else None  # noqa: DTZ007
+    except ValueError:
+        return None
+
+
+def _moment_text(at: datetime) -> str:
+    """Return a moment in the stored form; without a zone it is UTC, wherever the ingest runs.
+
+    Microseconds are cut: rounded up, the last moment of the year 9999, which tables use for "no end", is none.
+    """
     aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return moment_text(round(aware.timestamp() * 1000))
+    return moment_text((aware - _EPOCH) // _MS)
 
 
 def _decimal_point(text: str) -> str:

@@ -16,7 +16,6 @@ affects no other row.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ MOST_PRODUCTS = 10_000
 MOST_REMEMBERED = 1_000_000
 "Closed orders that are remembered to notice rows that follow later."
 _READ_ROWS = 2_000
+_LARGEST = 1e12
 
 _Key: TypeAlias = tuple[Any, ...]
 
@@ -273,8 +273,8 @@ def _are_amounts(value: Any, count: int) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    # By class: for `isinstance`, True is an int, and no quantity.
-    return value.__class__ in (int, float) and math.isfinite(value)
+    # By class: for `isinstance`, True is an int, and no quantity. Sums of larger numbers could pass 64 bits.
+    return value.__class__ in (int, float) and abs(value) < _LARGEST
 
 
 def _time_of(record: dict[str, Any]) -> int | None:
