@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.artifacts.segments import SegmentStore
 from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
@@ -16,6 +17,7 @@ from jobs.refresh.runs.stages import report_without_interactions
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
+from tests.suites.test_segments import clicks, products
 
 MODELS = f"/apps/{APP}/models"
 ENGINE = f"{MODELS}/engines/default"
@@ -122,6 +124,17 @@ async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) 
         f"{MODELS}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="fast"
     )
     assert "no data of it is compacted" in estimate.text
+    segments = SegmentStore(shop.artifacts)
+    segments.append(APP, "product", products("1-0", ("p1", 1), ("p2", 1)), first="1-0", last="1-0")
+    segments.append(APP, "interaction", clicks("1-0", "u:1", "u:2"), first="1-0", last="1-0")
+    for least, is_left_out in ((3, True), (2, False)):
+        await person.get(f"{MODELS}/trainings/new")
+        estimate = await person.post(
+            f"{MODELS}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="default",
+            changes=f"parts.graph_filter.items_from={least}",
+        )  # fmt: skip
+        reason = "Left out: graph_filter is meant for catalogs of at least 3 items, this one has 2."
+        assert (reason in estimate.text) is is_left_out
     await person.get(f"{MODELS}/trainings/new")
     refused = await person.post(
         f"{MODELS}/trainings/new", engine_id="default", recipe="fast", changes="parts.rules.windw=1"
