@@ -34,6 +34,11 @@ def user_key_from_anonymous_id(anonymous_id: str) -> str:
     return "a:" + anonymous_id
 
 
+def record_key_from_id(noun: str, record_id: str) -> str:
+    """Return the key of a stored record: `u:<user_id>` or `p:<product_id>`."""
+    return f"{noun[0]}:{record_id}"
+
+
 def position_from_offset(offset: str) -> tuple[int, int]:
     """Return an offset of a change log (`<ms>-<n>`, or `"0"`) as a tuple that compares in log order."""
     ms, _, n = offset.partition("-")

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
 from cluster.clock import iso_ms
-from cluster.ids import user_key_from_anonymous_id, user_key_from_id
+from cluster.ids import record_key_from_id, user_key_from_anonymous_id, user_key_from_id
 from cluster.records.logged_query import pseudonym
 
 REFUSED = "refused rows of ingests"
@@ -85,19 +86,19 @@ class Person(BaseModel):
 
 
 class ErasedUsers:
-    """Users and visitors that were erased, known by keyed hashes of their ids only."""
+    """Users, visitors and products that were erased or deleted, known by keyed hashes of their ids only."""
 
     def __init__(self, salt: bytes = b"", subjects: Iterable[str] = ()) -> None:
         self._salt = salt
         self._subjects = frozenset(subjects)
-        self._others: ErasedUsers | None = None
+        self._deleted: ErasedUsers | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._subjects or self._others)
+        return bool(self._subjects or self._deleted)
 
-    def add(self, others: ErasedUsers) -> None:
-        """Add users whom `update` keeps."""
-        self._others = others
+    def add(self, deleted: ErasedUsers) -> None:
+        """Add users or products that were deleted and not erased; `update` keeps them."""
+        self._deleted = deleted
 
     def update(self, other: ErasedUsers) -> None:
         """Take the hashes of a later look."""
@@ -105,13 +106,16 @@ class ErasedUsers:
         self._subjects = other._subjects
 
     def has_any_of(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a user or an interaction belongs to one of them."""
+        """Return whether a record or an interaction belongs to one of them."""
+        return self.has_erased(record) or bool(self._deleted and self._deleted.has_any_of(record))
+
+    def has_erased(self, record: Mapping[str, Any]) -> bool:
+        """Return whether it belongs to one that was erased, and not only deleted."""
         ids = (
             (user_key_from_id, record.get("user_id")),
             (user_key_from_anonymous_id, record.get("anonymous_id")),
+            (partial(record_key_from_id, "product"), record.get("product_id")),
         )
-        if self._others and self._others.has_any_of(record):
-            return True
         return any(
             isinstance(value, str) and pseudonym(self._salt, prefixed(value)) in self._subjects
             for prefixed, value in ids

@@ -290,6 +290,12 @@ def deleted_users(app: str) -> str:
     return f"{{{app}}}:deleted-user"
 
 
+def deleted_records(app: str, noun: str) -> str:
+    """Sorted set of keyed hashes of users (`u:...`) or products (`p:...`) by the time when their delete was accepted.
+    Owner: API replicas and the intake. 30 days, the newest 100,000."""
+    return f"{{{app}}}:deleted-record:{noun}"
+
+
 def page_count(app: str) -> str:
     """String, integer: pages that unverified users began. 30 minutes after the first."""
     return f"{{{app}}}:page-count"

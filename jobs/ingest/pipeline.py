@@ -158,10 +158,11 @@ async def ingest(
         check_stored_bytes(app, await patience.call(lambda: stores.usage.stored_bytes(app.app_id)))
     run = run_from_order(order, state_dir)
     with run.lock():
+        now_ms = clock.now_ms()
         progress = await asyncio.to_thread(
             run.begin,
             sources,
-            clock.now_ms(),
+            now_ms,
             restart=restart,
             once=order.noun == "interaction",
             chunk=chunk,
@@ -170,7 +171,8 @@ async def ingest(
         if progress.finished:
             return _build_report(run, progress, 0, 0.0, already=True)
         await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
-        order = await _continue_order(order, progress, stores, patience)
+        is_new = progress.started_ms == now_ms
+        order = await _continue_order(order, progress, stores, patience, is_new=is_new)
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
             source = reading.PlainFiles(order.format, order.layout, bounds)
@@ -200,19 +202,23 @@ async def ingest(
 
 
 async def _continue_order(
-    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry
+    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry, *, is_new: bool
 ) -> IngestOrder:
-    """Return the order of a run: with its chunks, and the people who were erased since its start.
+    """Return the order of a run: with its chunks, and who was erased or deleted since its start.
 
-    A continued run must not bring them back, nor interactions of users that were deleted since.
+    A continued run must bring none of them back.
     """
     erased = order.erased
     app_id = order.app_id
+    noun = order.noun
     since_ms = progress.started_ms
     if erased is None:
         erased = await patience.call(lambda: stores.erasures.erased_since(app_id, since_ms))
-    if order.noun == "interaction":
+    # A new run takes all rows, also if the clock of the replica that accepted a delete is ahead.
+    if noun == "interaction" and not is_new:
         erased.add(await patience.call(lambda: stores.interactions.deleted_since(app_id, since_ms)))
+    elif not is_new:
+        erased.add(await patience.call(lambda: stores.intake.deleted_since(app_id, noun, since_ms)))
     return replace(order, chunk=progress.chunk or order.chunk, erased=erased)
 
 

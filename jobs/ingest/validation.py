@@ -68,6 +68,7 @@ class CheckedChunk(Generic[T]):
 
 
 ERASED = "the user was erased after the file was uploaded"
+DELETED = "the user or the product was deleted after the ingest began"
 
 
 def check_records(
@@ -144,13 +145,14 @@ def check_without_erased(
     erased: ErasedUsers,
     check: ChunkCheck,
 ) -> CheckedChunk[Any]:
-    """Validate a chunk and reject the rows of erased people; `check` validates it with them.
+    """Validate a chunk and reject the rows of what was erased or deleted; `check` validates it with them.
 
-    The parts are cut with the rows of erased people, as a run before the erasure cut them. So a continued run finds the
-    part that it announced, and writes no row twice and none not at all.
+    The parts are cut with these rows, as a run before cut them. So a continued run finds the part that it announced,
+    and writes no row twice and none not at all.
     """
     numbers = row_numbers(rows, first)
-    gone = {number for number, row in zip(numbers, rows, strict=True) if _is_of_erased(row, read, erased)}
+    reasons = {number: _explain_erased(row, read, erased) for number, row in zip(numbers, rows, strict=True)}
+    gone = {number: reason for number, reason in reasons.items() if reason}
     checked = check(rows, first, read)
     if not gone:
         return checked
@@ -166,17 +168,21 @@ def check_without_erased(
             parts.append(AcceptedPart(rest.accepted, left, part.number))
     refused = [bad for bad in checked.refused if bad.row not in gone]
     # Without the text, which names the person.
-    refused += [RejectedRow(number, ERASED, "") for number in gone]
+    refused += [RejectedRow(number, reason, "") for number, reason in gone.items()]
     return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
 
 
-def _is_of_erased(row: Row, read: RowMapper, erased: ErasedUsers) -> bool:
+def _explain_erased(row: Row, read: RowMapper, erased: ErasedUsers) -> str:
+    """Return why a row is left out; empty if it is not."""
     if isinstance(row, UnreadableRow):
-        return False
+        return ""
     try:
-        return erased.has_any_of(read(row))
+        record = read(row)
     except (TypeError, ValueError):
-        return False
+        return ""
+    if erased.has_erased(record):
+        return ERASED
+    return DELETED if erased.has_any_of(record) else ""
 
 
 def _check_plain_chunk(

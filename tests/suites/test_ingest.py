@@ -24,6 +24,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Unavailable
+from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
 from cluster.records.interaction import RecentEvent
@@ -495,6 +496,51 @@ async def test_users_who_come_back_after_a_delete_are_ingested_by_a_new_run(
     assert not await stores.interactions.deleted_since(APP, SystemClock().now_ms())
     report = await run(stores, tmp_path, write(tmp_path / "b.jsonl", rows), "interaction")
     assert (report.accepted, report.refused) == (3, 0)
+
+
+@pytest.mark.parametrize("noun", ["user", "product"])
+async def test_records_deleted_between_two_lives_of_an_ingest_do_not_come_back(
+    stores: Stores, tmp_path: Path, noun: Any
+) -> None:
+    """One that was uploaded again keeps this version; a new run takes all of them."""
+    rows = [{f"{noun}_id": f"r{n:02}", "custom_attributes": {"of": "file"}} for n in range(12)]
+    address = write(tmp_path / "a.jsonl", rows)
+    seen = 0
+
+    def die(progress: IngestProgress) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 2:
+            raise Killed
+
+    async def submit(op: Any, records: list[Any]) -> None:
+        await stores.intake.accept(
+            APP,
+            noun,
+            op,
+            orjson.dumps(records),
+            task_id=new_task_id(),
+            total=1,
+            now_ms=SystemClock().now_ms(),
+        )
+
+    await submit("remove", ["r11"])
+    with pytest.raises(Killed):
+        await run(stores, tmp_path, address, noun, chunk=2, window=2, watch=die)
+    await _free(stores)
+    await submit("remove", ["r01", "r05", "r07", "r10"])
+    await submit("put", [rows[10] | {"custom_attributes": {"of": "call"}}])
+    report = await run(stores, tmp_path, address, noun, chunk=2, window=2)
+    assert await stores.records.ids(APP, noun) == [f"r{n:02}" for n in range(12) if n not in (1, 5, 7)]
+    assert b"call" in (await stores.records.get(APP, noun, "r10") or b"")
+    assert (report.accepted, report.refused) == (9, 3)
+    assert report.quarantine is not None
+    lines = [orjson.loads(line) for line in report.quarantine.read_bytes().splitlines()]
+    assert [(line["row"], line["reason"], line["text"]) for line in lines] == [
+        (row, validation.DELETED, "") for row in (5, 7, 10)
+    ]
+    assert (await run(stores, tmp_path, address, noun, restart=True)).accepted == 12
+    assert len(await stores.records.ids(APP, noun)) == 12
 
 
 async def _settle(stores: Stores, segments: SegmentStore) -> None:

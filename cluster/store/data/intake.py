@@ -22,16 +22,20 @@ import structlog
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany
-from cluster.ids import DEFAULT_ENGINE
+from cluster.ids import DEFAULT_ENGINE, record_key_from_id
 from cluster.records.engine import Engine
+from cluster.records.erasure import ErasedUsers
 from cluster.records.intake import Noun, Op
+from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.client.error_replies import NoGroup
 from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
+from cluster.store.data.interactions import DELETED_MS, MOST_DELETED, read_deleted
 from cluster.store.data.records import type_prefix
+from cluster.store.data.salts import Salts
 from cluster.store.data.tasks import LIFE_S
 from cluster.store.seals import quarantine
 from cluster.store.seals.seal import salt_from_key, seal, unseal
@@ -134,6 +138,7 @@ class Intake:
         self, server: RedisClient, clock: Clock, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
     ) -> None:
         self._server = server
+        self._salts = Salts(server)
         self._clock = clock
         self._idle_ms = idle_ms
         self._most_waiting = most_waiting
@@ -181,8 +186,18 @@ class Intake:
             now_ms,
             LIFE_S,
         ]
-        for name, kind in (attribute_types or {}).items():
+        types = attribute_types or {}
+        args.append(2 * len(types))
+        for name, kind in types.items():
             args += (name, kind)
+        if op == "remove":
+            # With the batch, not when it is applied: an ingest that continues meanwhile must see it.
+            names.append(keys.deleted_records(app_id, noun))
+            salt = await self._salts.get(app_id)
+            args += (now_ms - DELETED_MS, MOST_DELETED)
+            args += (
+                pseudonym(salt, record_key_from_id(noun, record_id)) for record_id in orjson.loads(payload)
+            )
         # a large upload on the common connection would delay the short commands of other requests
         is_bulk = len(payload) > _BULK_BYTES
         verdict, *facts = await self._server.run(_ACCEPT, names, args, is_bulk=is_bulk)
@@ -190,6 +205,12 @@ class Intake:
             raise TooMany("too many uploads are waiting", retry_after_s=5)
         clashes = {text_of(name): text_of(kind) for name, kind in split_pairs(facts)}
         return IntakeReceipt(task_id, clashes)
+
+    async def deleted_since(self, app_id: str, noun: Noun, since_ms: int) -> ErasedUsers:
+        """Return whose deletes were accepted from a time on, at most 30 days ago."""
+        return await read_deleted(
+            self._server, self._salts, app_id, keys.deleted_records(app_id, noun), since_ms
+        )
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         """Claim and return batches, and set their tasks to `running`. The order is: batches that this

@@ -29,7 +29,7 @@ TRIES = 64
 succeeds in each attempt, so this is the number of concurrent writers."""
 
 DELETED_MS = 30 * 86_400_000
-"How long deleted users are remembered by keyed hashes, for ingests that continue."
+"How long deleted users and products are remembered by keyed hashes, for ingests that continue."
 MOST_DELETED = 100_000
 TOO_MUCH_S = 30
 "When browsers that exceeded this minute's bytes may retry."
@@ -132,8 +132,7 @@ class InteractionStore:
 
     async def deleted_since(self, app_id: str, since_ms: int) -> ErasedUsers:
         """Return whose interactions were deleted from a time on, at most 30 days ago."""
-        names = await self._server.execute_slow("ZRANGEBYSCORE", keys.deleted_users(app_id), since_ms, "+inf")
-        return ErasedUsers(await self._salts.get(app_id), map(text_of, names))
+        return await read_deleted(self._server, self._salts, app_id, keys.deleted_users(app_id), since_ms)
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         """Erase all interactions and variant assignments of users and of their linked visitors; append an `erase`
@@ -174,6 +173,14 @@ class InteractionStore:
             if await self._server.run(_ERASE, names, [payload, *kept, *args]):
                 return
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
+
+
+async def read_deleted(
+    server: RedisClient, salts: Salts, app_id: str, name: str, since_ms: int
+) -> ErasedUsers:
+    """Return the members of a set of deleted users or products from a time on."""
+    names = await server.execute_slow("ZRANGEBYSCORE", name, since_ms, "+inf")
+    return ErasedUsers(await salts.get(app_id), map(text_of, names))
 
 
 def _readable(user_key: str) -> str:

@@ -1,7 +1,8 @@
 -- Take a batch: check and register its attribute types, queue it, create its task.
--- KEYS  1 attribute types  2 intake  3 task  4 noun seen  5 open tasks
+-- KEYS  1 attribute types  2 intake  3 task  4 noun seen  5 open tasks  6 deleted records (only of a removal)
 -- ARGV  1 most waiting batches  2 noun  3 op  4 task id  5 payload  6 task type  7 total  8 failed
---       9 errors  10 now ms  11 task life s  12... attribute name, type
+--       9 errors  10 now ms  11 task life s  12 number of arguments that follow: 13... attribute name, type
+--       then of a removal: oldest kept ms, most kept, keyed hashes of the ids
 -- Gives {'taken'} | {'full'} | {'clash', name, registered type, ...}; only the first has written.
 local types, intake, task, seen, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
@@ -14,9 +15,10 @@ if redis.call('XLEN', intake) >= tonumber(ARGV[1]) then
 end
 
 local clashes, fresh = {'clash'}, {}
+local last_type = 12 + tonumber(ARGV[12])
 -- In parts: Lua can't unpack many thousand values at once.
-for first = 12, #ARGV, 1000 do
-  local last = math.min(first + 999, #ARGV)
+for first = 13, last_type, 1000 do
+  local last = math.min(first + 999, last_type)
   local names = {}
   for i = first, last, 2 do
     names[#names + 1] = ARGV[i]
@@ -48,5 +50,11 @@ redis.call('EXPIRE', task, ARGV[11])
 redis.call('ZADD', open, ARGV[10], ARGV[4])
 if ARGV[3] == 'put' then
   redis.call('SET', seen, '1')
+else
+  for i = last_type + 3, #ARGV do
+    redis.call('ZADD', KEYS[6], ARGV[10], ARGV[i])
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[last_type + 1])
+  redis.call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(ARGV[last_type + 2]) - 1)
 end
 return {'taken'}

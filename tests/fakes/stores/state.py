@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from cluster.clock import Clock
 from cluster.records.engine import Engine, Promotion
-from cluster.records.intake import Task
+from cluster.records.intake import Noun, Task
 from cluster.records.run import Run, Schedule
 from cluster.store.data.changes import Follower
 
@@ -154,6 +154,8 @@ class AppState:
     linked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     deleted: dict[str, int] = field(default_factory=dict)
     "User key -> when the interactions were deleted."
+    deleted_records: dict[tuple[Noun, str], int] = field(default_factory=dict)
+    "Noun and id -> when the delete was accepted."
     engines: dict[str, Engine] = field(default_factory=dict)
     promotions: dict[str, list[Promotion]] = field(default_factory=dict)
     "Oldest first."
