@@ -12,7 +12,7 @@ from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.client.script import Script
 from cluster.store.connect import OpenStores
-from cluster.store.data import interactions
+from cluster.store.data import intake, interactions
 from cluster.store.data.append_plan import MANY, BrowserWriter
 from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
@@ -248,3 +248,23 @@ async def test_only_the_newest_deleted_users_are_remembered(
     await redis_stores.interactions.erase(APP, ["u5"])
     deleted = await redis_stores.interactions.deleted_since(APP, 0)
     assert [deleted.has_any_of({"user_id": f"u{number}"}) for number in range(6)] == [False] * 5 + [True]
+
+
+async def test_only_the_newest_deleted_records_are_remembered(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "MOST_DELETED", 3)
+    for number in range(5):
+        await redis_stores.intake.accept(
+            APP, "product", "remove", b'["p%d"]' % number, task_id=f"d{number}", total=1, now_ms=number + 1,
+            attribute_types={"size": "number"},
+        )  # fmt: skip
+    deleted = await redis_stores.intake.deleted_since(APP, "product", 0)
+    assert [deleted.has_any_of({"product_id": f"p{number}"}) for number in range(5)] == [False] * 2 + [
+        True
+    ] * 3
+    late = 5 + intake.DELETED_MS
+    await redis_stores.intake.accept(APP, "product", "remove", b'["p5"]', task_id="d5", total=1, now_ms=late)
+    deleted = await redis_stores.intake.deleted_since(APP, "product", 0)
+    assert [deleted.has_any_of({"product_id": f"p{number}"}) for number in range(6)] == [False] * 5 + [True]
+    assert not await redis_stores.intake.deleted_since(APP, "user", 0)
