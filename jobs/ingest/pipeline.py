@@ -171,8 +171,7 @@ async def ingest(
         if progress.finished:
             return _build_report(run, progress, 0, 0.0, already=True)
         await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
-        is_new = progress.started_ms == now_ms
-        order = await _continue_order(order, progress, stores, patience, is_new=is_new)
+        order = await _continue_order(order, progress, stores, patience, now_ms)
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
             source = reading.PlainFiles(order.format, order.layout, bounds)
@@ -180,7 +179,6 @@ async def ingest(
         rows_of = source if baskets is None else baskets
         work = _IngestTask(order, run, progress, sources, rows_of, mapping, clock, watch or (lambda _: None))
         started_s = clock.monotonic_s()
-        before = progress.rows
         if order.noun == "interaction":
             await work.interactions(InteractionWriter(stores, order.app_id, segments, patience, order.erased))
         else:
@@ -196,13 +194,13 @@ async def ingest(
                 loop, work.records(RecordWriter(stores, app, order.noun, clock, patience))
             )
         done = work.finish()
-        report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+        report = _build_report(run, done, done.rows - progress.rows, clock.monotonic_s() - started_s)
         warnings += [*work.warnings, *(baskets.report.warnings() if baskets is not None else ())]
         return replace(report, reasons=work.reasons.most_frequent(), warnings=tuple(dict.fromkeys(warnings)))
 
 
 async def _continue_order(
-    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry, *, is_new: bool
+    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry, now_ms: int
 ) -> IngestOrder:
     """Return the order of a run: with its chunks, and who was erased or deleted since its start.
 
@@ -215,6 +213,7 @@ async def _continue_order(
     if erased is None:
         erased = await patience.call(lambda: stores.erasures.erased_since(app_id, since_ms))
     # A new run takes all rows, also if the clock of the replica that accepted a delete is ahead.
+    is_new = progress.started_ms == now_ms
     if noun == "interaction" and not is_new:
         erased.add(await patience.call(lambda: stores.interactions.deleted_since(app_id, since_ms)))
     elif not is_new:
