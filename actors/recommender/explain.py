@@ -152,7 +152,7 @@ def _build_explanation(
 
 def _name_weights(user: UserSignals, model: ServingModel | None) -> dict[str, str]:
     """Name the weights that ordered the list; nothing if the snapshot has only one set for users with a history."""
-    if model is None or not model.has_unseen_weights or not user.has_history:
+    if model is None or not model.has_unseen_weights or not user.history_profile.has_signal:
         return {}
     return {"weights": "unseen" if user.unseen_only else "all"}
 
@@ -166,7 +166,7 @@ def _list_ignored(
     if user.cohort is None:
         why = (
             "the user has a history"
-            if user.has_history
+            if user.history_profile.has_signal
             else f"fewer than {LEAST_USERS} users with it did something"
         )
         reasons = {**dict.fromkeys(query.cohort, why), **reasons}
@@ -322,7 +322,7 @@ def _explain_scores(rows: Sequence[int], explained: ExplainedList) -> list[dict[
         explained.state,
         explained.priors,
         cohort=user.cohort,
-        is_new=not user.has_history,
+        is_new=not user.history_profile.has_signal,
         unseen=user.unseen_only,
     )
     for row, contributions in zip(rows, contributions_by_row, strict=True):

@@ -187,10 +187,11 @@ class EngineHost:
 
     async def _read_recent(self, query: UserQuery) -> list[bytes]:
         """Read the recent list of the user; while the store is away, answer without it."""
-        if not query.user_keys:
+        user_keys = query.user_keys
+        if not user_keys:
             return []
         try:
-            return await self._stores.interactions.recent(query.app_id, query.user_keys)
+            return await self._stores.interactions.recent(query.app_id, user_keys)
         except Unavailable:
             self._meter.count("kiosk_recent_misses_total")
             return []

@@ -76,17 +76,24 @@ class Projection:
 
     def __call__(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selected fields of one record as a new object, `product_id` first."""
+        return self.select((record,))[0]
+
+    def select(self, records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the selected fields of each record as a new object, `product_id` first."""
         if self._everything:
-            return dict(record)
-        product_id = record.get("product_id")
-        picked = {} if product_id is None else {"product_id": product_id}
-        if self._tree is not None:
-            picked.update(self._tree.pick(record))
-            return picked
-        for name in self._plain:
-            if name in record:
-                picked[name] = record[name]
-        return picked
+            return [dict(record) for record in records]
+        selected = []
+        for record in records:
+            product_id = record.get("product_id")
+            picked = {} if product_id is None else {"product_id": product_id}
+            if self._tree is not None:
+                picked.update(self._tree.pick(record))
+            # Names without a tree are plain.
+            for name in self._plain:
+                if name in record:
+                    picked[name] = record[name]
+            selected.append(picked)
+        return selected
 
 
 class _Globs:

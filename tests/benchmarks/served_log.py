@@ -28,7 +28,6 @@ from cluster.clock import SystemClock
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.edge.http.caller import Caller
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import open_corner
 
@@ -101,10 +100,8 @@ async def measure_row() -> tuple[float, float]:
     request = ApiRequest(scope, receive, SystemClock())
     credential = corner.keyring.find(corner.secret("shop"))
     assert credential is not None
-    request.caller, request.payload = (
-        Caller(credential),
-        {"user_id": "gina-7", "rows": 10, "fq": "brand:Alder"},
-    )
+    request.credential = credential
+    request.payload = {"user_id": "gina-7", "rows": 10, "fq": "brand:Alder"}
     products = [{"product_id": f"product-{row}", "_personalization_score": 0.5} for row in range(ROWS)]
     placements = Placements(
         tuple(np.linspace(2.0, 1.0, ROWS).tolist()),

@@ -12,7 +12,7 @@ from tests.fakes.stores.memory import memory_stores
 
 MOST_FILES = 49
 "With stores in memory. With Redis three files more: the recent list, the client and the multiplexer."
-MOST_CALLS = 236
+MOST_CALLS = 210
 
 
 async def test_one_recommendation_touches_few_files(tmp_path: Path) -> None:

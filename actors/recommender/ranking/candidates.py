@@ -143,7 +143,7 @@ def select_list_weights(
         docs/concepts/scoring.md, equation 8
     """
     model = state.serving_model
-    if model is None or not model.has_unseen_weights or not user.has_history:
+    if model is None or not model.has_unseen_weights or not user.history_profile.has_signal:
         return user
     # Two sets are compared, no list is scored twice (decision 26).
     hidden = {*consumed, *state.catalog.rows_of(query.exclude)}
@@ -154,7 +154,7 @@ def select_list_weights(
 
 def select_unseen_weights(user: UserSignals, model: ServingModel | None) -> UserSignals:
     """Return the user with the weights for new products, if the snapshot has such."""
-    if model is None or not model.has_unseen_weights or not user.has_history:
+    if model is None or not model.has_unseen_weights or not user.history_profile.has_signal:
         return user
     return replace(user, unseen_only=True)
 

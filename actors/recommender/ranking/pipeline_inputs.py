@@ -126,11 +126,6 @@ class UserSignals:
     gains: Mapping[int, float] = field(default_factory=dict)
     "Row -> what the re-ranker adds to its score; for explanations."
 
-    @property
-    def has_history(self) -> bool:
-        """Return whether the interactions contain a signal about the user's interests."""
-        return self.history_profile.has_signal
-
 
 NO_SIGNALS = UserSignals(InteractionRows(), EMPTY_PROFILE, EMPTY_PROFILE, None)
 "The signals of a user of whom nothing is known."
@@ -180,7 +175,7 @@ def _select_profile_events(
 
 def name_fallback_level(user: UserSignals, priors: ItemPriors) -> str:
     """Name the source of a list (`served_by`): the first of history, cohort, session and trend that is known."""
-    if user.has_history:
+    if user.history_profile.has_signal:
         return "personal"
     if user.cohort is not None:
         return "cohort"

@@ -334,20 +334,17 @@ def render_products(
         1 us a record for `fl: []`, 5 us with fields
     """
     boosting = bool(query.boosts or query.boost_circles)
-    projection = Projection.of(query.fields) if query.fields else None
     offered = catalog.offered
-    ids = catalog.product_ids
     # Removed after the ranking: the priors are older than the catalog.
     items = [item for item in placed if offered[item.row]]
     rows = [item.row for item in items]
     results: list[dict[str, Any]]
-    if projection is None:
-        results = [{"product_id": ids[row]} for row in rows]
+    if query.fields:
+        results = Projection.of(query.fields).select(catalog.columns.list_records(rows))
     else:
-        results = [projection(record) for record in catalog.columns.list_records(rows)]
-    for item, result, shown in zip(
-        items, results, normalize_scores([scores[row] for row in rows]), strict=True
-    ):
+        results = [{"product_id": catalog.product_ids[row]} for row in rows]
+    shown_scores = normalize_scores(map(scores.__getitem__, rows))
+    for item, result, shown in zip(items, results, shown_scores, strict=True):
         result["_personalization_score"] = shown
         if boosting:
             result["_boosted"] = item.boosted

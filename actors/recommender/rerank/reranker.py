@@ -146,7 +146,7 @@ def _read_part_scores(
     scores = np.zeros((len(rows), len(columns)))
     for prior in priors.components:
         weight = prior.weight_unseen if user.unseen_only else prior.weight
-        if prior.name in columns and (weight if user.has_history else prior.weight_new):
+        if prior.name in columns and (weight if user.history_profile.has_signal else prior.weight_new):
             scores[:, columns[prior.name]] = prior.values[rows]
     slot_map = model.slot_map
     slots = slot_map.slots_from_rows(rows)

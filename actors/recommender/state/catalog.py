@@ -43,7 +43,8 @@ class Catalog:
         self.categories: Groups[tuple[str, ...]] = Groups()
         self.version = 0
         "Increases with every change of a product."
-        self._rows: dict[str, int] = {}
+        self.row_by_id: dict[str, int] = {}
+        "Rows of product ids. Only the catalog changes it."
         self._present: Mask = np.zeros(0, np.bool_)
         self._offered: Mask = np.zeros(0, np.bool_)
         self._groups = np.zeros(0, np.int32)
@@ -75,21 +76,16 @@ class Catalog:
         """Return an estimate of the memory of columns, records and rows, in bytes."""
         return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
-    @property
-    def row_by_id(self) -> Mapping[str, int]:
-        """Return the rows of product ids. The caller must not change the mapping."""
-        return self._rows
-
     def row_of(self, name: str) -> int:
         """Return the row of a product, or of the first variant of a group (`group:<id>`); -1 when there is none."""
-        row = self._rows.get(name, -1)
+        row = self.row_by_id.get(name, -1)
         if row < 0 and name.startswith(GROUP):
             row = next(iter(self.rows_of_group(name.removeprefix(GROUP))), -1)
         return row
 
     def rows_of(self, names: Collection[str]) -> list[int]:
         """Return the rows of products and groups, without names that have no row."""
-        rows_by_id = self._rows
+        rows_by_id = self.row_by_id
         rows = [rows_by_id[name] for name in names if name in rows_by_id]
         if len(rows) < len(names):
             # rare: an unknown product, or a group
@@ -136,7 +132,7 @@ class Catalog:
     def put(self, product: Mapping[str, Any]) -> int:
         """Add or replace a product; return its row."""
         product_id = product["product_id"]
-        row = self._rows.get(product_id)
+        row = self.row_by_id.get(product_id)
         if row is None:
             row = self._add_row(product_id)
         # A bool counts as 0 or 1: a replaced product is no new one.
@@ -161,7 +157,7 @@ class Catalog:
 
     def remove(self, product_id: str) -> int:
         """Remove a product; return its row, -1 when it has none."""
-        row = self._rows.get(product_id, -1)
+        row = self.row_by_id.get(product_id, -1)
         if row >= 0 and self._present[row]:
             self.products -= 1
             self._present[row] = self._offered[row] = False
@@ -284,7 +280,7 @@ class Catalog:
                 del self._members[code]
 
     def _add_row(self, product_id: str) -> int:
-        row = self._rows[product_id] = len(self.product_ids)
+        row = self.row_by_id[product_id] = len(self.product_ids)
         self.product_ids.append(product_id)
         # columns have rows without a record too, so that masks have the length of all other arrays
         self.columns.append()

@@ -204,7 +204,7 @@ def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> Person
     if is_shared and values is not None:
         values = values.copy()
     for sparse in listed:
-        if sparse.count:
+        if len(sparse.values):
             values = np.zeros(slot_map.count, np.float32) if values is None else values
             # `values[slots] += ...` would drop all but one addend of a repeated slot.
             np.add.at(values, sparse.slots, sparse.values)

@@ -22,18 +22,12 @@ _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
 _TREES = ("filter", "boosts", "circles", "boost_circles", "spacing", "search")
 
 
-def hidden_fields(request: ApiRequest) -> tuple[str, ...]:
-    """Return the fields that are confidential for this request."""
-    credential = request.credential
-    return () if credential.is_secret else credential.app.settings.confidential_fields
-
-
 def check_query(request: ApiRequest, query: UserQuery) -> UserQuery:
     """Return the query unchanged after checking that it names no confidential field.
 
     Cost: under a microsecond for a query without filters.
     """
-    hidden = hidden_fields(request)
+    hidden = request.credential.hidden_fields
     if hidden:
         check_names(hidden, "fl", (name for name in query.fields if "*" not in name), may_cover=True)
         check_names(hidden, "completion_fields", query.completion_fields)
@@ -64,7 +58,7 @@ def check_format(request: ApiRequest, body: Any) -> None:
     Errors:
         Unprocessable
     """
-    hidden = hidden_fields(request)
+    hidden = request.credential.hidden_fields
     for parameter in ("source_fl", "related_resource_fl") if hidden else ():
         names = getattr(body, parameter, None) or ()
         if any("*" in name for name in names):
@@ -78,7 +72,7 @@ def remove_hidden_fields(
     request: ApiRequest, query: UserQuery, answered: RecommendationResult
 ) -> RecommendationResult:
     """Remove confidential fields from a result whose `fl` covers them; return the changed result."""
-    hidden = hidden_fields(request)
+    hidden = request.credential.hidden_fields
     if hidden and may_cover_hidden(hidden, query.fields):
         for records in _lists(answered):
             remove_from_records(hidden, records)

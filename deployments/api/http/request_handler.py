@@ -127,8 +127,7 @@ class RequestHandler:
                 assert match is not None
                 request.ids = match.ids
                 reply = await self._reply(request, endpoint)
-                caller = request.caller
-                if caller is not None and KEY_HEADER not in request.headers and caller.credential.is_secret:
+                if request.has_key and KEY_HEADER not in request.headers and request.credential.is_secret:
                     reply = _warn_of_address(reply)
                 if request.trace is not None:
                     request.trace.mark("answer")
@@ -242,8 +241,8 @@ class RequestHandler:
     def _record(self, request: ApiRequest, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
         app = ""
-        if request.caller is not None:
-            credential = request.caller.credential
+        if request.has_key:
+            credential = request.credential
             app = credential.app.app_id
             if credential.is_secret and not request.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())

@@ -26,7 +26,6 @@ from deployments.api.http.article_access import keep_readable, tiers_from_reques
 from deployments.api.http.confidential_fields import (
     check_names,
     check_query,
-    hidden_fields,
     remove_hidden_fields,
     remove_hidden_suggestions,
 )
@@ -90,7 +89,10 @@ class AskSearchResource:
         check_browser_question(request, body)
         identity = user_identity_from_request(request, body, self._services.clock.now_ms())
         check_names(
-            hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
+            request.credential.hidden_fields,
+            "fl",
+            (name for name in body.fl if "*" not in name),
+            may_cover=True,
         )
         query = check_query(request, self._query(request, body, identity))
         return body, identity, keep_readable(query, tiers_from_request(request))
@@ -128,7 +130,7 @@ class AskSearchResource:
             data["facet_counts"] = {"facet_fields": facets}
         warnings = [dict(warning) for warning in getattr(answered, "warnings", ())]
         if warnings:
-            remove_hidden_suggestions(hidden_fields(request), warnings)
+            remove_hidden_suggestions(request.credential.hidden_fields, warnings)
             data["warnings"] = warnings
         if question_id is not None:
             data["question_id"] = question_id

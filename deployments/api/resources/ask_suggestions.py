@@ -16,7 +16,7 @@ from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
 from cluster.records.question import Answer
 from deployments.api.http.article_access import keep_readable, tiers_from_request
-from deployments.api.http.confidential_fields import check_names, hidden_fields
+from deployments.api.http.confidential_fields import check_names
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
@@ -107,7 +107,7 @@ class AskSuggestionsResource:
         """Return completions of a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
-        check_names(hidden_fields(request), "completion_fields", fields)
+        check_names(request.credential.hidden_fields, "completion_fields", fields)
         completed = await self._complete(request, body.q, fields, body.rows)
         return success({"completions": completed})
 

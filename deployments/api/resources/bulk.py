@@ -29,7 +29,6 @@ from deployments.edge.access.admission import (
     check_access,
     refresh_credential,
 )
-from deployments.edge.http.caller import Caller
 from deployments.edge.http.envelope import Reply, dumps
 from deployments.edge.http.errors import reply_from_error, unknown_path_reply
 from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded
@@ -106,7 +105,8 @@ class BulkResource:
         try:
             with Deadline(max(0.0, left_s)):
                 # A key that was revoked during the call is refused for the remaining requests.
-                inner.caller = Caller(refresh_credential(request.credential, request.gate))
+                inner.credential = refresh_credential(request.credential, request.gate)
+                inner.has_key = True
                 await self._admit(inner, endpoint.rules, request.gate, patience, spend=not first)
                 inner.body = dumps(item.body)
                 return await validate_and_answer(inner, endpoint)

@@ -109,23 +109,18 @@ class RecommendationResource:
             if self._served_log is not None:
                 self._served_log.record(request, service_id, query, answered, outcome.treatments)
             name, records = write(remove_hidden_fields(request, query, answered))
+            payload = dumps(records) + render_notices(answered)
+            if answered.explanation is not None:
+                payload += b',"explanation":' + dumps(answered.explanation)
             return result(
                 name,
-                _add_explanation(dumps(records), answered),
+                payload,
                 took_ms=request.took_ms(),
                 service_id=service_id,
                 alias=request.credential.app.settings.service_id_response_alias,
             )
 
         return answer
-
-
-def _add_explanation(reply: bytes, answered: RecommendationResult) -> bytes:
-    """Append notices and the explanation of the whole list."""
-    reply += render_notices(answered)
-    if answered.explanation is None:
-        return reply
-    return reply + b',"explanation":' + dumps(answered.explanation)
 
 
 def _products(answered: RecommendationResult) -> tuple[str, Any]:

@@ -28,7 +28,6 @@ from deployments.edge.access.robots import detect_robot
 from deployments.edge.access.tokens import check_same_user, read_token
 from deployments.edge.http.caller import (
     HEADER,
-    Caller,
     Credential,
     UserToken,
     check_single,
@@ -99,7 +98,7 @@ class AdmissionServices:
 
 
 async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServices) -> None:
-    """Check key, access, rate and body of a request; set `request.caller` and `request.body`.
+    """Check key, access, rate and body of a request; set `request.credential` and `request.body`.
 
     Errors:
         Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone: the request is refused
@@ -120,7 +119,8 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
         fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
-    request.caller = Caller(credential)
+    request.credential = credential
+    request.has_key = True
     request.gate = gate
     await check_access(request, rules, gate)
     if rules.body != "ignored":
@@ -295,7 +295,7 @@ def _read_token(request: ApiRequest, rules: AdmissionRules) -> None:
         return
     token = _verify_token(request, text)
     check_same_user(token, _field(request, "user_id"), _field(request, "user_type"))
-    request.caller = Caller(request.credential, token)
+    request.token = token
 
 
 def _field(request: ApiRequest, name: str) -> str:

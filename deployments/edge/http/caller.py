@@ -32,10 +32,15 @@ class Credential:
     "The keys derived from them, which sign user tokens under `derived_token_key`."
     is_secret: bool = field(init=False)
     "Whether this is a secret key, which may call everything without proofs."
+    hidden_fields: tuple[str, ...] = field(init=False)
+    "Product fields that this key can't read."
 
     def __post_init__(self) -> None:
-        # Set once: each request reads it several times.
-        object.__setattr__(self, "is_secret", self.kind == "secret")
+        # Set once: each request reads them several times.
+        is_secret = self.kind == "secret"
+        object.__setattr__(self, "is_secret", is_secret)
+        hidden = () if is_secret else self.app.settings.confidential_fields
+        object.__setattr__(self, "hidden_fields", hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +51,6 @@ class UserToken:
     user_type: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
     "All claims; unknown ones are merged into the metadata of a question."
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A credential and, with a valid token, its user."""
-
-    credential: Credential
-    token: UserToken | None = None
 
 
 HEADER = b"x-api-key"

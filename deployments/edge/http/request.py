@@ -15,7 +15,7 @@ from cluster import ids
 from cluster.clock import Clock
 from cluster.errors import Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
-from deployments.edge.http.caller import Caller, Credential, UserToken, parse_query
+from deployments.edge.http.caller import Credential, UserToken, parse_query
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.request_shell import HEADER, ClientDisconnected, request_id_from
 
@@ -128,9 +128,10 @@ class ApiRequest:
         "admitted_s",
         "answered_s",
         "body",
-        "caller",
         "clock",
+        "credential",
         "gate",
+        "has_key",
         "headers",
         "ids",
         "is_automated",
@@ -142,6 +143,7 @@ class ApiRequest:
         "request_id",
         "scope",
         "started_s",
+        "token",
         "trace",
     )
 
@@ -163,23 +165,17 @@ class ApiRequest:
         self.body = b""
         self.payload: Any = None
         self.parsed: Any = None
-        self.caller: Caller | None = None
+        self.has_key = False
+        "Whether admission found a valid key."
+        self.credential: Credential
+        "The key of the request. Unset before admission."
+        self.token: UserToken | None = None
+        "The user token, if it is valid."
         self.gate: Any = None
         self.is_automated = False
         "A publishable key came with a user agent that looks like a robot's."
         self.trace: RequestTrace | None = None
         self._fields: dict[str, str] | None = None
-
-    @property
-    def credential(self) -> Credential:
-        """The key of the request. Only after admission."""
-        assert self.caller is not None
-        return self.caller.credential
-
-    @property
-    def token(self) -> UserToken | None:
-        """The user token, if it is valid."""
-        return self.caller.token if self.caller is not None else None
 
     @property
     def app_id(self) -> str:

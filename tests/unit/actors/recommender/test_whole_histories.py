@@ -119,7 +119,7 @@ def test_a_list_that_expired_leaves_the_history(model: LoadedSnapshot) -> None:
     signals = _signals(_open(items, model), _recents(items)[:1])
     assert signals.older is not None
     assert signals.older.rows.tolist() == [4, 3]
-    assert _signals(_open(items, model), []).has_history
+    assert _signals(_open(items, model), []).history_profile.has_signal
 
 
 def test_a_visitor_has_the_recent_list_alone(model: LoadedSnapshot) -> None:
@@ -148,7 +148,7 @@ def test_an_erasure_reaches_the_whole_history(model: LoadedSnapshot) -> None:
     shop.apply(ChangeLogEntry("interaction", f"{NOW_MS}-0", "erase", b'["u:ada"]'))
     signals = _signals(shop, [])
     assert signals.older is None
-    assert not signals.has_history
+    assert not signals.history_profile.has_signal
 
 
 def test_purchases_count_where_other_events_lead_to_them(model: LoadedSnapshot) -> None:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from deployments.api.http.browser_writes import address_pseudonym
-from deployments.edge.http.caller import Caller
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import StillClock, open_corner
 
@@ -27,7 +26,7 @@ async def digest_in(app: str) -> str:
 
     scope = {"method": "POST", "headers": [], "client": ("198.51.100.7", 1)}
     request = ApiRequest(scope, receive, corner.clock)
-    request.caller = Caller(credential)
+    request.credential = credential
     request.gate = SimpleNamespace(keyring=corner.keyring)
     return address_pseudonym(request)
 

@@ -12,7 +12,7 @@ from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudony
 from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
-from deployments.edge.http.caller import Caller, UserToken
+from deployments.edge.http.caller import UserToken
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner
@@ -42,7 +42,7 @@ def request_of(
     request = ApiRequest(scope, receive, corner.clock)
     credential = corner.keyring.find(corner.secret(app))
     assert credential is not None
-    request.caller, request.payload = Caller(credential, token), payload
+    request.credential, request.token, request.payload = credential, token, payload
     return request
 
 
@@ -209,7 +209,7 @@ async def test_readers_without_proof_are_noted_with_an_origin(
     request = request_of(corner, payload)
     credential = corner.keyring.find(corner.keys["shop", key])
     assert credential is not None
-    request.caller = Caller(credential, None)
+    request.credential, request.token = credential, None
     book.record(request, kind, "Crème  brûlée", total=3)
     await book.write()
     [query] = await logged(corner.stores)

@@ -24,7 +24,6 @@ from deployments.api.http.served_log_writer import (
     ServedLogWriter,
     digest_request,
 )
-from deployments.edge.http.caller import Caller
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import NOW_MS, Corner, open_corner
 
@@ -56,7 +55,7 @@ def request_from(corner: Corner, payload: Any = None, **settings: Any) -> ApiReq
     credential = corner.keyring.find(corner.secret("shop"))
     assert credential is not None
     app = credential.app.model_copy(update={"settings": AppSettings(**settings)})
-    request.caller, request.payload = Caller(replace(credential, app=app)), payload
+    request.credential, request.payload = replace(credential, app=app), payload
     return request
 
 
@@ -157,10 +156,8 @@ async def test_a_full_queue_of_one_app_refuses_its_rows_alone(corner: Corner) ->
     for _ in range(MOST_BATCHES):
         assert await corner.stores.served.append("shop", [row])
     full, other = request_from(corner), request_from(corner)
-    assert other.caller is not None
-    other.caller = Caller(replace(other.caller.credential, app=other.caller.credential.app.model_copy(
-        update={"app_id": "library"}
-    )))  # fmt: skip
+    app = other.credential.app.model_copy(update={"app_id": "library"})
+    other.credential = replace(other.credential, app=app)
     writer.record(full, "s1", QUERY, RESULT, ())
     writer.record(other, "s2", QUERY, RESULT, ())
     await writer.write()
