@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.answers.render import find_question_words
 from actors.archive.messages import Snippet
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.tree import Node
 
 MOST_AFFILIATED = 5
@@ -75,7 +75,7 @@ def select_affiliated(
     for product_id in dict.fromkeys(product_ids):
         product = products.get(product_id)
         # Also those that the search found: the stored record decides, as the archive follows it later.
-        if product is None or product.get("availability") == _GONE or not matches(rule, product):
+        if product is None or product.get("availability") == _GONE or not matches_filter(rule, product):
             continue
         kept = {name: _shorten(product[name]) for name in fields if product.get(name) is not None}
         shown.append({"product_id": product_id, **kept})

@@ -11,7 +11,7 @@ import orjson
 from actors.answers.render import find_picture, passage_from_snippet
 from actors.archive.messages import Snippet
 from cluster.access_tier import NOBODY, access_of, may_read
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.field_projection import Projection
 from cluster.query.language.parser import parse
 from cluster.records.question import CitedPassage, Question
@@ -58,10 +58,10 @@ def filter_passages(
     kept = []
     for snippet in snippets:
         product = products.get(snippet.product_id)
-        if product is None or (required is not None and not matches(required, product)):
+        if product is None or (required is not None and not matches_filter(required, product)):
             continue
         if preferred is not None:
-            factor = BOOST_FACTOR if matches(preferred, product) else 1.0
+            factor = BOOST_FACTOR if matches_filter(preferred, product) else 1.0
             # Divided, so that the score of a preferred passage stays at most 1.
             snippet = replace(snippet, score=snippet.score * factor / BOOST_FACTOR)
         kept.append(snippet)

@@ -8,11 +8,11 @@ from datetime import date, timedelta
 from types import MappingProxyType
 
 from actors.archive.segment import UNKNOWN_DAY
-from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
-_RECENT = compile_pattern(rf"\b{any_of(collect(lambda data: data.calendar.recent))}\b")
+_RECENT = compile_pattern(rf"\b{any_of(collect_words(lambda data: data.calendar.recent))}\b")
 
 _MONTH_NUMBER = MappingProxyType(
     {
@@ -24,11 +24,11 @@ _MONTH_NUMBER = MappingProxyType(
 
 _NAMES = any_of(sorted(_MONTH_NUMBER, key=len, reverse=True))
 
-_DAY_ENDINGS = any_of(collect(lambda data: data.calendar.day_endings))
+_DAY_ENDINGS = any_of(collect_words(lambda data: data.calendar.day_endings))
 
-_BEFORE_MONTH = any_of(collect(lambda data: data.calendar.before_month))
+_BEFORE_MONTH = any_of(collect_words(lambda data: data.calendar.before_month))
 
-_BEFORE_YEAR = any_of(collect(lambda data: data.calendar.before_year))
+_BEFORE_YEAR = any_of(collect_words(lambda data: data.calendar.before_year))
 
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 

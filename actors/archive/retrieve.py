@@ -112,7 +112,7 @@ def is_fast(library: PassageLibrary, tiers: frozenset[str] | None = NOBODY) -> b
     slow = sum(
         len(segment)
         for segment in view.segments
-        if segment.vectors is None or not segment.vectors.is_sketched or not segment.is_whole
+        if segment.vectors is None or not segment.vectors.is_sketched or not segment.is_uniform
     )
     return slow <= _FEW_PASSAGES
 

@@ -255,7 +255,7 @@ class PassageSegment:
         return mask & self.alive if allowed is None else mask & allowed
 
     @property
-    def is_whole(self) -> bool:
+    def is_uniform(self) -> bool:
         """Return whether all passages have one type and nearly none is removed."""
         return len(self.types) == 1 and 20 * self.removed_count < len(self.document_source)
 
@@ -293,7 +293,7 @@ def build_segment(
     counts: Counter[str] = Counter()
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
-    frame, types = build_frame(documents)
+    frame, types = build_document_arrays(documents)
     return PassageSegment(
         MemoryDocuments(documents),
         frame,
@@ -336,7 +336,7 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     languages: Counter[str] = Counter()
     for segment in segments:
         languages.update(segment.languages)
-    frame, types = build_frame(documents)
+    frame, types = build_document_arrays(documents)
     return PassageSegment(
         MemoryDocuments(documents),
         frame,
@@ -364,7 +364,7 @@ def split_by_access(segment: PassageSegment, accesses: Sequence[str]) -> list[Pa
     return parts
 
 
-def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
+def build_document_arrays(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
     """Return the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}

@@ -140,7 +140,7 @@ class _SnapshotWriter:
             texts = (text for part in parts for text in part.texts())
             # Every n-th passage, so that all times and subjects of the archive are in the sample.
             sample = [text for at, text in enumerate(texts) if at % step == 0]
-            meaning = WeightedEmbedder(latent_embedder.train(sample), latent_embedder.SHARE)
+            meaning = WeightedEmbedder(latent_embedder.train_embedder(sample), latent_embedder.SHARE)
             self._watch("trained", len(sample))
         save_embedder(self._folder, meaning.embedder)
         self._embedder = meaning.embedder.version

@@ -39,7 +39,7 @@ from pydantic import ValidationError
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import LISTS, STEPS, Experiment, ExperimentUpdate, Status, can_overlap
-from cluster.records.field_types.changes import with_changes
+from cluster.records.field_types.record_changes import with_changes
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.store.engines.experiments import ExperimentBook
 from cluster.store.stores import Stores

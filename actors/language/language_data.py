@@ -49,7 +49,7 @@ def find_plain_questions(language: str) -> PlainQuestionWords | None:
     return None if data is None else data.plain_questions
 
 
-def collect(select: Callable[[LanguageData], Iterable[str]]) -> tuple[str, ...]:
+def collect_words(select: Callable[[LanguageData], Iterable[str]]) -> tuple[str, ...]:
     """Return the words of all languages under a key, each word once; English first."""
     return tuple(dict.fromkeys(word for data in load_languages().values() for word in select(data)))
 

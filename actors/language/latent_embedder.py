@@ -46,7 +46,7 @@ _GRAM_SEED = 37
 
 
 class LatentEmbedder:
-    """Embeds with the projection that `train` computed; arrays may be mapped."""
+    """Embeds with the projection that `train_embedder` computed; arrays may be mapped."""
 
     is_slow = False
     bend = 0.5
@@ -138,7 +138,7 @@ class LatentEmbedder:
         return np.asarray(made, np.float32)
 
 
-def train(
+def train_embedder(
     texts: Iterable[str], *, dimensions: int = DIMENSIONS, features: int = _FEATURES, seed: int = _SEED
 ) -> LatentEmbedder:
     """Train an embedder on texts of about a passage each; 20,000 are enough.

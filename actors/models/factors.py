@@ -57,10 +57,10 @@ class FactorModel:
         liked = apply_time_decay(histories, self.fading)
         # Confidence is never negative: with one, the matrix of the system might not be positive definite.
         liked.data = np.maximum(liked.data, 0.0)
-        # A stored 0 would still be a preference of 1 with confidence 1 in `solve`.
+        # A stored 0 would still be a preference of 1 with confidence 1 in `solve_factors`.
         liked.eliminate_zeros()
         start = np.zeros((len(histories), self.items.shape[1]), np.float32)
-        return solve(liked, self.items, start, self.solving, gram=self.gram)
+        return solve_factors(liked, self.items, start, self.solving, gram=self.gram)
 
     def score(self, histories: UserHistories) -> Batch:
         """Return the products of user vectors and item vectors.
@@ -87,7 +87,7 @@ class FactorModel:
         return cls(parts.array("items"), parts.array("gram"), solving, fading)
 
 
-def solve(
+def solve_factors(
     matrix: Any, others: Matrix, start: Matrix, solving: SolverConfig, gram: Matrix | None = None
 ) -> Matrix:
     """Solve (Y'Y + Y'(C - I)Y + lambda I) x = Y'Cp for every row, starting from `start`.

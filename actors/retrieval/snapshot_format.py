@@ -122,7 +122,7 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelStat
     }
     if learn_from and len(ordered) >= _FEW:
         step = max(len(ordered) // learn_from, 1)
-        embedder = latent_embedder.train(
+        embedder = latent_embedder.train_embedder(
             search_embedding_text(product) for product in ordered[::step][:learn_from]
         )
         vectors = CompactVectors.of(embedder.embed([search_embedding_text(product) for product in ordered]))

@@ -29,7 +29,7 @@ from actors.retrieval.autocomplete.field_indexes import FieldKey
 from actors.retrieval.autocomplete.highlighting import highlight, match_typed_words
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
 from actors.vectors.types import Floats, Mask
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 
 DEEPEST = 200
 "Completions of a field that paging reaches."
@@ -86,7 +86,7 @@ def _first_page(
             hits = _query_hits(query, name, typed, rows, state, now_ms)
             lists[name] = [_highlight(hit, typed) for hit in hits]
             continue
-        hits = _field_hits(query, canonical(name), typed, rows, state, priors, now_ms)
+        hits = _field_hits(query, canonical_field(name), typed, rows, state, priors, now_ms)
         # without a hit no score is needed
         if hits and user is None:
             user = _score_user(query, recent_events, state, priors, now_ms)

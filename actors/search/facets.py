@@ -19,7 +19,7 @@ from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.value_counts import ValueCounts, count_rows
 from cluster.query.language.automaton import Automaton, StepBudget
 from cluster.query.language.field_values import is_text
-from cluster.query.language.patterns import regex
+from cluster.query.language.patterns import compile_regex
 
 MOST_JUDGED: Final = 2_000_000
 """Characters of titles, descriptions and the like that all patterns of one search read; each has an equal share, and
@@ -136,7 +136,7 @@ def _patterns(facet: Facet) -> int:
 
 
 def _pattern(text: str | None, effort: StepBudget) -> Automaton | None:
-    return None if text is None else regex(text, effort)
+    return None if text is None else compile_regex(text, effort)
 
 
 def _mask(rows: Rows, count: int) -> Mask:

@@ -37,7 +37,7 @@ from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
 from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
-from actors.serving.renewal import RenewalSchedule, covers, has_all_of
+from actors.serving.renewal import RenewalSchedule, has_all_of, has_reached
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from actors.serving.thread_pace import make_pause, run_with_pauses
@@ -327,7 +327,7 @@ class AppFollower:
     def is_as_loaded(self) -> bool:
         """Return whether the state is that of a load: the artifact store alone determines it."""
         overlay = self.recommender.overlay
-        return not self._is_rebound and covers(overlay.loaded_offsets, overlay.offsets)
+        return not self._is_rebound and has_reached(overlay.loaded_offsets, overlay.offsets)
 
     async def _start_renewal(self) -> None:
         """Start to load the state again, if it is not as loaded and the schedule allows it."""
@@ -340,7 +340,7 @@ class AppFollower:
             return
         # Asked last: the only check that costs a trip to Redis.
         compacted = await self._stores.changes.compacted_offsets(self._app_id)
-        is_settled = self._schedule.is_quiet and covers(compacted, self.recommender.overlay.offsets)
+        is_settled = self._schedule.is_quiet and has_reached(compacted, self.recommender.overlay.offsets)
         if is_settled or self._schedule.is_overdue:
             # Set before the task starts: the report below must not let the log be trimmed past what it reads.
             self._retained = {noun: compacted.get(noun, "0") for noun in NOUNS}
@@ -358,7 +358,7 @@ class AppFollower:
                     while changes := await self._read(recommender, block_ms=0):
                         await self._apply(recommender, changes)
                     first = {noun: await self._stores.changes.first(self._app_id, noun) for noun in NOUNS}
-                    is_whole = covers(recommender.overlay.loaded_offsets, first)
+                    is_whole = has_reached(recommender.overlay.loaded_offsets, first)
                     # the active state may have read on; no await from here to the replacement
                     is_newest = has_all_of(recommender, active, self.model_registry.engine_ids)
                     if is_whole and is_newest and active is self._recommender:
@@ -435,7 +435,7 @@ class AppFollower:
         await self._start_renewal()
         offsets = self._read_offsets(self.recommender)
         digest: dict[str, str] = {}
-        if self._retained and covers(offsets, self._retained):
+        if self._retained and has_reached(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
             digest = await self._comparison.digest(self.recommender, is_as_loaded=self.is_as_loaded)

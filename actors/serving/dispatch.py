@@ -29,7 +29,7 @@ from cluster.query.columnar.column_source import Key
 from cluster.query.columnar.column_store import column_keys_of_filter
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_names import FieldNames
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.query.language.parser import FULL_TEXT
 from cluster.records.product import Product
 
@@ -162,7 +162,7 @@ def list_completion_keys(recommender: Recommender, query: UserQuery) -> list[Fie
         for name in query.completion_fields
         if name not in QUERY_SOURCES
         for key in recommender.completions.readable_keys(
-            FieldKey(canonical(name), query.language, query.only_language), query.tiers
+            FieldKey(canonical_field(name), query.language, query.only_language), query.tiers
         )
     ]
 

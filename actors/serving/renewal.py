@@ -61,7 +61,7 @@ class RenewalSchedule:
         return self._clock.monotonic_s() - self._loaded_s >= self._pause_s
 
 
-def covers(offsets: Mapping[Any, str], others: Mapping[Any, str]) -> bool:
+def has_reached(offsets: Mapping[Any, str], others: Mapping[Any, str]) -> bool:
     """Return whether offsets are at or after others, for each kind of record that the others name."""
     return all(
         position_from_offset(offsets.get(noun, "0")) >= position_from_offset(offset)
@@ -77,6 +77,6 @@ def has_all_of(recommender: Recommender, active: Recommender, engine_ids: Iterab
     )
     return (
         recommender.overlay.is_damaged <= active.overlay.is_damaged
-        and covers(recommender.overlay.offsets, active.overlay.offsets)
+        and has_reached(recommender.overlay.offsets, active.overlay.offsets)
         and all(old == new for old, new in versions)
     )

@@ -18,7 +18,7 @@ from cluster.records.api_keys import ApiKey, IssuedKey, KeyKind, issue_key, reve
 from cluster.records.apps import LISTS, SWITCHES, App, AppSettings, Environment, Limits, new_app_settings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
-from cluster.records.field_types.changes import with_changes
+from cluster.records.field_types.record_changes import with_changes
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 

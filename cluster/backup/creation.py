@@ -29,7 +29,7 @@ from cluster.backup.artifact_copies import copy_artifacts
 from cluster.backup.audit_row import find_audit_position
 from cluster.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
 from cluster.backup.chunks import CHUNK_BYTES, ChunkWriter
-from cluster.backup.removal import mark_running
+from cluster.backup.removal import mark_target_in_use
 from cluster.backup_pace import Pace
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
@@ -104,7 +104,7 @@ class BackupJob:
         """
         started_ms = self._clock.now_ms()
         mark = new_request_id()[-6:].lower()
-        running = mark_running(self._target, "backup", mark, started_ms)
+        running = mark_target_in_use(self._target, "backup", mark, started_ms)
         # Entered by hand: the context manager blocks on the store, which must not stop the event loop.
         await asyncio.to_thread(running.__enter__)
         try:

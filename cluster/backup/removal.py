@@ -40,7 +40,7 @@ class Removal:
 
 
 @contextmanager
-def mark_running(
+def mark_target_in_use(
     target: ArtifactStore, kind: Literal["backup", "removal"], mark: str, now_ms: int
 ) -> Iterator[None]:
     """Mark the target as in use while the block runs; backups may run beside backups.

@@ -2,7 +2,7 @@
 
 A flipped byte inside a value needs no repair: Redis loads it and the record's checksum detects it. A flipped
 byte in a length or a command's name stops Redis at that place, and its own tool would cut off everything
-after it. `repair` copies the intact transactions and commands instead, and counts the gaps.
+after it. `repair_commands` copies the intact transactions and commands instead, and counts the gaps.
 
     file        = command*
     command     = "*" count CRLF ("$" length CRLF bytes CRLF){count}
@@ -69,7 +69,7 @@ def command_at(data: mmap.mmap | bytes, start: int) -> tuple[bytes, int] | None:
     return (name, at) if name in WRITES else None
 
 
-def repair(path: Path, target: Path) -> RepairResult:
+def repair_commands(path: Path, target: Path) -> RepairResult:
     """Copy the intact commands of one file into another, onto the disk, and return the counts.
 
     Cost: about 200,000 commands per second.

@@ -9,7 +9,7 @@ from cluster.errors import Fault, HouseError
 from cluster.paths import InstallationPaths
 from cluster.settings import Settings
 from cluster.store.client.address import Address
-from cluster.store.client.discovery import ClusterMap, locator
+from cluster.store.client.discovery import ClusterMap, build_locator
 from cluster.store.client.handshake import dial_located
 from cluster.store.client.multiplexer import ConnectionObserver
 
@@ -47,7 +47,7 @@ async def _ping(address: Address) -> None:
     if address.kind == "cluster":
         await ClusterMap(address).read()
         return
-    dial = dial_located(address, locator(address))
+    dial = dial_located(address, build_locator(address))
     wire = await dial(ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
     wire.disconnect("it was only asked whether somebody is there")
 

@@ -4,7 +4,7 @@
     request         cleaned -> address found -> bounded by address -> body awaited -> counted, if it is a read
     answer          teaches which keys are good; a refused key counts against the address
 
-What `tighten` changes, and why:
+What `rewrite_ray_config` changes, and why:
 
     no log line at all          HAProxy would log request lines, which hold query strings
     admin socket mode 600       Serve asks for 666
@@ -164,7 +164,7 @@ class HAProxyOptions:
         return " ".join(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
 
 
-def tighten(config: str, options: HAProxyOptions) -> str:
+def rewrite_ray_config(config: str, options: HAProxyOptions) -> str:
     """Return a configuration of Ray 2.60 with stricter limits.
 
     Sections are identified by their heading. Unknown parts are unchanged, so a later Ray still starts and

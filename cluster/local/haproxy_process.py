@@ -29,7 +29,7 @@ from cluster.local.haproxy_config import HAProxyOptions
 from cluster.local.haproxy_handover import LAST, STAND_IN, fallback_config, find_predecessor, is_listening_at
 from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
-from cluster.process.free_ports import answers
+from cluster.process.free_ports import accepts_connections
 from cluster.process.installation_processes import is_alive
 
 MOST_CONNECTIONS = 10_000
@@ -279,7 +279,7 @@ class HAProxyProcess:
     def _is_answering(self) -> bool:
         # The wildcard address is one to listen at, not one to connect to.
         host = "127.0.0.1" if self._host in ("0.0.0.0", "*", "") else self._host
-        return answers(host, self._port)
+        return accepts_connections(host, self._port)
 
     def stop_listening(self, patience_s: float = 2.0) -> None:
         """Stop accepting requests, and wait for running ones."""

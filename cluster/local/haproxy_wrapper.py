@@ -21,7 +21,7 @@ import shlex
 from pathlib import Path
 
 from cluster.local import haproxy_watch
-from cluster.local.haproxy_config import HAProxyOptions, tighten
+from cluster.local.haproxy_config import HAProxyOptions, rewrite_ray_config
 from cluster.local.haproxy_handover import (
     LAST,
     STAND_IN,
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> None:
         config = path.read_text()
         # A second start with the same file must not add the rules again.
         if not config.startswith(_STAMP):
-            config = _STAMP + tighten(config, options)
+            config = _STAMP + rewrite_ray_config(config, options)
             config = restore_replicas(config, options, reload="-sf" in rest)
             _replace(path, config)
         words = build_command(rest, options, config)

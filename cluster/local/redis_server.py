@@ -26,7 +26,7 @@ import structlog
 
 from cluster.artifacts.storage.local_files import sync_folder
 from cluster.errors import Fault, Unavailable
-from cluster.local.aof import repair
+from cluster.local.aof import repair_commands
 from cluster.local.aof_sync import AofSync
 from cluster.local.redis_binary import PRODUCTS, RedisBinary, find_redis
 from cluster.local.redis_faults import Version
@@ -187,7 +187,7 @@ class RedisServer:
                 "appendfsync no",
                 # A half-written command at the end is what a power failure leaves.
                 "aof-load-truncated yes",
-                # `repair` finds its place again between commands, which it could not within binary RDB.
+                # `repair_commands` finds its place again between commands, which it could not within binary RDB.
                 "aof-use-rdb-preamble no",
                 "auto-aof-rewrite-percentage 100",
                 "auto-aof-rewrite-min-size 64mb",
@@ -279,7 +279,7 @@ class RedisServer:
         for path in [*folder.glob(AOF_NAME), *folder.glob("appendonlydir/*.aof")]:
             scratch = path.with_name(path.name + ".mending")
             aside = path.with_name(f"{path.name}.damaged-{stamp}")
-            mended = repair(path, scratch)
+            mended = repair_commands(path, scratch)
             if not mended.gaps:
                 scratch.unlink()
                 continue

@@ -62,7 +62,7 @@ def is_free(host: str, port: int) -> bool:
         return True
 
 
-def answers(host: str, port: int, within_s: float = 0.5) -> bool:
+def accepts_connections(host: str, port: int, within_s: float = 0.5) -> bool:
     """Return whether a server accepts connections on the address."""
     try:
         with socket.create_connection((host, port), timeout=within_s):

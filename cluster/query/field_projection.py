@@ -15,9 +15,9 @@ from typing import Any
 
 from cluster.errors import FilterSyntax
 from cluster.query.language.automaton import Automaton, StepBudget
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.query.language.limits import MAX_FIELD, MAX_SEGMENTS
-from cluster.query.language.patterns import wildcard
+from cluster.query.language.patterns import compile_wildcard
 
 MOST_NAMES = 1_000
 MOST_LETTERS = 32_768
@@ -59,7 +59,7 @@ class Projection:
         """Compile a list of field names."""
         names: dict[str, None] = {}
         for name in fl:
-            names[canonical(name) if name.startswith("attributes") else name] = None
+            names[canonical_field(name) if name.startswith("attributes") else name] = None
         if "*" in names:
             return cls((), None, True)
         letters = "".join(names)
@@ -108,7 +108,9 @@ class _Globs:
         if glob not in self._made:
             try:
                 # Only `*` has a meaning here, so the other special characters are escaped.
-                self._made[glob] = wildcard(glob.replace("\\", "\\\\").replace("?", "\\?"), self._effort)
+                self._made[glob] = compile_wildcard(
+                    glob.replace("\\", "\\\\").replace("?", "\\?"), self._effort
+                )
             except FilterSyntax:
                 self._made[glob] = None
         return self._made[glob]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.field_types.fields import NAMED_ID, NOT_A_TIME, STRICT, fault
+from cluster.records.field_types.fields import NAMED_ID, NOT_A_TIME, STRICT, error_from_text
 from cluster.records.field_types.times import LATEST_MS, moment_ms
 
 Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
@@ -47,7 +47,7 @@ def _moment_from(value: Any) -> Any:
     try:
         return moment_ms(value)
     except ValueError:
-        raise fault(NOT_A_TIME) from None
+        raise error_from_text(NOT_A_TIME) from None
 
 
 _Time = Annotated[int, BeforeValidator(_moment_from), Field(ge=0, le=LATEST_MS)]
@@ -80,7 +80,9 @@ class ProductBoost(BaseModel):
     @model_validator(mode="after")
     def _only_pins_have_a_place(self) -> ProductBoost:
         if self.pin_position is not None and self.action != "pin":
-            raise fault(f"A pin_position goes with action 'pin', not with '{self.action}'.", "pin_position")
+            raise error_from_text(
+                f"A pin_position goes with action 'pin', not with '{self.action}'.", "pin_position"
+            )
         return self
 
 
@@ -120,20 +122,22 @@ class BoostRule(BaseModel):
     @model_validator(mode="after")
     def _does_something(self) -> BoostRule:
         if not self.boost and self.boost_fq is None and self.json_asset is None:
-            raise fault("The rule does nothing: give it boost, boost_fq or json_asset.")
+            raise error_from_text("The rule does nothing: give it boost, boost_fq or json_asset.")
         if self.boost and self.boost_fq is not None:
-            raise fault("The rule has boost and boost_fq: keep one of them.", "boost_fq")
+            raise error_from_text("The rule has boost and boost_fq: keep one of them.", "boost_fq")
         if (
             self.boost_match_type == "all"
             and len({(entry.action, entry.pin_position) for entry in self.boost}) > 1
         ):
-            raise fault(
+            raise error_from_text(
                 "With boost_match_type 'all' every entry needs the same action and pin_position.", "boost"
             )
         if self.position and not self.boost_fq and not any(entry.action == "pin" for entry in self.boost):
-            raise fault("There are positions but nothing is pinned: add a pin or take them out.", "position")
+            raise error_from_text(
+                "There are positions but nothing is pinned: add a pin or take them out.", "position"
+            )
         if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
-            raise fault("The rule ends before it starts.", "ends_at")
+            raise error_from_text("The rule ends before it starts.", "ends_at")
         return self
 
     @property

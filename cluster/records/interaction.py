@@ -46,7 +46,7 @@ from cluster.records.field_types.fields import (
     Texts,
     Uuid,
     VisitorId,
-    fault,
+    error_from_text,
 )
 from cluster.word_lists import words_from_text
 
@@ -153,7 +153,7 @@ class _WithQuantities(_WithProducts):
     @model_validator(mode="after")
     def _as_many_quantities_as_products(self) -> Self:
         if isinstance(self.quantities, list) and len(self.quantities) != len(self.product_ids or ()):
-            raise fault("The attribute should have as many items as 'product_ids'.", "quantities")
+            raise error_from_text("The attribute should have as many items as 'product_ids'.", "quantities")
         return self
 
 

@@ -287,9 +287,9 @@ def open_entitled(shown: bytes, tiers: frozenset[str]) -> bytes | None:
     access, bracket, end = rest.partition(b"]")
     if not mark or not bracket:
         return None
-    return before + end if opens(orjson.loads(access + bracket), tiers) else None
+    return before + end if may_read_all(orjson.loads(access + bracket), tiers) else None
 
 
-def opens(access: Sequence[str], tiers: frozenset[str]) -> bool:
+def may_read_all(access: Sequence[str], tiers: frozenset[str]) -> bool:
     """Return whether tiers open an answer that rests on articles of some accesses."""
     return all(may_read(name, tiers) for name in access)

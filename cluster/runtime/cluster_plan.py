@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.records.replica_memory import ABOVE_BUDGET_MB
+from cluster.store.installation.replica_memory import ABOVE_BUDGET_MB
 
 PROCESS_MB = 400
 "MiB of an API replica or a dedicated engine without apps: code, libraries, connections. Measured: 320 to 400."

@@ -8,12 +8,11 @@ from typing import Any
 from cluster.admin.schema import newest_schema
 from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
-from cluster.records.replica_memory import ReplicaMemory
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import FOLLOWING_MS, find_differing, follower_lag_ms, log_lag_ms
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from cluster.store.installation.leases import LEASES, LeaseHolder, LeaseReader
-from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
 
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")

@@ -31,7 +31,7 @@ from cluster.store.archive.threads import ThreadStore
 from cluster.store.archive.user_questions import QuestionStore
 from cluster.store.client.address import Address
 from cluster.store.client.cluster_client import ClusterClient
-from cluster.store.client.discovery import locator
+from cluster.store.client.discovery import build_locator
 from cluster.store.client.library_client import LibraryClient
 from cluster.store.client.multiplexed_client import MultiplexedClient
 from cluster.store.client.redis_client import HOT_S, SLOW_S, RedisClient
@@ -85,7 +85,7 @@ class OpenStores(Stores):
 
     async def infos(self, section: str) -> list[dict[str, str]]:
         """Return the report of every master, as name -> text."""
-        return [_facts(text_of(reply)) for reply in await self.server.everywhere("INFO", section)]
+        return [_facts(text_of(reply)) for reply in await self.server.execute_everywhere("INFO", section)]
 
     async def configuration(self, pattern: str) -> dict[str, str]:
         """Return settings of the server (`CONFIG GET`), as name -> text."""
@@ -131,7 +131,9 @@ def open_client(
         return LibraryClient(address, slow_s=slow_s)
     if address.kind == "cluster":
         return ClusterClient(address, clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
-    return MultiplexedClient(address, locator(address), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+    return MultiplexedClient(
+        address, build_locator(address), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s
+    )
 
 
 def open_stores(

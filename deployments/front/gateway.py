@@ -46,14 +46,13 @@ from cluster.process.priority import restore_priority
 from cluster.process.redis_memory import guard_writes
 from cluster.process.tracing import open_tracing
 from cluster.records.question import Answer, Question
-from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime.actors import roster
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.installation.live_figures import LiveFigureStore
-from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
@@ -372,5 +371,5 @@ async def _find_handle(application: str) -> Any:
 async def _find_assigner() -> Any | None:
     """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
-        return await asyncio.to_thread(roster.find, "assigner", installed_version())
+        return await asyncio.to_thread(roster.find_actor, "assigner", installed_version())
     return None

@@ -171,7 +171,7 @@ def parse_feed_document(body: bytes, address: str, headers: Mapping[str, str]) -
     Errors:
         Invalid: it is no feed, or larger than allowed after decompression
     """
-    data = unpack(body, headers, LARGEST_DOCUMENT)
+    data = decompress_body(body, headers, LARGEST_DOCUMENT)
     # A byte order mark or blanks may stand before the first bracket.
     start = data[:1_000].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{"):
@@ -202,7 +202,7 @@ def _read_export(root: Any) -> FeedDocument:
     return FeedDocument(entries, tuple(filter(None, removed)))
 
 
-def unpack(body: bytes, headers: Mapping[str, str], most_bytes: int) -> bytes:
+def decompress_body(body: bytes, headers: Mapping[str, str], most_bytes: int) -> bytes:
     """Return a body without the compression of its transfer and of its file, never more than a bound.
 
     Errors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from jobs.articles.feed_documents import read_charset, unpack
+from jobs.articles.feed_documents import decompress_body, read_charset
 from jobs.articles.json_ld import LARGEST_PAGE, ArticlePage, parse_page_article
 from jobs.feeds.polite_fetcher import FetchedPage
 
@@ -15,7 +15,7 @@ _HEAD_BYTES = 4_096
 
 def read_article_page(document: FetchedPage) -> ArticlePage:
     """Return what a fetched page says about its article."""
-    data = unpack(document.body, document.headers, LARGEST_PAGE)
+    data = decompress_body(document.body, document.headers, LARGEST_PAGE)
     declared = _META.search(data[:_HEAD_BYTES])
     name = read_charset(document.headers) or (declared[1].decode("ascii") if declared else "utf-8")
     return parse_page_article(_decode(data, name), document.address)

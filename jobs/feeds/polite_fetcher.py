@@ -18,7 +18,7 @@ from cluster.addresses.public_addresses import find_address_fault, find_host
 from cluster.clock import Clock
 from cluster.document_client import DocumentClient, DocumentError, FetchedResponse, FetchRules
 from cluster.errors import Invalid
-from jobs.articles.feed_documents import LARGEST_DOCUMENT, unpack
+from jobs.articles.feed_documents import LARGEST_DOCUMENT, decompress_body
 from jobs.feeds.robots import MOST_BYTES, NOTHING, RobotsRules, parse_robots
 
 RULES = FetchRules(
@@ -200,7 +200,7 @@ class PoliteFetcher:
         text = ""
         if response.status == 200:
             try:
-                text = unpack(response.body, response.headers, LARGEST_DOCUMENT)[:MOST_BYTES].decode(
+                text = decompress_body(response.body, response.headers, LARGEST_DOCUMENT)[:MOST_BYTES].decode(
                     "utf-8", "replace"
                 )
             except Invalid as error:

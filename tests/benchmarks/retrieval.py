@@ -113,7 +113,9 @@ def ndcg(ranked: Sequence[str], judged: Mapping[str, int], k: int = 10) -> float
 
 def built_in(collection: Collection) -> WeightedEmbedder:
     """Train the built-in embedder on a set."""
-    return WeightedEmbedder(latent_embedder.train(collection.documents.values()), latent_embedder.SHARE)
+    return WeightedEmbedder(
+        latent_embedder.train_embedder(collection.documents.values()), latent_embedder.SHARE
+    )
 
 
 def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:

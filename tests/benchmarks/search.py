@@ -156,7 +156,7 @@ def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None
         texts, questions = list(collection.documents.values()), list(collection.questions.values())
         index = index_of(collection)
         words = quality_of(collection, lambda question, index=index: by_words(index, question))  # type: ignore[misc]
-        hashing, trained = HashingEmbedder(), latent_embedder.train(texts)
+        hashing, trained = HashingEmbedder(), latent_embedder.train_embedder(texts)
         figures = [
             _of(peers.bm25s_numba_or_numpy(texts, questions, 20), collection),
             _of(peers.tantivy_in_memory(texts, questions, 20), collection),

@@ -17,7 +17,7 @@ async def health_of(kind: str, is_so: Callable[[dict[str, Any]], bool] = bool) -
     health: dict[str, Any] = {}
 
     async def has_state() -> bool:
-        health.update(await roster.health(kind, RELEASE) or {})
+        health.update(await roster.read_health(kind, RELEASE) or {})
         return bool(health) and is_so(health)
 
     await until(has_state)

@@ -46,7 +46,7 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
         pid = (await health_of("assigner"))["pid"]
 
         async def find() -> Any:
-            return roster.find("assigner", RELEASE)
+            return roster.find_actor("assigner", RELEASE)
 
         clock = SystemClock()
         local_client = LocalExperimentClient(stores.experiments, clock)
@@ -70,9 +70,9 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
         await health_of("assigner", lambda health: health["pid"] != pid)
         await asyncio.sleep(2.1)
         assert [await client.record(event) for event in events] == first
-        tally = await roster.health("assigner", RELEASE)
+        tally = await roster.read_health("assigner", RELEASE)
         assert tally is not None
         assert tally["recorded"] > 0, "it is asked again"
         await client.close()
     finally:
-        assert roster.sweep("assigner") == [f"assigner@{RELEASE}"]
+        assert roster.kill_other_releases("assigner") == [f"assigner@{RELEASE}"]

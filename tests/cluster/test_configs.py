@@ -187,13 +187,13 @@ def test_files_of_logs_are_bounded_in_the_image() -> None:
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
-    from cluster.local.haproxy_config import HAProxyOptions, tighten
+    from cluster.local.haproxy_config import HAProxyOptions, rewrite_ray_config
     from cluster.local.haproxy_process import write_image_wrapper
 
     write_image_wrapper(tmp_path)
     options = HAProxyOptions.load(tmp_path / "haproxy.json")
     assert str(tmp_path / "haproxy.json") in (tmp_path / "haproxy").read_text()
-    assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", options)
+    assert "bind *:8000" in rewrite_ray_config("frontend http_frontend\n    bind *:8000\n", options)
 
 
 def test_alerts_name_numbers_that_are_counted() -> None:

@@ -24,12 +24,12 @@ import psutil
 import pytest
 import uvicorn
 
-from cluster.local.haproxy_config import BUSY, OVERLOADED, HAProxyOptions, tighten
+from cluster.local.haproxy_config import BUSY, OVERLOADED, HAProxyOptions, rewrite_ray_config
 from cluster.local.haproxy_handover import fallback_config, find_predecessor
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
 from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
-from cluster.process.free_ports import answers, free_ports
+from cluster.process.free_ports import accepts_connections, free_ports
 from tests.suites.waiting import wait_until
 
 pytestmark = pytest.mark.ray
@@ -129,7 +129,9 @@ class Proxy:
 
         def listens() -> bool:
             assert child.poll() is None
-            return find_predecessor(self.folder / "pid") == child.pid and answers("127.0.0.1", self.port)
+            return find_predecessor(self.folder / "pid") == child.pid and accepts_connections(
+                "127.0.0.1", self.port
+            )
 
         wait_until(listens)
         return child
@@ -245,7 +247,7 @@ def serving(front: Proxy, replica: Replica) -> Proxy:
 
 def test_haproxy_accepts_what_we_make_of_rays_configuration(front: Proxy, replica: Replica) -> None:
     front.write(replica)
-    tightened = tighten(front.config.read_text(), front.options)
+    tightened = rewrite_ray_config(front.config.read_text(), front.options)
     (front.folder / "checked.cfg").write_text(tightened)
     checked = subprocess.run(
         [find_haproxy(), "-c", "-f", str(front.folder / "checked.cfg")], capture_output=True
@@ -528,7 +530,7 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
     serving.started[-1].wait()
     killed = time.monotonic()
     assert front.ensure_running()
-    while not answers("127.0.0.1", serving.port):
+    while not accepts_connections("127.0.0.1", serving.port):
         assert time.monotonic() - killed < 2
         time.sleep(0.01)
     assert serving.ask("GET", "/v1/users/x")[0] == 200

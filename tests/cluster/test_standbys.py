@@ -56,19 +56,19 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
     )
     first = NodeAffinitySchedulingStrategy(workers[0].node_id, soft=False)
     roster.find_or_create("intake", RELEASE, KIND, *arguments, placement=first)
-    await until(lambda: "intake" in roster.locate(RELEASE), 60.0)
+    await until(lambda: "intake" in roster.locate_actors(RELEASE), 60.0)
     keeper = StandbyKeeper([ActorRole("intake", KIND, arguments)], RELEASE)
     assert [step.kind for step in await keeper.keep()] == ["create"]
-    await until(lambda: "intake" + STANDBY in roster.locate(RELEASE), 60.0)
-    places = roster.locate(RELEASE)
+    await until(lambda: "intake" + STANDBY in roster.locate_actors(RELEASE), 60.0)
+    places = roster.locate_actors(RELEASE)
     assert places["intake"] == workers[0].node_id != places["intake" + STANDBY]
     assert await keeper.keep() == []
     await ended(stores, await upload(stores, "ann"))
 
-    handle = roster.find("intake" + STANDBY, RELEASE)
+    handle = roster.find_actor("intake" + STANDBY, RELEASE)
     assert handle is not None
     assert (await handle.health.remote())["working"] is False
-    working = await roster.health("intake", RELEASE)
+    working = await roster.read_health("intake", RELEASE)
     assert working is not None
     started_s = time.monotonic()
     workers[0].kill_raylet()
@@ -77,4 +77,4 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
     took_s = time.monotonic() - started_s
     print(f"stand-by of the intake: an upload is applied {took_s:.1f} s after the node of the intake died")
     assert took_s < TAKEOVER_S
-    assert (await roster.health("intake", RELEASE) or {})["working"] is True
+    assert (await roster.read_health("intake", RELEASE) or {})["working"] is True

@@ -98,7 +98,7 @@ def trainer(place: Place) -> Iterator[Any]:
     yield roster.find_or_create(
         "trainer", name, "jobs.refresh.driver:Trainer", *place.trainer_arguments, round_s=0.2
     )
-    roster.sweep("trainer")
+    roster.kill_other_releases("trainer")
     assert ray.is_initialized()
 
 

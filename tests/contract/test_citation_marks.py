@@ -13,7 +13,7 @@ import pytest
 
 from cluster.artifacts.logs.call_log import CallLogStore
 from deployments.archive.citations import citation_pages, visit_pages
-from deployments.archive.citations.citation_marks import LIFE_H, MarkSigner, unmark
+from deployments.archive.citations.citation_marks import LIFE_H, MarkSigner, remove_mark
 from tests.benchmarks.readership import APP, BROWSER, MarkedArchive, Simulation, compare, forge_mark
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
@@ -153,8 +153,8 @@ def test_forged_marks_are_never_genuine() -> None:
 )
 def test_an_address_without_its_mark_is_the_one_before(url: str) -> None:
     kept = "https://x.example/a?b=1&c=2#f" if "b=1" in url else "https://x.example/a"
-    assert unmark(url) == (kept, "")
-    assert unmark(unquote(kept)) == (kept, "")
+    assert remove_mark(url) == (kept, "")
+    assert remove_mark(unquote(kept)) == (kept, "")
 
 
 @pytest.mark.parametrize(("marks", "calls"), [("landing", 2_000), ("redirect", 300)])

@@ -39,7 +39,7 @@ from cluster.meter import SilentMeter
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.experiment import ExperimentUpdate
-from cluster.records.field_types.changes import with_changes
+from cluster.records.field_types.record_changes import with_changes
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores, open_stores
 from deployments.api.http.routes import build_application

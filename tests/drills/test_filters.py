@@ -19,7 +19,7 @@ import pytest
 
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.compile import compile_filter, matches
+from cluster.query.columnar.compile import compile_filter, matches_filter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import render_filter
 from tests.unit.cluster.query.columnar.filter_costs import at_the_limits, made_up_record
@@ -82,7 +82,7 @@ def _try_all(seed: int, count: int, until_s: float) -> Tried:
             tree = parse(text)
             tried.good += 1
             if not tried.good % 20:
-                matches(tree, _RECORD)
+                matches_filter(tree, _RECORD)
                 if parse(render_filter(tree)) != tree:
                     broken.append(f"not the same when written down: {text!r}")
         except FilterSyntax as error:

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.process.free_ports import answers
+from cluster.process.free_ports import accepts_connections
 
 REPLICA = """
 import http.server, socket, sys
@@ -63,7 +63,7 @@ def main() -> int:
         subprocess.Popen([str(copy), "600"], **quiet)  # type: ignore[call-overload]
     report_step("api")
     # where HAProxy listens, it keeps the port
-    if not (plan["haproxy"] and answers("127.0.0.1", plan["port"])):
+    if not (plan["haproxy"] and accepts_connections("127.0.0.1", plan["port"])):
         serving = subprocess.Popen(
             [sys.executable, "-c", REPLICA, str(plan["port"])], **{**quiet, "stdout": subprocess.PIPE}
         )  # type: ignore[call-overload]

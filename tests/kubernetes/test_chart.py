@@ -20,11 +20,11 @@ from typer.main import get_command
 from cluster.admin.schema import record_running
 from cluster.errors import HouseError
 from cluster.process.free_ports import free_ports
-from cluster.records.replica_memory import ABOVE_BUDGET_MB
 from cluster.runtime.cluster_plan import PROCESS_MB, reserved_bytes
 from cluster.settings import SECRET_VARIABLES, Settings
 from cluster.store.client.acl import acl_rules
 from cluster.store.connect import open_stores
+from cluster.store.installation.replica_memory import ABOVE_BUDGET_MB
 from deployments.cli.command_line import command_line
 from tests.kubernetes.chart import (
     CHART,

@@ -22,7 +22,7 @@ from cluster.backup.creation import FOLLOWER, BackupJob, BackupResult
 from cluster.backup.removal import (
     RUNNING,
     STALE_MS,
-    mark_running,
+    mark_target_in_use,
     plan_removal,
     remove_backups,
 )
@@ -266,19 +266,19 @@ async def test_nothing_is_removed_beside_a_backup_or_from_a_foreign_one(
     first = await back_up(redis_stores, source, target)
     assert target.entries(RUNNING) == []
     with (
-        mark_running(target, "backup", "a", NOW),
-        mark_running(target, "backup", "b", NOW),
+        mark_target_in_use(target, "backup", "a", NOW),
+        mark_target_in_use(target, "backup", "b", NOW),
         pytest.raises(Conflict, match="a backup works on the same target"),
-        mark_running(target, "removal", "c", NOW),
+        mark_target_in_use(target, "removal", "c", NOW),
     ):
         raise AssertionError
     with (
-        mark_running(target, "removal", "c", SystemClock().now_ms()),
+        mark_target_in_use(target, "removal", "c", SystemClock().now_ms()),
         pytest.raises(Conflict, match="a removal"),
     ):
         await back_up(redis_stores, source, target)
     target.write(f"{RUNNING}/backup-killed", str(NOW).encode())
-    with mark_running(target, "removal", "c", NOW + STALE_MS):
+    with mark_target_in_use(target, "removal", "c", NOW + STALE_MS):
         pass
     loaded = load_backup(target, first.facts.backup_id, MARK)
     foreign = msgspec.structs.replace(

@@ -21,13 +21,12 @@ from cluster.process.identity_check import prepare_external_key
 from cluster.process.identity_start import mark_identity
 from cluster.records.engine import Engine, EngineStatus
 from cluster.records.question import LATE_RECHECK, RECHECK
-from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime.cluster_report import LEASES, read_cluster
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower, log_lag_ms
-from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
 from deployments.cli.frame.installation import read_clock_ms

@@ -19,7 +19,7 @@ from threading import Thread
 import pytest
 
 from cluster.errors import Fault
-from cluster.local.haproxy_config import UNSENT, HAProxyOptions, tighten
+from cluster.local.haproxy_config import UNSENT, HAProxyOptions, rewrite_ray_config
 from cluster.local.haproxy_process import find_haproxy
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
@@ -126,7 +126,7 @@ def proxy(folder: Path, addresses: list[str]) -> Iterator[str]:
     servers = "\n".join(f"    server s{at} {address} check" for at, address in enumerate(addresses))
     options = HAProxyOptions("haproxy", "", str(folder / "pid"), address_rate=0, address_requests=0)
     path = folder / "haproxy.cfg"
-    path.write_text(tighten(SERVES.format(port=port, servers=servers, retry_on=RETRY_ON), options))
+    path.write_text(rewrite_ray_config(SERVES.format(port=port, servers=servers, retry_on=RETRY_ON), options))
     log = folder / "haproxy.log"
     with log.open("w") as out:
         running = subprocess.Popen([find_haproxy(), "-db", "-f", str(path)], stdout=out, stderr=out)

@@ -12,7 +12,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.run import Run
 from cluster.store.stores import Stores
-from jobs.refresh.runs.mlflow_tracking import flatten, track_run
+from jobs.refresh.runs.mlflow_tracking import flatten_recipe, track_run
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
@@ -103,4 +103,4 @@ async def test_a_failed_run_is_copied_with_its_error(place: WorkerResources, uri
 
 def test_parameters_are_the_leaves_of_a_recipe() -> None:
     recipe = {"a": {"b": 1, "c": {}, "d": None}, "e": "text", "f": [1, "x"]}
-    assert dict(flatten(recipe)) == {"a.b": "1", "a.c": "{}", "e": "text", "f": '[1, "x"]'}
+    assert dict(flatten_recipe(recipe)) == {"a.b": "1", "a.c": "{}", "e": "text", "f": '[1, "x"]'}

@@ -17,7 +17,7 @@ from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine, Promotion, Scaling
 from cluster.records.erasure import Erasure, Person
 from cluster.records.experiment import Experiment, Variant
-from cluster.records.field_types.changes import with_changes
+from cluster.records.field_types.record_changes import with_changes
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
 from cluster.records.thread import Thread, UserThreads

@@ -19,7 +19,12 @@ from cluster.records.run import Run
 from cluster.secrecy import mint_key
 from cluster.store.connect import open_stores
 from deployments.cli.__main__ import command_line
-from deployments.operations.insight.support_bundle import LAST_BYTES, read_last_lines, strike, strike_text
+from deployments.operations.insight.support_bundle import (
+    LAST_BYTES,
+    read_last_lines,
+    redact_text,
+    redact_value,
+)
 from tests.suites.redis_process import RedisProcess
 
 SECRET = mint_key("secret", "development")
@@ -117,7 +122,7 @@ def test_the_end_of_a_long_log_begins_with_a_whole_line(tmp_path: Path) -> None:
 
 
 def test_harmless_facts_stay() -> None:
-    assert strike({"version": "624f0a", "replicas": 3, "event": "snapshot_adopted"}) == {
+    assert redact_value({"version": "624f0a", "replicas": 3, "event": "snapshot_adopted"}) == {
         "version": "624f0a", "replicas": 3, "event": "snapshot_adopted",
     }  # fmt: skip
-    assert strike_text("ray 2.60.0 at 12:30:45") == "ray 2.60.0 at 12:30:45"
+    assert redact_text("ray 2.60.0 at 12:30:45") == "ray 2.60.0 at 12:30:45"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from actors.answers.extractive.question_analysis import QuestionAnalysis
 from actors.answers.extractive.sentence_features import ScoredSentence
-from actors.language.language_data import any_of, collect, compile_pattern
+from actors.language.language_data import any_of, collect_words, compile_pattern
 
 _ANY = 0.01
 _MINIMAL_MATCH: Mapping[str, float] = MappingProxyType(
@@ -36,7 +36,8 @@ _ALL = 0.95
 _SAME_ROLE = 0.75
 "Minimal similarity of a word to the role in the question."
 _ROLE_OF = compile_pattern(
-    rf"\s(?:{any_of(collect(lambda data: data.entities.name_links))}\s){{1,2}}((?:[A-ZÀ-Þ][\w’'-]{{1,40}}\s?){{1,5}})",
+    rf"\s(?:{any_of(collect_words(lambda data: data.entities.name_links))}\s){{1,2}}"
+    r"((?:[A-ZÀ-Þ][\w’'-]{1,40}\s?){1,5})",
     ignore_case=False,
 )
 "A name whose role is named before it."

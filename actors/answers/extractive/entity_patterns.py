@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from itertools import chain, pairwise
 from types import MappingProxyType
 
-from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages
 
 CharSpan = tuple[int, int]
 "The range of an entity in a sentence."
 
 _WORD = re.compile(r"\d{1,15}(?:[.,:]\d{1,15}){0,4}|[^\W\d_]{1,40}|[%$€£¥°“\"]")
-_NUMBER_WORDS = frozenset(collect(lambda data: data.entities.number_words))
-_MEASURES = frozenset(collect(lambda data: data.measures))
+_NUMBER_WORDS = frozenset(collect_words(lambda data: data.entities.number_words))
+_MEASURES = frozenset(collect_words(lambda data: data.measures))
 _MEASURES_OF = MappingProxyType(
     {
         word: frozenset(
@@ -26,7 +26,7 @@ _MEASURES_OF = MappingProxyType(
             for kind, words in data.measures.items()
             if word in words
         )
-        for word in collect(lambda data: chain.from_iterable(data.measures.values()))
+        for word in collect_words(lambda data: chain.from_iterable(data.measures.values()))
     }
 )
 "Unit -> the measured quantity."
@@ -34,44 +34,44 @@ _UNIT_DISTANCE = 4
 "Maximal number of words between a number and its unit: `two and a half million crowns`."
 _ERA_DISTANCE = 2
 "Maximal number of words from a year to its era: `9 v. Chr.`."
-_JOINS = frozenset(collect(lambda data: data.entities.number_joins))
-_SHARES = frozenset(collect(lambda data: data.entities.shares))
+_JOINS = frozenset(collect_words(lambda data: data.entities.number_joins))
+_SHARES = frozenset(collect_words(lambda data: data.entities.shares))
 _DATES = frozenset(
-    collect(lambda data: (*data.calendar.months, *data.calendar.weekdays, *data.calendar.other_dates))
+    collect_words(lambda data: (*data.calendar.months, *data.calendar.weekdays, *data.calendar.other_dates))
 )
 "Only when written with a capital, but for languages that write them small."
-_SMALL_MONTHS = frozenset(collect(lambda data: data.calendar.small_months))
-_ERAS = frozenset(collect(lambda data: data.calendar.eras))
-_PERIODS = frozenset(collect(lambda data: data.calendar.periods))
-_SINCE = frozenset(collect(lambda data: data.calendar.since))
+_SMALL_MONTHS = frozenset(collect_words(lambda data: data.calendar.small_months))
+_ERAS = frozenset(collect_words(lambda data: data.calendar.eras))
+_PERIODS = frozenset(collect_words(lambda data: data.calendar.periods))
+_SINCE = frozenset(collect_words(lambda data: data.calendar.since))
 _WORDS_OF = MappingProxyType(
     {
-        "strong reason": frozenset(collect(lambda data: data.entities.strong_reasons)),
-        "reason": frozenset(collect(lambda data: data.entities.weak_reasons)),
-        "manner": frozenset(collect(lambda data: data.entities.manners)),
+        "strong reason": frozenset(collect_words(lambda data: data.entities.strong_reasons)),
+        "reason": frozenset(collect_words(lambda data: data.entities.weak_reasons)),
+        "manner": frozenset(collect_words(lambda data: data.entities.manners)),
     }
 )
 "Kind of entity -> its words."
-_PLACES = frozenset(collect(lambda data: data.entities.places))
-_NO_PLACE = frozenset(collect(lambda data: data.entities.no_place))
-_PLAIN_PLACES = frozenset(collect(lambda data: data.entities.plain_places))
-_PLAIN_ARTICLES = frozenset(collect(lambda data: data.entities.plain_articles))
-_ROLE_ENDINGS = collect(lambda data: data.entities.role_endings)
-_PEOPLE = frozenset(collect(lambda data: data.entities.people))
-_AGES = frozenset(collect(lambda data: data.entities.ages))
+_PLACES = frozenset(collect_words(lambda data: data.entities.places))
+_NO_PLACE = frozenset(collect_words(lambda data: data.entities.no_place))
+_PLAIN_PLACES = frozenset(collect_words(lambda data: data.entities.plain_places))
+_PLAIN_ARTICLES = frozenset(collect_words(lambda data: data.entities.plain_articles))
+_ROLE_ENDINGS = collect_words(lambda data: data.entities.role_endings)
+_PEOPLE = frozenset(collect_words(lambda data: data.entities.people))
+_AGES = frozenset(collect_words(lambda data: data.entities.ages))
 _COPULAS = frozenset(
-    collect(lambda data: () if data.plain_questions is None else tuple(data.plain_questions.copulas))
+    collect_words(lambda data: () if data.plain_questions is None else tuple(data.plain_questions.copulas))
 )
-_PER = frozenset(collect(lambda data: data.entities.per))
-_CLOCK = frozenset(collect(lambda data: data.entities.clock))
-_SPEEDS = frozenset(collect(lambda data: data.entities.speeds))
+_PER = frozenset(collect_words(lambda data: data.entities.per))
+_CLOCK = frozenset(collect_words(lambda data: data.entities.clock))
+_SPEEDS = frozenset(collect_words(lambda data: data.entities.speeds))
 _CENTURIES = frozenset(str(century) for century in range(10, 21))
 _CURRENCY_SIGNS = frozenset("$€£¥")
 _CAPITAL = "A-ZÀ-ÖØ-ÞŁŚŻŽŠČİ"
 _NAME = re.compile(rf"(?<!\w)[{_CAPITAL}][\w’'&.-]{{0,30}}")
-_LINKS = frozenset(collect(lambda data: data.entities.name_links))
+_LINKS = frozenset(collect_words(lambda data: data.entities.name_links))
 _LINK = compile_pattern(
-    rf"\s{{1,2}}(?:([\w&]{{1,3}})\s{{1,2}})?(?:{any_of(collect(lambda data: data.entities.name_articles))}\s)?\Z",
+    rf"\s{{1,2}}(?:([\w&]{{1,3}})\s{{1,2}})?(?:{any_of(collect_words(lambda data: data.entities.name_articles))}\s)?\Z",
     ignore_case=False,
 )
 

@@ -13,17 +13,17 @@ from actors.answers.extractive.text_tokens import split_sentences
 from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS, Analyzers
 from actors.language.folding import tokenize as words_of
-from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages
 from actors.language.language_schema import FollowupWords
 
 
 # The form of a pattern is the same for all languages and stands here; its words stand in `data/*.toml`.
 def _any(select: Callable[[FollowupWords], Iterable[str]]) -> str:
-    return any_of(collect(lambda data: select(data.followups)))
+    return any_of(collect_words(lambda data: select(data.followups)))
 
 
 def _set(select: Callable[[FollowupWords], Iterable[str]]) -> frozenset[str]:
-    return frozenset(collect(lambda data: select(data.followups)))
+    return frozenset(collect_words(lambda data: select(data.followups)))
 
 
 TOPIC_CHANGE = compile_pattern(

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from actors.language.language_data import any_of, collect, compile_pattern
+from actors.language.language_data import any_of, collect_words, compile_pattern
 
 
 def _compile_instructions() -> re.Pattern[str]:
     parts = {
-        "{writer}": any_of(collect(lambda data: data.injection.writers)),
-        "{before_rules}": rf"(?:{any_of(collect(lambda data: data.injection.before_rules))}\s{{1,3}}){{0,6}}",
-        "{rules}": any_of(collect(lambda data: data.injection.rules)),
+        "{writer}": any_of(collect_words(lambda data: data.injection.writers)),
+        "{before_rules}": rf"(?:{any_of(collect_words(lambda data: data.injection.before_rules))}\s{{1,3}}){{0,6}}",
+        "{rules}": any_of(collect_words(lambda data: data.injection.rules)),
     }
-    at_words = collect(lambda data: data.injection.at_words)
-    anywhere = collect(lambda data: data.injection.anywhere)
+    at_words = collect_words(lambda data: data.injection.at_words)
+    anywhere = collect_words(lambda data: data.injection.anywhere)
     text = "|".join((rf"\b{any_of(at_words)}", *anywhere))
     for name, part in parts.items():
         text = text.replace(name, part)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from actors.language.language_data import collect, load_languages
+from actors.language.language_data import collect_words, load_languages
 
 _LANGUAGES = load_languages().values()
 
@@ -19,9 +19,9 @@ _TIMES = MappingProxyType(
     {word: value for data in _LANGUAGES for word, value in data.numbers.multipliers.items()}
 )
 
-_NEVER_ALONE = frozenset(collect(lambda data: data.numbers.never_alone))
+_NEVER_ALONE = frozenset(collect_words(lambda data: data.numbers.never_alone))
 
-_ONES = frozenset(collect(lambda data: data.numbers.ones))
+_ONES = frozenset(collect_words(lambda data: data.numbers.ones))
 
 "Words that mostly are no numbers but pronouns or articles."
 

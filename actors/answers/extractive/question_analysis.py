@@ -24,7 +24,7 @@ from actors.language.analysis import STOP_WORDS
 from actors.language.language_data import (
     FALLBACK_LANGUAGE,
     any_of,
-    collect,
+    collect_words,
     compile_pattern,
     find_plain_questions,
     load_languages,
@@ -50,11 +50,11 @@ def classify_question(question: str, language: str) -> str:
 _NUMBERS = re.compile(r"\d{1,15}(?:[.,]\d{1,15}){0,4}")
 _YEARS = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")
 _QUESTION_PHRASE = compile_pattern(
-    rf"\b{any_of(collect(lambda data: data.question.phrases))}\s{{1,3}}((?:[\w’'-]{{1,40}}\s?){{1,7}})"
+    rf"\b{any_of(collect_words(lambda data: data.question.phrases))}\s{{1,3}}((?:[\w’'-]{{1,40}}\s?){{1,7}})"
 )
-_AUXILIARIES = frozenset(collect(lambda data: data.question.auxiliaries))
-_SUPPORT_VERBS = frozenset(collect(lambda data: data.question.support_verbs))
-_LOW_CONTENT = frozenset(collect(lambda data: data.question.low_content))
+_AUXILIARIES = frozenset(collect_words(lambda data: data.question.auxiliaries))
+_SUPPORT_VERBS = frozenset(collect_words(lambda data: data.question.support_verbs))
+_LOW_CONTENT = frozenset(collect_words(lambda data: data.question.low_content))
 _NOUN_LAST = frozenset(code for code, data in load_languages().items() if data.question.head_noun_last)
 "Languages in which the counted noun comes last."
 _NEAR_NUMBER = 30
@@ -397,7 +397,7 @@ def _match_person(analysis: QuestionAnalysis, sentence: str, words: Sequence[Tex
 _FAR = 60
 _TRADE = 0.35
 _STANDS_AT = compile_pattern(
-    rf"\b{any_of(collect(lambda data: data.question.place_prepositions))}"
-    rf"(?: {any_of(collect(lambda data: data.question.place_articles))})? $"
+    rf"\b{any_of(collect_words(lambda data: data.question.place_prepositions))}"
+    rf"(?: {any_of(collect_words(lambda data: data.question.place_articles))})? $"
 )
 "A name behind one of these is a place more often than a person."

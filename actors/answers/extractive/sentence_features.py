@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
 from actors.answers.extractive.text_tokens import Sentence, SimilarityCache, TextToken, split_sentences
 from actors.archive.messages import Snippet
-from actors.language.language_data import any_of, collect, compile_pattern
+from actors.language.language_data import any_of, collect_words, compile_pattern
 
 _MOST_CHARACTERS = 6_000
 "Maximal characters of a passage; passages of the archive have about 1,000."
-_REFERENCE_START = compile_pattern(rf"{any_of(collect(lambda data: data.sentences.references))}\b")
+_REFERENCE_START = compile_pattern(rf"{any_of(collect_words(lambda data: data.sentences.references))}\b")
 _MENTIONED = 0.7
 _LEAD_SENTENCES = 2
 "First sentences of an article, for which its headline is evidence."

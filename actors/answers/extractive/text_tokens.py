@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 
 from actors.language.analysis import Analyzer
-from actors.language.language_data import collect, load_languages
+from actors.language.language_data import collect_words, load_languages
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
 SYNONYM_SIMILARITY = 0.8
@@ -171,8 +171,8 @@ def _starts_sentence(text: str, start: int) -> bool:
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？؟।]+[」』”]*|\n\s*\n|\n(?=[-*•#])")
 _NAME_START = re.compile(r"\s{1,2}([^\W\d_]{3,14})\b")
 _BEFORE = re.compile(r"(\w[\w.]*)\Z")
-_ABBREVIATIONS = frozenset(collect(lambda data: data.sentences.abbreviations))
-_AFTER_ORDINAL = frozenset(collect(lambda data: data.sentences.after_ordinals))
+_ABBREVIATIONS = frozenset(collect_words(lambda data: data.sentences.abbreviations))
+_AFTER_ORDINAL = frozenset(collect_words(lambda data: data.sentences.after_ordinals))
 _LONGEST_AFTER_ORDINAL = 16
 _LONGEST = 1_200
 "A text without a sentence end is cut at this length; it is a table or a list, not a sentence."

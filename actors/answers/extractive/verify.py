@@ -15,7 +15,7 @@ from actors.answers.extractive.number_parser import NumberMention, is_number_wor
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names, split_sentences
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold
-from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages
 from actors.language.language_schema import LanguageData
 
 
@@ -32,13 +32,15 @@ _MOST = 20_000
 _CONTRADICTION_FACTOR = 0.1
 "Maximal support of a sentence that adds a number, name or month, or contradicts its passage."
 _MONTHS = compile_pattern(
-    rf"\b{any_of((*collect(_list_months), *collect(lambda data: data.calendar.weekdays)))}\b"
+    rf"\b{any_of((*collect_words(_list_months), *collect_words(lambda data: data.calendar.weekdays)))}\b"
 )
 _NOT = compile_pattern(
-    rf"\b{any_of(collect(lambda data: data.support.negations))}\b"
-    rf"|{any_of(collect(lambda data: data.support.negation_endings))}\b"
+    rf"\b{any_of(collect_words(lambda data: data.support.negations))}\b"
+    rf"|{any_of(collect_words(lambda data: data.support.negation_endings))}\b"
 )
-_CLAUSE = compile_pattern(rf"[,;:.!?—–()]|\b{any_of(collect(lambda data: data.support.clause_words))}\b")
+_CLAUSE = compile_pattern(
+    rf"[,;:.!?—–()]|\b{any_of(collect_words(lambda data: data.support.clause_words))}\b"
+)
 _SCOPE = 3
 "Number of content words behind a `not` that it negates."
 _OPPOSITES = tuple(
@@ -46,7 +48,7 @@ _OPPOSITES = tuple(
     for data in load_languages().values()
     for left, right in data.support.opposites
 )
-_PASSIVE = compile_pattern(rf"\b{any_of(collect(lambda data: data.support.passive_words))}\b")
+_PASSIVE = compile_pattern(rf"\b{any_of(collect_words(lambda data: data.support.passive_words))}\b")
 _SAME_NAMES = MappingProxyType(
     {name: other for data in load_languages().values() for name, other in data.support.same_names.items()}
 )

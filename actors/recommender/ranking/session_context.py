@@ -18,7 +18,7 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import ItemPriors
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows
-from cluster.query.language.field_values import canonical, is_moment, is_text
+from cluster.query.language.field_values import canonical_field, is_moment, is_text
 from cluster.query.language.tree import Any, Node, Phrase
 from cluster.records.product import Product
 
@@ -75,7 +75,7 @@ def _combine_vectors(profile: Anything, given: Anything) -> Anything:
 
 
 def _parse_clause(name: str, value: Anything) -> Node | None:
-    field = canonical(name)
+    field = canonical_field(name)
     if field not in _FIELDS and not field.startswith("custom_attributes."):
         return None
     values = value if isinstance(value, list) else [value]

@@ -28,7 +28,7 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState
 from actors.vectors.types import Mask
 from cluster.query.field_projection import Projection
-from cluster.query.language.field_values import canonical, collect_scalars
+from cluster.query.language.field_values import canonical_field, collect_scalars
 from cluster.query.language.tree import Everything
 from cluster.records.served_answer import COLD_START, DITHERED, EXPLORED, RANKED, REPEATED, RULE
 
@@ -105,7 +105,7 @@ class _FieldValues:
     def __call__(self, row: int, field: str) -> frozenset[str]:
         values = self._values.get((row, field))
         if values is None:
-            leaves = collect_scalars(self._catalog.record(row), canonical(field))
+            leaves = collect_scalars(self._catalog.record(row), canonical_field(field))
             values = self._values[row, field] = frozenset(str(leaf) for leaf in leaves)
         return values
 

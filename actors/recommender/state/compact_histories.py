@@ -231,7 +231,7 @@ def hash_user(user_key: str) -> int:
     return hash(user_key) if user_key.startswith("u:") else 0
 
 
-def unpack(packed: Packed) -> UnpackedEvents:
+def unpack_events(packed: Packed) -> UnpackedEvents:
     """Return events as columns.
 
     Shapes:
@@ -279,7 +279,7 @@ def read_older_events(
         packed = drop_events(packed, recent.rows[first:], kinds, recent.at_ms[first:])
     if not len(packed):
         return None
-    older = unpack(packed[::-1])
+    older = unpack_events(packed[::-1])
     if (older.at_ms[1:] <= older.at_ms[:-1]).all():
         return older
     # an import brought old events late

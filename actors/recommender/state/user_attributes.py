@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from actors.models.cohorts import ATTRIBUTES, FIELDS, text_from_value
 from actors.vectors.types import Mask, Rows, ensure_capacity
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 
 MOST_USERS = 250_000
 "Limit of users with stored attributes. More users hardly change the estimates of their cohorts."
@@ -157,5 +157,5 @@ class UserAttributes:
 
 def fields_from_key(name: str) -> tuple[str, ...]:
     """Return the fields that a key of `user_cohort` can name: the key, else a custom attribute."""
-    field = canonical(name)
+    field = canonical_field(name)
     return (field,) if field.startswith(ATTRIBUTES) else (field, ATTRIBUTES + field)

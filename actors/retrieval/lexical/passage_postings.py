@@ -22,7 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.lexical.bm25 import K1, compute_length_norms, saturate_counts
-from actors.retrieval.lexical.postings import PassageTermCounts, Postings, locate, merge_lists, starts_of_kept
+from actors.retrieval.lexical.postings import (
+    PassageTermCounts,
+    Postings,
+    find_positions,
+    merge_lists,
+    starts_of_kept,
+)
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
@@ -213,7 +219,7 @@ class PassagePostings(Postings):
                 row_levels[listed] = levels
                 scores = scores + lut[row_levels[rows]]
                 continue
-            places, is_listed = locate(listed, rows)
+            places, is_listed = find_positions(listed, rows)
             scores = scores + np.where(is_listed, lut[levels[places]], np.float32(0))
         return scores
 

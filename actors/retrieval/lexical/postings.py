@@ -41,7 +41,7 @@ class Postings:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
 
-def locate(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[Rows, Mask]:
+def find_positions(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[Rows, Mask]:
     """Find values in a sorted array that is not empty.
 
     Shapes:

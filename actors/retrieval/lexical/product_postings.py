@@ -17,7 +17,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.postings import Postings, find_pairs, group_by_term, locate, starts_of_kept
+from actors.retrieval.lexical.postings import (
+    Postings,
+    find_pairs,
+    find_positions,
+    group_by_term,
+    starts_of_kept,
+)
 from actors.retrieval.lexical.product_fields import WEIGHTS
 from actors.vectors.types import Codes, Mask
 
@@ -68,7 +74,7 @@ class IndexSegment(Postings):
         """
         if not len(self.terms):
             return []
-        places, is_present = locate(self.terms, codes)
+        places, is_present = find_positions(self.terms, codes)
         at = np.flatnonzero(is_present)
         if not len(at):
             return []

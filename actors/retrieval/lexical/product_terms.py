@@ -53,7 +53,7 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
     texts = _Texts()
     if main_texts:
         texts.add(main_texts, analyzers.get(language))
-    title = fingerprint(texts.title)
+    title = hash_terms(texts.title)
     languages = [language] if main_texts else []
     length = texts.length
     for other, record in read_translations(product):
@@ -61,7 +61,7 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
         if texts_of_language:
             languages.append(other)
             texts.add_new(texts_of_language, analyzers.get(other))
-            title = title or fingerprint(texts.title)
+            title = title or hash_terms(texts.title)
             length = length or texts.length
     return AnalyzedProduct(
         TermVector(row, texts.codes, texts.fields),
@@ -72,7 +72,7 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
     )
 
 
-def fingerprint(codes: Sequence[int]) -> int:
+def hash_terms(codes: Sequence[int]) -> int:
     """Hash a sequence of terms; 0 for none."""
     return (mmh3.hash64(pack(f"<{len(codes)}Q", *codes), 13, signed=False)[0] or 1) if codes else 0
 

@@ -21,7 +21,7 @@ from actors.retrieval.lexical.product_access import IndexPart, ProductAccess
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
 from actors.retrieval.lexical.product_languages import ProductLanguages
 from actors.retrieval.lexical.product_postings import select_products
-from actors.retrieval.lexical.product_terms import analyze_product, bigram_code, fingerprint
+from actors.retrieval.lexical.product_terms import analyze_product, bigram_code, hash_terms
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
@@ -271,7 +271,7 @@ class SearchIndex:
             return hits
         scores = hits.scores
         # The same hash as of the titles of products, so a whole title is one comparison of numbers.
-        title = fingerprint([group.terms[0] for group in query_groups])
+        title = hash_terms([group.terms[0] for group in query_groups])
         if with_titles:
             is_title = self._titles[hits.rows] == np.uint64(title)
             # A share of the best score, because BM25 has no fixed scale.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from actors.retrieval.lexical.bm25 import K1, compute_idf, saturate_counts
 from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
-from actors.retrieval.lexical.postings import locate
+from actors.retrieval.lexical.postings import find_positions
 from actors.retrieval.lexical.product_postings import IndexSegment
 from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows
@@ -193,7 +193,7 @@ class TermMatcher:
             segment = active.segment
             owned = np.flatnonzero(active.owned(rows))
             codes = rows[owned] if active.row_mapping is None else active.row_mapping.codes[rows[owned]]
-            places, is_listed = locate(segment.rows[first:last], codes.astype(np.uint32))
+            places, is_listed = find_positions(segment.rows[first:last], codes.astype(np.uint32))
             bits[owned[is_listed]] |= segment.fields[first:last][places[is_listed]]
         return bits
 
@@ -326,7 +326,7 @@ def _read_list(
     listed = segment.rows[first:last]
     if candidates is None or len(candidates) * _RARE > last - first:
         return listed.astype(np.int64), segment.counts[first:last], segment.fields[first:last]
-    places, is_listed = locate(listed, candidates.astype(np.uint32))
+    places, is_listed = find_positions(listed, candidates.astype(np.uint32))
     places = places[is_listed]
     return (
         listed[places].astype(np.int64),

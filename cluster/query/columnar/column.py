@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.query.columnar.arrays import GrowingArray
-from cluster.query.columnar.dictionary import TextDictionary, within
+from cluster.query.columnar.dictionary import TextDictionary, mark_in_range
 from cluster.query.columnar.postings import RowPostings
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Bounds, Measure, Scalar, number_of
@@ -220,7 +220,7 @@ class FieldColumn:
         if chosen is not None:
             self._mark_chosen(chosen, mask)
         if bounds.measure is Measure.NUMBER:
-            mask[: len(self._numbers)] |= within(self._numbers.filled, bounds)
+            mask[: len(self._numbers)] |= mark_in_range(self._numbers.filled, bounds)
             self._more_numbers.mark_between(bounds, mask)
         return mask[:-1]
 
@@ -423,4 +423,4 @@ class _NumberPostings:
 
     def mark_between(self, bounds: Bounds, mask: Mask) -> None:
         if len(self._postings):
-            self._postings.mark_chosen(within(self._values.filled, bounds), mask)
+            self._postings.mark_chosen(mark_in_range(self._values.filled, bounds), mask)

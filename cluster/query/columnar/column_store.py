@@ -34,7 +34,7 @@ from cluster.query.columnar.compile import Mask, compile_filter
 from cluster.query.columnar.geo_circles import PointColumn
 from cluster.query.columnar.record_reader import Record, load_record
 from cluster.query.language.field_names import FieldNames, fields_of
-from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, list_paths
+from cluster.query.language.field_values import DEFAULTED, canonical_field, is_moment, list_paths
 from cluster.query.language.tree import Node
 
 _FIELD = "field"
@@ -147,7 +147,7 @@ class ColumnStore:
         It is a live object: query it before the next change, or use `mask`, which holds the lock.
         """
         with self._lock:
-            key = (_FIELD, canonical(field))
+            key = (_FIELD, canonical_field(field))
             if key[1] not in self._names:
                 return None
             column: FieldColumn = self._columns.get(key)
@@ -156,7 +156,7 @@ class ColumnStore:
     def of_kind(self, kind: str, field: str) -> Anything:
         """Return a column of one of the owner's kinds, up to date, whether or not a record has the field."""
         with self._lock:
-            key = (kind, canonical(field))
+            key = (kind, canonical_field(field))
             column = self._columns.get(key)
             self._columns.trim()
             return column
@@ -171,7 +171,7 @@ class ColumnStore:
             latitude and longitude in degrees
         """
         with self._lock:
-            name = canonical(field)
+            name = canonical_field(field)
             if name not in self._names:
                 return np.zeros(len(self._records), dtype=np.bool_)
             mask = self._points(name).within(lat, lon, radius_km)
@@ -185,7 +185,7 @@ class ColumnStore:
             float64 [rows]
         """
         with self._lock:
-            name = canonical(field)
+            name = canonical_field(field)
             if name not in self._names:
                 return np.full(len(self._records), np.nan)
             distances_km = self._points(name).nearest_km(lat, lon)
@@ -202,7 +202,7 @@ class ColumnStore:
             column = self.column(field)
             if column is None:
                 return np.full(len(self._records), np.nan)
-            row_numbers = column.first_numbers(moments=is_moment(canonical(field)))
+            row_numbers = column.first_numbers(moments=is_moment(canonical_field(field)))
             self._columns.trim()
             return row_numbers
 
@@ -299,7 +299,7 @@ class ColumnStore:
 
     def _existing_keys(self, keys: Iterable[Key]) -> list[Key]:
         """Return the keys of columns that have values; the owner's kinds always count."""
-        named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
+        named = dict.fromkeys((kind, canonical_field(field)) for kind, field in keys)
         return [key for key in named if key[1] in self._names or key[0] not in (_FIELD, _POINTS)]
 
     def _points(self, name: str) -> PointColumn:

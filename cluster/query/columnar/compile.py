@@ -1,6 +1,6 @@
 """Evaluation of a tree: over columns as a mask of rows, and on one record as the definition of the language.
 
-`matches` is the definition, slow and obvious. `compile_filter` must agree with it for every record and filter; a
+`matches_filter` is the definition, slow and obvious. `compile_filter` must agree with it for every record and filter; a
 property test compares them.
 """
 
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.field_values import (
-    canonical,
+    canonical_field,
     collect_record_values,
     has_value,
     is_moment,
     is_text,
 )
-from cluster.query.language.patterns import regex, wildcard
-from cluster.query.language.scalars import Bounds, Scalar, equal
+from cluster.query.language.patterns import compile_regex, compile_wildcard
+from cluster.query.language.scalars import Bounds, Scalar, equals_text
 from cluster.query.language.tree import (
     All,
     Any,
@@ -121,7 +121,7 @@ def compile_filter(node: Node, columns: FilterableRows) -> Mask:
         return _all(node.children, columns)
     if isinstance(node, Any):
         return _any(node.children, columns)
-    column = columns.column(canonical(node.field))
+    column = columns.column(canonical_field(node.field))
     return _none(columns) if column is None else _leaf(node, column, columns)
 
 
@@ -142,9 +142,9 @@ def _any(children: Collection[Node], columns: FilterableRows) -> Mask:
     mask = _none(columns)
     values: dict[str, list[str]] = {}
     for child in children:
-        if isinstance(child, (Term, Phrase)) and _is_exact(canonical(child.field)):
+        if isinstance(child, (Term, Phrase)) and _is_exact(canonical_field(child.field)):
             # A filter of a thousand ids of one field is one look-up per id and one pass over the rows.
-            values.setdefault(canonical(child.field), []).append(child.value)
+            values.setdefault(canonical_field(child.field), []).append(child.value)
         else:
             mask |= compile_filter(child, columns)
     for field, texts in values.items():
@@ -161,7 +161,7 @@ def _is_exact(field: str) -> bool:
 def _leaf(
     node: Term | Phrase | Wildcard | Regex | Exists | Range, column: FilterColumn, columns: FilterableRows
 ) -> Mask:
-    field = canonical(node.field)
+    field = canonical_field(node.field)
     if isinstance(node, Exists):
         return column.present()
     if isinstance(node, Range):
@@ -183,17 +183,17 @@ def _leaf(
     return column.between(period) if period else column.equal((node.value,))
 
 
-def matches(node: Node, record: Mapping[str, Anything]) -> bool:
+def matches_filter(node: Node, record: Mapping[str, Anything]) -> bool:
     """Evaluate a filter for one record."""
     if isinstance(node, Everything):
         return True
     if isinstance(node, Not):
-        return not matches(node.child, record)
+        return not matches_filter(node.child, record)
     if isinstance(node, All):
-        return all(matches(child, record) for child in node.children)
+        return all(matches_filter(child, record) for child in node.children)
     if isinstance(node, Any):
-        return any(matches(child, record) for child in node.children)
-    field = canonical(node.field)
+        return any(matches_filter(child, record) for child in node.children)
+    field = canonical_field(node.field)
     if isinstance(node, Exists):
         return has_value(record, field)
     if isinstance(node, Range):
@@ -219,7 +219,7 @@ def _has_value(text: str, field: str, values: list[Scalar]) -> bool:
     period = Bounds.period(text) if is_moment(field) else None
     if period:
         return any(map(period.hold, values))
-    return any(equal(value, text) for value in values)
+    return any(equals_text(value, text) for value in values)
 
 
 def _bounds(node: Range, field: str) -> Bounds | None:
@@ -237,5 +237,5 @@ def _bounds(node: Range, field: str) -> Bounds | None:
 
 def _pattern(node: Wildcard | Regex, field: str) -> Automaton:
     if isinstance(node, Regex):
-        return regex(node.pattern)
-    return wildcard(node.pattern, fold=fold if is_text(field) else None)
+        return compile_regex(node.pattern)
+    return compile_wildcard(node.pattern, fold=fold if is_text(field) else None)

@@ -92,7 +92,7 @@ class TextDictionary:
         # No text of this column is a number or a moment: the range concerns numbers alone.
         if not derived.any:
             return None
-        chosen[:-1] = within(read, bounds)
+        chosen[:-1] = mark_in_range(read, bounds)
         return chosen
 
     def like(self, pattern: Automaton) -> Chosen:
@@ -141,7 +141,7 @@ class TextDictionary:
         chosen[sorted_count:-1] = [bounds.hold(text) for text in self._texts[sorted_count:]]
 
 
-def within(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
+def mark_in_range(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
     """Return which values are within a range of numbers or moments; NaN never is.
 
     Shapes:

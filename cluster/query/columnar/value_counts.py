@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from cluster.errors import FilterSyntax, NotFound, messages
 from cluster.query.columnar.column import RowValuePairs
-from cluster.query.columnar.compile import Mask, matches
+from cluster.query.columnar.compile import Mask, matches_filter
 from cluster.query.columnar.dictionary import TextDictionary
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, collect_scalars, has_value
-from cluster.query.language.patterns import regex
+from cluster.query.language.field_values import canonical_field, collect_scalars, has_value
+from cluster.query.language.patterns import compile_regex
 from cluster.query.language.scalars import Scalar
 from cluster.query.language.tree import Node
 
@@ -179,7 +179,7 @@ class FieldAggregate:
     values: list[tuple[Scalar, int]]
 
 
-def aggregate(
+def count_values(
     records: Iterable[Mapping[str, Any]],
     field: str,
     size: int = 10,
@@ -199,7 +199,7 @@ def aggregate(
     """
     included = _pattern("include", include)
     barred = _pattern("exclude", exclude)
-    name = canonical(field)
+    name = canonical_field(field)
     has_field = False
     total = 0
     counts: Counter[tuple[bool, Scalar]] = Counter()
@@ -207,7 +207,7 @@ def aggregate(
         if not has_value(record, name):
             continue
         has_field = True
-        if fq is None or matches(fq, record):
+        if fq is None or matches_filter(fq, record):
             total += 1
             # Python has `True == 1`, and one field may hold both.
             counts.update({(isinstance(leaf, bool), leaf) for leaf in collect_scalars(record, name)})
@@ -223,7 +223,7 @@ def _pattern(parameter: str, text: str | None) -> Automaton | None:
     if text is None:
         return None
     try:
-        return regex(text)
+        return compile_regex(text)
     except FilterSyntax as error:
         raise FilterSyntax(error.message, **error.facts, parameter=parameter) from None
 

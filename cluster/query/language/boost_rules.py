@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from cluster.errors import FilterSyntax, Invalid
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, is_text
+from cluster.query.language.field_values import canonical_field, is_text
 from cluster.query.language.parser import parse
-from cluster.query.language.patterns import regex
+from cluster.query.language.patterns import compile_regex
 from cluster.query.language.tree import All, Any, Node, Not
 from cluster.query.language.words import fold
 from cluster.records.boost_rule import Action, BoostRule, ProductBoost
@@ -100,7 +100,7 @@ def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
         return
     for at, search_text in enumerate(rule.search_texts):
         try:
-            yield regex(_fold_pattern(search_text))
+            yield compile_regex(_fold_pattern(search_text))
         except FilterSyntax as error:
             path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
             raise Invalid(error.message, path=path) from error
@@ -150,7 +150,7 @@ def _product_clause(boost: ProductBoost, at: int) -> Node:
     option = boost.option
     if option == "regex":
         text = f"{name}:/{_for_slashes(boost.query)}/"
-    elif option in ("is", "is_not") or is_text(canonical(boost.field)):
+    elif option in ("is", "is_not") or is_text(canonical_field(boost.field)):
         quoted = boost.query.replace("\\", "\\\\").replace('"', '\\"')
         text = f'{name}:"{quoted}"'
     else:

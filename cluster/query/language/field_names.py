@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 from difflib import get_close_matches
 from typing import TypeVar
 
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.query.language.tree import All, Any, Everything, Node, Not
 
 _FREE = "custom_attributes."
@@ -41,7 +41,7 @@ class FieldNames:
 
     def missing(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Return the fields that no record ever had."""
-        return tuple(name for name in map(canonical, fields) if name not in self._names)
+        return tuple(name for name in map(canonical_field, fields) if name not in self._names)
 
     def missing_in(self, node: Node) -> tuple[str, ...]:
         """Return the fields of a filter that no record ever had, sorted by name."""
@@ -78,7 +78,7 @@ def fields_of(node: Node) -> set[str]:
         elif isinstance(item, Not):
             waiting.append(item.child)
         elif not isinstance(item, Everything):
-            names.add(canonical(item.field))
+            names.add(canonical_field(item.field))
     return names
 
 

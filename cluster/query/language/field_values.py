@@ -41,7 +41,7 @@ DEFAULTED = frozenset({*_PRODUCT_DEFAULTS, "product_group_id"})
 "Fields with default values in filters."
 
 
-def canonical(field: str) -> str:
+def canonical_field(field: str) -> str:
     """Return the stored name of a field: `attributes.x` is `custom_attributes.x`."""
     if field == "attributes" or field.startswith("attributes."):
         return "custom_" + field

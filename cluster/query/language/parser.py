@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cluster.errors import FilterSyntax
 from cluster.query.language import patterns
 from cluster.query.language.automaton import StepBudget
-from cluster.query.language.field_values import canonical, is_moment, is_number, is_text
+from cluster.query.language.field_values import canonical_field, is_moment, is_number, is_text
 from cluster.query.language.lexer import FilterToken, Interval, Lexer, TokenKind
 from cluster.query.language.limits import (
     MAX_BYTES,
@@ -247,7 +247,7 @@ class _Parser:
             raise syntax_error("field", token.position, "this field name is too long")
         if not all(name.split(".")):
             raise syntax_error("field", token.position, f"{quote_text(name)} is no field name")
-        return canonical(name)
+        return canonical_field(name)
 
     def _everything(self, token: FilterToken) -> Subtree:
         self._spend(1, token.position)
@@ -310,9 +310,9 @@ class _Parser:
         self._spend(PATTERN_WEIGHT, token.position)
         try:
             if token.wildcard is None:
-                patterns.regex(token.text, self._effort)
+                patterns.compile_regex(token.text, self._effort)
             else:
-                patterns.wildcard(token.wildcard, self._effort, fold=fold if is_text(field) else None)
+                patterns.compile_wildcard(token.wildcard, self._effort, fold=fold if is_text(field) else None)
         except FilterSyntax as error:
             # A regular expression begins behind its slash.
             raise shift_error(error, token.position + (token.wildcard is None)) from None

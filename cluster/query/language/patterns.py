@@ -40,7 +40,7 @@ _BLANKS: Ranges = ((9, 13), (32, 32))
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
-def wildcard(
+def compile_wildcard(
     pattern: str, effort: StepBudget | None = None, *, fold: Callable[[str], str] | None = None
 ) -> Automaton:
     """Compile `gard*`: `*` is any run of characters, `?` exactly one, `\\` makes the next one ordinary.
@@ -79,7 +79,7 @@ def wildcard(
     return build_automaton(Sequence(tuple(parts)), effort or StepBudget())
 
 
-def regex(pattern: str, effort: StepBudget | None = None) -> Automaton:
+def compile_regex(pattern: str, effort: StepBudget | None = None) -> Automaton:
     """Compile a regular expression.
 
     Errors:

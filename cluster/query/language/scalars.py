@@ -113,7 +113,7 @@ def moment_of(value: object) -> int | None:
     return period[0] if period else None
 
 
-def equal(value: Scalar, text: str) -> bool:
+def equals_text(value: Scalar, text: str) -> bool:
     """Return whether a value matches `field:text`: exact for texts, by value for numbers and booleans."""
     if isinstance(value, str):
         return value == text

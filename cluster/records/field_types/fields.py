@@ -1,7 +1,7 @@
 """Field types the uploaded nouns share. Everything is strict: a number is no text and a text is no number.
 
 The compiled validators of pydantic check whatever they can. The few checks that need Python report through
-`fault`, whose text follows `is invalid.` in an upload message. Lists and free-form objects stop at their
+`error_from_text`, whose text follows `is invalid.` in an upload message. Lists and free-form objects stop at their
 first bad item, so that a hostile record can't cause hundreds of thousands of errors.
 """
 
@@ -26,7 +26,7 @@ MAX_CONTENT = 1_000_000
 "Characters of a text that is content: a description, HTML, or one paragraph."
 
 FAULT = "upload_fault"
-"pydantic error type of `fault`."
+"pydantic error type of `error_from_text`."
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -38,7 +38,7 @@ UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F
 IPV4 = r"^(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])$"
 
 
-def fault(text: str, *path: str | int) -> PydanticCustomError:
+def error_from_text(text: str, *path: str | int) -> PydanticCustomError:
     """Return an error with a complete text, `path` steps below the validated value."""
     return PydanticCustomError(FAULT, "{text}", {"text": text, "path": path})
 
@@ -70,25 +70,25 @@ def _utc_text(value: str) -> str:
     try:
         return utc_text(value)
     except ValueError:
-        raise fault(NOT_A_TIME) from None
+        raise error_from_text(NOT_A_TIME) from None
 
 
 def _moment_ms(value: Any) -> int:
     if not isinstance(value, str):
-        raise fault(wrong_type("string", value))
+        raise error_from_text(wrong_type("string", value))
     try:
         return moment_ms(value)
     except ValueError:
-        raise fault(NOT_A_TIME) from None
+        raise error_from_text(NOT_A_TIME) from None
 
 
 def _attributes(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise fault(wrong_type("object", value))
+        raise error_from_text(wrong_type("object", value))
     try:
         check_attributes(value)
     except AttributeFault as error:
-        raise fault(error.text, *error.path) from None
+        raise error_from_text(error.text, *error.path) from None
     return value
 
 
@@ -96,15 +96,15 @@ def _positive_numbers(value: Any) -> Any:
     if not isinstance(value, list):
         text = _number_fault(value, "number or array")
         if text:
-            raise fault(text)
+            raise error_from_text(text)
     elif len(value) > MAX_ITEMS:
-        raise fault(f"The attribute should have at most {MAX_ITEMS} entries.")
+        raise error_from_text(f"The attribute should have at most {MAX_ITEMS} entries.")
     elif not _NUMBERS.issuperset(map(type, value)) or (value and not 0 < min(value) <= max(value) < math.inf):
         # Only a wrong list comes here, to find the place of its fault.
         for at, item in enumerate(value):
             text = _number_fault(item, "number")
             if text:
-                raise fault(text, at)
+                raise error_from_text(text, at)
     return value
 
 
@@ -119,15 +119,15 @@ def _number_fault(value: Any, expected: str) -> str:
 
 def _filters(value: Any) -> dict[str, list[str]]:
     if type(value) is not dict:
-        raise fault(wrong_type("object", value))
+        raise error_from_text(wrong_type("object", value))
     for name, items in value.items():
         if type(items) is not list:
-            raise fault(wrong_type("array", items), name)
+            raise error_from_text(wrong_type("array", items), name)
         if not _TEXT.issuperset(map(type, items)):
             at = next(at for at, item in enumerate(items) if type(item) is not str)
-            raise fault(wrong_type("string", items[at]), name, at)
+            raise error_from_text(wrong_type("string", items[at]), name, at)
         if items and max(map(len, items)) > MAX_TEXT:
-            raise fault(f"The items should have at most {MAX_TEXT} characters.", name)
+            raise error_from_text(f"The items should have at most {MAX_TEXT} characters.", name)
     return value
 
 
@@ -136,10 +136,10 @@ _TEXT = frozenset((str,))
 
 def _images(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise fault(wrong_type("array", value))
+        raise error_from_text(wrong_type("array", value))
     for at, item in enumerate(value):
         if type(item) is not str and type(item) is not dict:
-            raise fault(wrong_type("string or object", item), at)
+            raise error_from_text(wrong_type("string or object", item), at)
     return value
 
 

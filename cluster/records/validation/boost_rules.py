@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cluster.errors import Invalid
 from cluster.records.boost_rule import BoostRule
-from cluster.records.validation.error_messages import explain
+from cluster.records.validation.error_messages import explain_error
 
 _RULES: TypeAdapter[list[BoostRule]] = TypeAdapter(list[BoostRule])
 
@@ -27,7 +27,7 @@ def read_rules(items: Sequence[Any]) -> list[BoostRule]:
         try:
             (rule,) = _RULES.validate_python([item])
         except ValidationError as failure:
-            path, text = explain(failure.errors(include_url=False)[0], tagged=False)
+            path, text = explain_error(failure.errors(include_url=False)[0], tagged=False)
             messages.append(rule_fault(index, path, text))
             continue
         if (rule.engine_id, rule.name) in names:

@@ -149,7 +149,7 @@ class Explainer:
         self._effort += 5 * len(errors)
         # One error for each place, the first of it: a union reports a place once for every member.
         by_place = list({error["loc"]: error for error in reversed(errors)}.values())[::-1]
-        worded = [explain(error, tagged=self._tagged) for error in by_place[:MOST_LISTED]]
+        worded = [explain_error(error, tagged=self._tagged) for error in by_place[:MOST_LISTED]]
         most = _MOST_DETAILS if self._is_detailed else 1
         self.messages.append(_message(index, worded[:most], len(by_place)))
         is_time = any(
@@ -193,7 +193,7 @@ def _step(step: str | int) -> str:
     return text or "_"
 
 
-def explain(error: ErrorDetails, *, tagged: bool) -> PathAndText:
+def explain_error(error: ErrorDetails, *, tagged: bool) -> PathAndText:
     """Turn one pydantic error of a list of records into the path within its record and a text."""
     kind = error["type"]
     value = error.get("input")

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cluster.errors import Unprocessable
 from cluster.records.interaction import Interaction, ProductVisit, Rating, RecentEvent
-from cluster.records.validation.error_messages import explain
+from cluster.records.validation.error_messages import explain_error
 
 GROUP: Final = "group:"
 "Prefix of a product group's id among product ids."
@@ -74,7 +74,7 @@ def parse_simulated_interactions(items: list[Any], *, now_ms: int, where: Sequen
         try:
             (model,) = _SIMULATED.validate_python([item])
         except ValidationError as failure:
-            path, text = explain(failure.errors(include_url=False)[0], tagged=True)
+            path, text = explain_error(failure.errors(include_url=False)[0], tagged=True)
             detail.append({"loc": [*where, index, *path], "msg": text, "type": "value_error"})
         else:
             # An event of the future would count more than any real one.

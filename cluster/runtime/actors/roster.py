@@ -66,12 +66,12 @@ def ensure_actor(actor: ActorRole) -> Any:
     """Return the handle of a role's actor of this release; create it, and end those of other releases."""
     release = installed_version()
     # Ended first, or two releases of one role would run beside each other.
-    sweep(actor.role, keep=release)
-    sweep(actor.role + STANDBY, keep=release)
+    kill_other_releases(actor.role, keep=release)
+    kill_other_releases(actor.role + STANDBY, keep=release)
     return find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
 
 
-def find(role: str, release: str) -> Any | None:
+def find_actor(role: str, release: str) -> Any | None:
     """Return the handle of a role's actor, None when it is absent."""
     try:
         return ray.get_actor(actor_name(role, release), namespace=NAMESPACE)
@@ -79,7 +79,7 @@ def find(role: str, release: str) -> Any | None:
         return None
 
 
-async def health(role: str, release: str, within_s: float = 5.0) -> dict[str, Any] | None:
+async def read_health(role: str, release: str, within_s: float = 5.0) -> dict[str, Any] | None:
     """Return the health of a role's actor; None when it is absent or does not answer in time.
 
     The stand-by's health is returned when it works in the actor's place.
@@ -91,7 +91,7 @@ async def health(role: str, release: str, within_s: float = 5.0) -> dict[str, An
     return second if second is not None and (first is None or second.get("working")) else first
 
 
-def locate(release: str) -> dict[str, str]:
+def locate_actors(release: str) -> dict[str, str]:
     """Return the node of each alive named actor of a release, by role."""
     end = "@" + release
     return {
@@ -102,7 +102,7 @@ def locate(release: str) -> dict[str, str]:
 
 
 async def _health(role: str, release: str, within_s: float) -> dict[str, Any] | None:
-    handle = find(role, release)
+    handle = find_actor(role, release)
     if handle is None:
         return None
     try:
@@ -112,7 +112,7 @@ async def _health(role: str, release: str, within_s: float) -> dict[str, Any] | 
     return answer
 
 
-def sweep(role: str, *, keep: str = "") -> list[str]:
+def kill_other_releases(role: str, *, keep: str = "") -> list[str]:
     """Kill the role's actors of all releases but one (`keep`); return their names."""
     log = structlog.get_logger()
     swept = []

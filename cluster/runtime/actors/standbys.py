@@ -38,7 +38,7 @@ class StandbyKeeper:
         return await asyncio.to_thread(self._keep)
 
     def _keep(self) -> list[StandbyStep]:
-        places = roster.locate(self._release)
+        places = roster.locate_actors(self._release)
         nodes = {node["NodeID"]: 0 for node in ray.nodes() if node["Alive"]}
         for node in places.values():
             if node in nodes:
@@ -55,7 +55,7 @@ class StandbyKeeper:
         role = step.role + STANDBY
         # Ray can't move an actor: it is ended and created elsewhere.
         if step.kind == "move":
-            roster.sweep(role)
+            roster.kill_other_releases(role)
         roster.find_or_create(
             role,
             self._release,

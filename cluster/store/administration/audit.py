@@ -31,8 +31,8 @@ from cluster.store.administration.audit_chain import (
     AuditVerdict,
     ChainCheck,
     next_chain,
-    order,
     row_json,
+    row_order,
 )
 from cluster.store.administration.audit_proof import AuditProof, SealedRow
 from cluster.store.client.redis_client import RedisClient
@@ -220,7 +220,7 @@ class AuditLog:
         if sealed is None or sealed == before or is_accepted:
             self._is_broken = False
         # Once broken, each append would read the whole log again for the same result.
-        elif not self._is_broken and order(sealed.row_id) < order(row.row_id):
+        elif not self._is_broken and row_order(sealed.row_id) < row_order(row.row_id):
             self._is_broken = not await self._leads(sealed, row)
             if self._is_broken:
                 _log.error("audit_log_broken", sealed_row=sealed.row_id)
@@ -298,7 +298,7 @@ class AuditLog:
         # The last block is still in the stream too, so its rows are skipped by their id.
         for number in reversed(range(int(await self._server.execute_slow("LLEN", keys.audit_archive())))):
             for row in reversed(await self._read_block(number)):
-                if not oldest or order(row[0]) < order(oldest):
+                if not oldest or row_order(row[0]) < row_order(oldest):
                     yield row
 
 

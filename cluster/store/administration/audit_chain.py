@@ -124,8 +124,11 @@ class ChainCheck:
         sealed = self._sealed
         if sealed is not None:
             # The time is in the chain, the id is not: an older row under a new id accepts nothing.
-            sealed_ms = order(sealed.row_id)[0]
-            is_later = order(row_id) > order(sealed.row_id) and done.get("at", 0) >= sealed_ms - CLOCK_SKEW_MS
+            sealed_ms = row_order(sealed.row_id)[0]
+            is_later = (
+                row_order(row_id) > row_order(sealed.row_id)
+                and done.get("at", 0) >= sealed_ms - CLOCK_SKEW_MS
+            )
             is_accepted = operation in (ACCEPT, RESTORE) and is_later
             if is_accepted or (row_id, chain) == (sealed.row_id, sealed.chain):
                 self._sealed = None
@@ -140,7 +143,7 @@ class ChainCheck:
     def verdict(self, newest: str = "") -> AuditVerdict:
         """Return the verdict on all rows; `newest` is the id of a row that must be among them."""
         # Redis remembers the last id that it gave, also after the row was removed.
-        if order(self._last_id) < order(newest):
+        if row_order(self._last_id) < row_order(newest):
             self._note(newest, "the newest rows were removed")
         # Tuples order by the number of rows before the fault: the earliest one is reported.
         fault = min(filter(None, (self._fault, self._unproven)), default=None)
@@ -166,7 +169,7 @@ class ChainCheck:
         self._fault = self._fault or (self.rows, row_id, reason)
 
 
-def order(row_id: str) -> tuple[int, int]:
+def row_order(row_id: str) -> tuple[int, int]:
     """Return an id of a row as numbers, by which ids are ordered."""
     left, _, right = row_id.partition("-")
     return (int(left), int(right or 0)) if left.isdigit() else (0, 0)

@@ -98,7 +98,7 @@ class ClusterClient:
             slot_of(command), lambda master: master.wait(*command, block_ms=block_ms), command, within_s
         )
 
-    async def everywhere(self, *command: Argument) -> list[Any]:
+    async def execute_everywhere(self, *command: Argument) -> list[Any]:
         """Send a command without keys to every master and return the replies."""
         masters = await self._list_masters()
         return list(await asyncio.gather(*(master.execute_slow(*command) for master in masters)))

@@ -13,8 +13,8 @@ from cluster.store.client.multiplexer import (
     Argument,
     CommandMultiplexer,
     ConnectionObserver,
-    fail,
-    pack,
+    fail_future,
+    pack_command,
 )
 
 MAX_WAITING = 4096
@@ -56,7 +56,7 @@ class RedisConnection:
         if len(command) > MOST_ARGUMENTS:
             raise TooLarge("too many records in one call")
         loop = asyncio.get_running_loop()
-        packed = pack(command)
+        packed = pack_command(command)
         future: asyncio.Future[Any] = loop.create_future()
         deadline = loop.time() + within_s
         wire = self._wire
@@ -105,7 +105,7 @@ class RedisConnection:
             self._dialling = loop.create_task(self._dial())
 
     def _expire_early(self, future: asyncio.Future[Any]) -> None:
-        if fail(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
+        if fail_future(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
             self._watch.timed_out(1)
 
     async def _dial(self) -> None:
@@ -143,7 +143,7 @@ class RedisConnection:
             if error is None and self._wire is not None:
                 self._wire.send(packed, future, deadline)
             else:
-                fail(future, error or Unavailable("the connection was lost", retry_after_s=1))
+                fail_future(future, error or Unavailable("the connection was lost", retry_after_s=1))
 
     def _lost(self, wire: CommandMultiplexer) -> None:
         # A lost wire may be older than the current one, which must stay.

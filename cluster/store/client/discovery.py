@@ -89,7 +89,7 @@ def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: An
     )
 
 
-def locator(address: Address) -> Locate:
+def build_locator(address: Address) -> Locate:
     """Return the function that locates the server of an address; not for a cluster."""
     if address.kind == "server":
         (endpoint,) = address.endpoints

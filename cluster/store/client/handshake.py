@@ -10,7 +10,7 @@ from typing import Any
 from cluster.deadline import run_within
 from cluster.errors import Unavailable
 from cluster.store.client.address import Address, ServerAddress
-from cluster.store.client.multiplexer import CommandMultiplexer, ConnectionObserver, pack
+from cluster.store.client.multiplexer import CommandMultiplexer, ConnectionObserver, pack_command
 
 Dial = Callable[[ConnectionObserver, float], Awaitable[CommandMultiplexer]]
 "Connects within a number of seconds; raises `Unavailable` when no server answers."
@@ -73,7 +73,7 @@ async def _dial_now(address: Address, locate: Locate, watch: ConnectionObserver)
         for command in _greeting(address):
             greetings.append(loop.create_future())
             # None waits for the reply before it, so the greeting costs one round trip.
-            wire.send(pack(command), greetings[-1], far)
+            wire.send(pack_command(command), greetings[-1], far)
         reply: Any = None
         for reply in await asyncio.gather(*greetings, return_exceptions=True):
             if isinstance(reply, BaseException):

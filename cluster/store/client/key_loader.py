@@ -71,7 +71,7 @@ class KeyLoader:
 
     async def run_ids(self) -> frozenset[str]:
         """Return the ids of the server processes: a cursor of one says nothing to the next, which would skip keys."""
-        replies = await self._server.everywhere("INFO", "server")
+        replies = await self._server.execute_everywhere("INFO", "server")
         return frozenset(match[1] for reply in replies if (match := _RUN_ID.search(text_of(reply))))
 
     async def scan(self) -> AsyncIterator[list[bytes]]:

@@ -114,7 +114,7 @@ class LibraryClient:
         finally:
             self._waiting -= 1
 
-    async def everywhere(self, *command: Argument) -> list[Any]:
+    async def execute_everywhere(self, *command: Argument) -> list[Any]:
         """Send a command without keys to every master and return the replies."""
         if self._address.kind != "cluster":
             return [await self._ask(command)]

@@ -172,7 +172,7 @@ class MultiplexedClient:
             else:
                 self._discard(pipe)
 
-    async def everywhere(self, *command: Argument) -> list[Any]:
+    async def execute_everywhere(self, *command: Argument) -> list[Any]:
         """Send a command without keys and return its reply as the only one."""
         return [await self.execute_slow(*command)]
 

@@ -79,7 +79,7 @@ class CommandMultiplexer(asyncio.Protocol):
     def send(self, packed: bytes, future: asyncio.Future[Any], deadline: float) -> None:
         """Queue one packed command; `deadline` is a time of the loop's clock."""
         if self._transport is None or self._transport.is_closing():
-            fail(future, Unavailable(self._why, retry_after_s=1))
+            fail_future(future, Unavailable(self._why, retry_after_s=1))
             return
         if not self._outbox:
             self._queued_s = self._loop.time()
@@ -116,7 +116,7 @@ class CommandMultiplexer(asyncio.Protocol):
                         future.set_result(reply)
                     continue
                 alive = alive or is_server_alive(reply)
-                fail(future, error_from_reply(reply))
+                fail_future(future, error_from_reply(reply))
                 if is_wrong_server(reply):
                     # The commands behind it would get the same answer, and the next connection asks
                     # Sentinel again.
@@ -181,7 +181,9 @@ class CommandMultiplexer(asyncio.Protocol):
         for future, deadline in self._slots:
             if deadline > now:
                 following = min(following, deadline)
-            elif fail(future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)):
+            elif fail_future(
+                future, Unavailable("the store did not answer in time", retry_after_s=1, late=True)
+            ):
                 overdue += 1
         # At least 5 ms ahead: a timer that is due already would run in every turn of the loop.
         self._arm(max(following, now + 0.005))
@@ -192,10 +194,10 @@ class CommandMultiplexer(asyncio.Protocol):
         slots = self._slots
         self._slots = deque()
         for future, _ in slots:
-            fail(future, error)
+            fail_future(future, error)
 
 
-def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
+def fail_future(future: asyncio.Future[Any], error: HouseError) -> bool:
     """Fail a future unless it is done; reading the error marks it as retrieved, so that no caller must await it."""
     if future.done():
         return False
@@ -205,7 +207,7 @@ def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
     return True
 
 
-def pack(command: tuple[Argument, ...]) -> bytes:
+def pack_command(command: tuple[Argument, ...]) -> bytes:
     """Encode a command for Redis. Any text is accepted, also the result of `name_of` for damaged bytes."""
     try:
         return _pack(command)

@@ -58,7 +58,7 @@ class RedisClient(Protocol):
             Unavailable: the store is unreachable, or too many callers wait already
         """
 
-    async def everywhere(self, *command: Argument) -> list[Any]:
+    async def execute_everywhere(self, *command: Argument) -> list[Any]:
         """Send a command without keys to every master and return the replies."""
 
     def group(self, names: Sequence[str]) -> list[list[str]]:

@@ -12,7 +12,7 @@ def text_of(raw: bytes) -> str:
 
 
 def name_of(raw: bytes) -> str:
-    """Decode a stored name that goes back into a command: `pack` encodes it to the same bytes."""
+    """Decode a stored name that goes back into a command: `pack_command` encodes it to the same bytes."""
     return raw.decode("utf-8", "surrogateescape")
 
 

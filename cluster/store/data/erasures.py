@@ -23,7 +23,7 @@ from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.data.changes import LIVE_MS, ChangeLog
 from cluster.store.data.interactions import InteractionStore
-from cluster.store.data.person_traces import REDIS_PLACES, PersonData, PersonTraces, Trace, erase_all
+from cluster.store.data.person_traces import REDIS_PLACES, PersonData, PersonTrace, PersonTraces, erase_all
 from cluster.store.data.salts import Salts
 from cluster.store.seals.record_seal import parse_record, seal_record
 from cluster.store.seals.seal import salt_from_key, seal, unseal
@@ -207,7 +207,7 @@ class ErasureStore:
             await self._erase_visitors(person.app_id, left)
         await self._clean(keys.quarantine(person.app_id))
 
-    async def _traces(self, person: Person) -> list[Trace]:
+    async def _traces(self, person: Person) -> list[PersonTrace]:
         salt = await self._salts.get(person.app_id)
         return [trace async for trace in PersonTraces(self._server, person, salt).find_all()]
 
@@ -271,7 +271,7 @@ class ErasureStore:
         return times
 
     async def log_file(self) -> AppendOnlyFileStatus:
-        reports = await self._server.everywhere("INFO", "persistence")
+        reports = await self._server.execute_everywhere("INFO", "persistence")
         masters = [dict(line.partition(":")[::2] for line in text_of(text).splitlines()) for text in reports]
         requested, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
         busy = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
@@ -288,7 +288,7 @@ class ErasureStore:
     async def rewrite_log_file(self, now_ms: int) -> bool:
         """Start writing a new append-only file; return False when the server refuses for now."""
         try:
-            await self._server.everywhere("BGREWRITEAOF")
+            await self._server.execute_everywhere("BGREWRITEAOF")
         except Unavailable:
             raise
         except HouseError as error:

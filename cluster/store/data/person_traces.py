@@ -84,7 +84,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PersonTrace:
     """Data of a person in one place."""
 
     place: str
@@ -104,7 +104,7 @@ class PersonTraces:
         self._marks = frozenset(pseudonym(salt, user_key) for user_key in person.user_keys)
         self._questions: set[str] = set()
 
-    async def find_all(self) -> AsyncIterator[Trace]:
+    async def find_all(self) -> AsyncIterator[PersonTrace]:
         """Iterate over all traces; references to a question come after the questions."""
         for part in (
             self._owned_keys,
@@ -118,21 +118,21 @@ class PersonTraces:
             async for trace in part():
                 yield trace
 
-    async def _owned_keys(self) -> AsyncIterator[Trace]:
+    async def _owned_keys(self) -> AsyncIterator[PersonTrace]:
         person = self._person
         ask = self._server.execute_slow
         if person.user_id:
             key = keys.record(self._app, "user", person.user_id)
             if (sealed := await ask("GET", key)) is not None:
-                yield Trace(PROFILE, [_read(unseal(sealed, salt_from_key(key)))])
+                yield PersonTrace(PROFILE, [_read(unseal(sealed, salt_from_key(key)))])
             visitors = await ask("SMEMBERS", keys.linked(self._app, person.user_id))
             if visitors:
-                yield Trace(LINKS, sorted(map(name_of, visitors)))
+                yield PersonTrace(LINKS, sorted(map(name_of, visitors)))
         for user_key in person.user_keys:
             if packed := await ask("LRANGE", keys.recent(self._app, user_key), 0, -1):
-                yield Trace(RECENTS, [_read(interaction) for interaction in packed])
+                yield PersonTrace(RECENTS, [_read(interaction) for interaction in packed])
 
-    async def _threads(self) -> AsyncIterator[Trace]:
+    async def _threads(self) -> AsyncIterator[PersonTrace]:
         user = self._person.user_id
         of = keys
         if not user:
@@ -140,18 +140,20 @@ class PersonTraces:
         sealed = await self._server.execute_slow("HGET", of.threads(self._app), user)
         if sealed is not None:
             body = _read(unseal(sealed, salt_from_key(of.threads(self._app), user)))
-            yield Trace(THREADS, body["threads"] if isinstance(body, dict) and "threads" in body else [body])
+            yield PersonTrace(
+                THREADS, body["threads"] if isinstance(body, dict) and "threads" in body else [body]
+            )
         elif await self._server.execute_slow("HEXISTS", of.thread_revision(self._app), user):
-            yield Trace(THREADS, [{"revision": True}])
+            yield PersonTrace(THREADS, [{"revision": True}])
 
-    async def _question_traces(self) -> AsyncIterator[Trace]:
+    async def _question_traces(self) -> AsyncIterator[PersonTrace]:
         for user_key in self._person.user_keys:
             # Kept for the walk, which finds references to these questions.
             for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, user_key)):
                 self._questions.add(name_of(name))
         for question_id in sorted(self._questions):
             if shown := await self._question(question_id):
-                yield Trace(QUESTIONS, [shown])
+                yield PersonTrace(QUESTIONS, [shown])
 
     async def _question(self, question_id: str) -> dict[str, Any]:
         key = keys.question(self._app, question_id)
@@ -166,22 +168,22 @@ class PersonTraces:
             else _read(unseal(shown or b"", salt_from_key(key, "shown"))),
         }
 
-    async def _quarantined(self) -> AsyncIterator[Trace]:
+    async def _quarantined(self) -> AsyncIterator[PersonTrace]:
         name = keys.quarantine(self._app)
         async for entry_id, fields in self._entries(name, _QUARANTINE_PAGE):
             texts = [fields.get(part, b"") for part in (b"id", b"reason", b"payload")]
             if name_of(texts[0]) in self._person.words or any(map(self._names, texts)):
                 item = {text_of(part): text_of(value) for part, value in fields.items()}
-                yield Trace(QUARANTINE, [item], self._act("XDEL", name, entry_id))
+                yield PersonTrace(QUARANTINE, [item], self._act("XDEL", name, entry_id))
 
-    async def _logged(self) -> AsyncIterator[Trace]:
+    async def _logged(self) -> AsyncIterator[PersonTrace]:
         for noun in ("user", "interaction"):
             async for _, fields in self._entries(keys.change(self._app, noun), _LOG_PAGE):
                 payload = fields.get(b"payload", b"")
                 if self._names(payload):
-                    yield Trace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
+                    yield PersonTrace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
 
-    async def _imports(self) -> AsyncIterator[Trace]:
+    async def _imports(self) -> AsyncIterator[PersonTrace]:
         """Find examples of refused rows that earlier releases stored, and names of files."""
         for key in (keys.import_progress(self._app), keys.file_import(self._app)):
             flat = await self._server.execute_slow("HGETALL", key)
@@ -202,7 +204,7 @@ class PersonTraces:
                 ]
                 changed = {**stored, "reasons": kept} if mine else {**stored, "file_name": "erased"}
                 erase = self._act("HSET", key, field, seal(orjson.dumps(changed), salt))
-                yield Trace(IMPORTS, [*mine, *([name] if is_named else [])], erase)
+                yield PersonTrace(IMPORTS, [*mine, *([name] if is_named else [])], erase)
 
     def _mine(self, payload: bytes | None) -> list[Any]:
         """Select the person's rows from the payload of a change."""
@@ -217,7 +219,7 @@ class PersonTraces:
                 yield entry_id, dict(split_pairs(flat))
             start = "(" + text_of(entries[-1][0])
 
-    async def _walk(self) -> AsyncIterator[Trace]:
+    async def _walk(self) -> AsyncIterator[PersonTrace]:
         """Scan all keys of the app; references to a question come after all questions are found."""
         seen: set[str] = set()
         references: list[str] = []
@@ -233,8 +235,8 @@ class PersonTraces:
                 if trace is not None:
                     yield trace
 
-    async def _inspect_key(self, name: str) -> Trace | None:
-        looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
+    async def _inspect_key(self, name: str) -> PersonTrace | None:
+        looks: dict[str, Callable[[str], Awaitable[PersonTrace | None]]] = {
             "exposure": self._exposures,
             "idempotency": self._reply,
             "task": self._task,
@@ -244,7 +246,7 @@ class PersonTraces:
         look = looks.get(self._family(name))
         return self._named(name) if look is None else await look(name)
 
-    async def _refers(self, name: str) -> Trace | None:
+    async def _refers(self, name: str) -> PersonTrace | None:
         return await (self._same if self._family(name) == "question-same" else self._citing)(name)
 
     def _family(self, name: str) -> str:
@@ -259,7 +261,7 @@ class PersonTraces:
             if cursor == b"0":
                 return
 
-    def _named(self, name: str) -> Trace | None:
+    def _named(self, name: str) -> PersonTrace | None:
         """Find keys named by the person's id or a pseudonym; keys with an owner are not included."""
         family, _, rest = name[len(self._app) + 3 :].partition(":")
         if family in _OWNED:
@@ -268,9 +270,9 @@ class PersonTraces:
         plain = any(f":{user_key}:" in f":{rest}:" for user_key in self._person.user_keys)
         if not plain and self._marks.isdisjoint(rest.split(":")):
             return None
-        return Trace(COUNTERS, [family], self._act("DEL", name))
+        return PersonTrace(COUNTERS, [family], self._act("DEL", name))
 
-    async def _exposures(self, name: str) -> Trace | None:
+    async def _exposures(self, name: str) -> PersonTrace | None:
         experiment = name.rpartition(":")[2]
         user_keys = list(self._person.user_keys)
         stored = await self._server.execute_slow("HMGET", name, *user_keys)
@@ -289,16 +291,16 @@ class PersonTraces:
         async def erase() -> None:
             await erase_exposures_of(self._server, self._app, experiment, user_keys)
 
-        return Trace(EXPOSURES, items, erase)
+        return PersonTrace(EXPOSURES, items, erase)
 
-    async def _reply(self, name: str) -> Trace | None:
+    async def _reply(self, name: str) -> PersonTrace | None:
         reply, marks = await self._server.execute_slow("HMGET", name, "reply", "readers")
         # By mark, and by text: a reply may name the person without a mark.
         if not self._marks.isdisjoint(text_of(marks or b"").split()) or self._names(reply or b""):
-            return Trace(REPLIES, [_read(reply)], self._act("DEL", name))
+            return PersonTrace(REPLIES, [_read(reply)], self._act("DEL", name))
         return None
 
-    async def _task(self, name: str) -> Trace | None:
+    async def _task(self, name: str) -> PersonTrace | None:
         """Find messages that name the person; erasing keeps the count of failures and deletes the texts."""
         parts = ("errors", "late_errors")
         texts = dict(zip(parts, await self._server.execute_slow("HMGET", name, *parts), strict=True))
@@ -316,9 +318,9 @@ class PersonTraces:
                         ["the message is erased" if message in mine else message for message in messages]
                     ),
                 )
-        return Trace(TASKS, removed, self._act("HSET", name, *kept)) if removed else None
+        return PersonTrace(TASKS, removed, self._act("HSET", name, *kept)) if removed else None
 
-    async def _stray_question(self, name: str) -> Trace | None:
+    async def _stray_question(self, name: str) -> PersonTrace | None:
         """Find a question of the person that none of the person's lists contains."""
         question_id = name.rpartition(":")[2]
         if question_id in self._questions:
@@ -341,14 +343,14 @@ class PersonTraces:
             await self._server.execute_slow("DEL", name)
             await self._server.execute_slow("ZREM", keys.question_open(self._app), question_id)
 
-        return Trace(QUESTIONS, [await self._question(question_id)], erase)
+        return PersonTrace(QUESTIONS, [await self._question(question_id)], erase)
 
-    async def _same(self, name: str) -> Trace | None:
+    async def _same(self, name: str) -> PersonTrace | None:
         question_id = name_of(await self._server.execute_slow("GET", name) or b"")
         erase = self._act("DEL", name)
-        return Trace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
+        return PersonTrace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
 
-    async def _citing(self, name: str) -> Trace | None:
+    async def _citing(self, name: str) -> PersonTrace | None:
         """Find the list of questions that cite a product."""
         if not self._questions:
             return None
@@ -356,12 +358,12 @@ class PersonTraces:
         are_members = await self._server.execute_slow("SMISMEMBER", name, *question_ids)
         mine = [question_id for question_id, is_in in zip(question_ids, are_members, strict=True) if is_in]
         return (
-            Trace(COUNTERS, [self._family(name)] * len(mine), self._act("SREM", name, *mine))
+            PersonTrace(COUNTERS, [self._family(name)] * len(mine), self._act("SREM", name, *mine))
             if mine
             else None
         )
 
-    async def _statistics(self, name: str) -> Trace | None:
+    async def _statistics(self, name: str) -> PersonTrace | None:
         """Find the person's questions among the popular questions."""
         day = int(name.rpartition(":")[2])
         texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
@@ -386,7 +388,7 @@ class PersonTraces:
             # A text without any asker left goes too.
             await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
 
-        return Trace(POPULAR_QUESTIONS, [text for text, _ in pairs], erase)
+        return PersonTrace(POPULAR_QUESTIONS, [text for text, _ in pairs], erase)
 
     def _names(self, data: bytes) -> bool:
         # A checksum stands in front of sealed JSON; the search must begin behind it.
@@ -400,7 +402,7 @@ class PersonTraces:
         return erase
 
 
-async def erase_all(traces: Iterable[Trace]) -> None:
+async def erase_all(traces: Iterable[PersonTrace]) -> None:
     """Remove all traces."""
     acts = [trace.erase for trace in traces if trace.erase is not None]
     for some in _pages(acts):

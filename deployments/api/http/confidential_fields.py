@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from deployments.api.wire.faults import refuse
 from deployments.edge.http.request import ApiRequest
 
@@ -115,10 +115,10 @@ def _lists(answered: RecommendationResult) -> Iterator[list[dict[str, Any]]]:
 
 
 def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
-    plain = canonical(name)
+    plain = canonical_field(name)
     inner = _INSIDE.match(plain)
     if inner is not None:
-        plain = canonical(plain[inner.end() :])
+        plain = canonical_field(plain[inner.end() :])
     elif plain == "children" or plain.startswith("i18n_"):
         # The whole object holds custom attributes of translations or children, the confidential ones among
         # them.

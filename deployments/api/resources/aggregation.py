@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from cluster.errors import FilterSyntax, Unavailable
 from cluster.query.columnar.value_counts import FieldAggregate as Counted
-from cluster.query.columnar.value_counts import aggregate
+from cluster.query.columnar.value_counts import count_values
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.store.data.records import RecordStore
@@ -72,7 +72,7 @@ class AggregationResource:
                 yield from (orjson.loads(record) for record in page if record is not None)
 
         def run() -> Counted:
-            return aggregate(
+            return count_values(
                 slices(), body.field, size=body.size, include=body.include, exclude=body.exclude, fq=tree
             )
 

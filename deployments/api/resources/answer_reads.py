@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.records.question import entitled_answer_id, open_entitled, opens
+from cluster.records.question import entitled_answer_id, may_read_all, open_entitled
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import tiers_from_verified_token
 from deployments.edge.http.caller import UserToken
@@ -50,7 +50,7 @@ async def read_answer(
     if (
         stored is None
         or entitled is None
-        or not opens(entitled.answer.access, tiers_from_verified_token(token))
+        or not may_read_all(entitled.answer.access, tiers_from_verified_token(token))
     ):
         return stored
     return entitled

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from actors.recommender.messages import QUERY_SOURCES, UserQuery
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.faults import refuse
 from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings, query_from_body
@@ -102,9 +102,11 @@ def _parse_start(value: Any) -> int:
 
 def _check_field(name: str, at: int) -> None:
     """Refuse a field that no product can have."""
-    outer, dot, rest = canonical(name).partition(".")
+    outer, dot, rest = canonical_field(name).partition(".")
     is_field = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
-    if name in QUERY_SOURCES or (is_field and (not dot or rest) and canonical(name) != "custom_attributes"):
+    if name in QUERY_SOURCES or (
+        is_field and (not dot or rest) and canonical_field(name) != "custom_attributes"
+    ):
         return
     refuse(
         "there is no such source of completions; name a product field such as title, custom_attributes.<name>, "

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.records.product import TRANSLATION_NAME, Product
 from cluster.records.validation.recent_events import GROUP
 from deployments.api.wire.faults import build_error, refuse
@@ -193,7 +193,7 @@ def _kind_parameters(body: Recommendation) -> dict[str, Any]:
     if isinstance(body, UserToAttributes):
         _check_attributes(body)
         return {
-            "field_name": canonical(body.field),
+            "field_name": canonical_field(body.field),
             "boost_values": tuple(body.boost_attributes),
             "exclude_values": tuple(body.exclude_attributes),
             "group_rows": body.products_per_attribute,
@@ -205,7 +205,7 @@ def _kind_parameters(body: Recommendation) -> dict[str, Any]:
 
 def _check_attributes(body: UserToAttributes) -> None:
     """Refuse a field that no product can have, and values that are both included and excluded."""
-    name = canonical(body.field)
+    name = canonical_field(body.field)
     outer, dot, rest = name.partition(".")
     is_field = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
     if not is_field or (dot and not rest) or name == "custom_attributes":

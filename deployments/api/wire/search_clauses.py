@@ -24,9 +24,9 @@ from cluster.errors import FilterSyntax
 from cluster.query.columnar.formula import MOST_DEAR, Formula, is_plain_field, parse_formula
 from cluster.query.language import tree
 from cluster.query.language.automaton import StepBudget
-from cluster.query.language.field_values import canonical, is_moment
+from cluster.query.language.field_values import canonical_field, is_moment
 from cluster.query.language.parser import parse
-from cluster.query.language.patterns import regex
+from cluster.query.language.patterns import compile_regex
 from cluster.query.language.scalars import moment_of, number_of, period_of
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.faults import build_error, refuse, refuse_filter
@@ -226,7 +226,7 @@ def order_keys_from_body(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
     keys = []
     formulas = dear = 0
     for at, entry in enumerate(entries):
-        expression = canonical(entry.field.strip())
+        expression = canonical_field(entry.field.strip())
         names: Sequence[str] = (expression,)
         if not is_plain_field(expression):
             formulas += len(expression)
@@ -269,7 +269,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
     effort = StepBudget()
     facets = []
     for at, entry in enumerate(entries):
-        name = canonical(entry.field)
+        name = canonical_field(entry.field)
         keys = _keys(name, entry.ranges, entry.queries, "facets", at)
         # A facet of queries alone reads no field; its name is only a label.
         if not entry.queries or entry.ranges:
@@ -298,7 +298,7 @@ def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFil
     """
     filters = []
     for label, choice in chosen.items():
-        name = canonical(label)
+        name = canonical_field(label)
         if choice.terms or choice.ranges:
             check_field(name, "facet_filters", label)
         nodes: list[tree.Node] = [tree.Term(name, term) for term in choice.terms]
@@ -355,7 +355,7 @@ def _keys(
 def _try_pattern(pattern: str | None, effort: StepBudget, *path: str | int) -> None:
     if pattern is not None:
         try:
-            regex(pattern, effort)
+            compile_regex(pattern, effort)
         except FilterSyntax as error:
             refuse_filter(error, *path)
 
@@ -368,6 +368,6 @@ def _formula(expression: str, at: int) -> Formula:
 
 
 def _is_numeric(name: str) -> bool:
-    stored = canonical(name)
+    stored = canonical_field(name)
     outer, _, rest = stored.partition(".")
     return stored in _NUMERIC or is_moment(stored) or (outer == "custom_attributes" and bool(rest))

@@ -28,7 +28,7 @@ from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.columnar.geo_circles import kilometres
 from cluster.query.field_projection import MOST_NAMES, exceeded_budget
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from cluster.records.interaction import RecentEvent
@@ -326,7 +326,7 @@ def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
 def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[DiversityRule, ...]:
     """Return the spacings of `diversification`, in the order of the body."""
     return tuple(
-        DiversityRule(canonical(name), rule.minimum_distance, rule.always_together)
+        DiversityRule(canonical_field(name), rule.minimum_distance, rule.always_together)
         for name, rule in diversification.items()
     )
 

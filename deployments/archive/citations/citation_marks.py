@@ -108,7 +108,7 @@ class MarkedLinks:
         return f"{head}{'&' if '?' in head else '?'}{PARAMETER}={quoted}{hash_sign}{fragment}"
 
 
-def unmark(url: str) -> tuple[str, str]:
+def remove_mark(url: str) -> tuple[str, str]:
     """Return an address without its mark, and the product of a redirect address; empty for other addresses."""
     if PARAMETER in url:
         head, hash_sign, fragment = url.partition("#")

@@ -18,7 +18,7 @@ from deployments.archive.archive_tools import MOST_TITLE, ToolResult
 from deployments.archive.call_context import PLAIN, CallContext
 from deployments.archive.citation import web_address
 from deployments.archive.citations.article_reads import ArticleReads
-from deployments.archive.citations.citation_marks import unmark
+from deployments.archive.citations.citation_marks import remove_mark
 from deployments.archive.text_fence import fence_line
 from deployments.archive.tools import MOST_CITATIONS, MOST_NAME, MOST_QUESTION
 
@@ -71,7 +71,7 @@ def _read_citation(name: str, given: Any) -> Citation:
         passage = passage or sentence
     # The field may hold a whole link in Markdown.
     linked_url, _ = _split_text(url)
-    linked_url, product_id = unmark(linked_url)
+    linked_url, product_id = remove_mark(linked_url)
     product_id = values["product_id"] or product_id
     if not product_id and not linked_url:
         raise Invalid(f"{name} must have a product_id, a url, or a text with a link")

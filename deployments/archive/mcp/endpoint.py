@@ -119,7 +119,7 @@ class McpEndpoint:
                     reply = transport.unauthorized_reply(server_origin)
                 else:
                     reply = await self._reply(archive, headers, receive, server_origin, request_id)
-            return await transport.write(reply, method, allowed, request_id, send)
+            return await transport.write_reply(reply, method, allowed, request_id, send)
 
         await self._shell.run(_NAME, headers.one(HEADER), answer)
 

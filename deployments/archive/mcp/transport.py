@@ -95,7 +95,7 @@ class AllowedOrigins:
         )
 
 
-async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> int:
+async def write_reply(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> int:
     """Send a reply and return its status; pages of `origin`, an allowed one, may then read it."""
     headers: list[Header] = [
         (b"content-length", b"%d" % len(reply.body)),

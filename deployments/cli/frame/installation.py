@@ -35,11 +35,10 @@ from cluster.process.installation_state import (
 )
 from cluster.process.start_progress import StallTimer
 from cluster.records.apps import App
-from cluster.records.replica_memory import ReplicaMemory
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import find_differing
-from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from cluster.store.stores import Stores
 from deployments.cli.frame import screen
 from deployments.operations.frame.administration import Administration

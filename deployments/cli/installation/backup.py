@@ -162,14 +162,14 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove old backups of a target, with the chunks that no kept backup needs."""
-    from cluster.backup.removal import mark_running, plan_removal, remove_backups
+    from cluster.backup.removal import mark_target_in_use, plan_removal, remove_backups
     from cluster.ids import new_request_id
 
     settings = Installation().settings
     target = _open_target(uri, settings)
     marks = _fingerprints(settings)
     if yes:
-        with mark_running(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
+        with mark_target_in_use(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
             # Planned under the mark: a backup that began before it could need chunks that are removed.
             plan = plan_removal(target, marks, keep)
             remove_backups(target, plan)

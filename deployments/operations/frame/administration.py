@@ -208,11 +208,11 @@ class Administration(Generic[S]):
             app_id=getattr(arguments, "app_id", ""),
             outcome=outcome,
             reason=redact(reason[:500]),
-            arguments=bounded(
-                strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret), most
+            arguments=truncate_json(
+                redact_secrets(arguments.model_dump(mode="json", exclude_unset=True), secret), most
             ),
-            before=bounded(strike_out(before, secret)),
-            after=bounded(strike_out(after, secret)),
+            before=truncate_json(redact_secrets(before, secret)),
+            after=truncate_json(redact_secrets(after, secret)),
         )
 
 
@@ -234,20 +234,20 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
         raise Unprocessable(f"{where}: {errors[0]['msg'].lower()}", detail=faults) from None
 
 
-def strike_out(value: Any, secret: frozenset[str]) -> Any:
+def redact_secrets(value: Any, secret: frozenset[str]) -> Any:
     """Return a value that every JSON holds, without the values of secret names and without keys in its texts.
 
     Long texts are cut.
     """
     if isinstance(value, dict):
         return {
-            strike_out(str(name), frozenset()): _STRUCK
+            redact_secrets(str(name), frozenset()): _STRUCK
             if name in secret and part
-            else strike_out(part, secret)
+            else redact_secrets(part, secret)
             for name, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [strike_out(part, secret) for part in value[:1000]]
+        return [redact_secrets(part, secret) for part in value[:1000]]
     if isinstance(value, str):
         text = redact_keys(value[:LARGEST_PART]).encode("utf-8", "replace").decode()
         return text + "…" if len(value) > LARGEST_PART else text
@@ -258,7 +258,7 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
     return value
 
 
-def bounded(value: Any, most: int = LARGEST_PART) -> Any:
+def truncate_json(value: Any, most: int = LARGEST_PART) -> Any:
     """Return a value for JSON, or the begin of its text if that is longer than `most` characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     if len(text) <= most + 100:

@@ -131,7 +131,7 @@ class ExperimentList:
             for experiment in self.experiments
         ]
         empty = "There are no experiments; `kiosk experiments create` makes some."
-        return (ResultTable(("experiment", "status", "variants", "traffic", "layer", "goal"), rows, empty),)
+        return (ResultTable(("experiment", "status", "variants", "users", "layer", "goal"), rows, empty),)
 
 
 @dataclass(frozen=True, slots=True)

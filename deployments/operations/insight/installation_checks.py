@@ -13,8 +13,8 @@ from cluster.clock import iso_ms
 from cluster.process.disk_guard import used_share
 from cluster.process.redis_memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.records.apps import IN_BROWSER, App
-from cluster.records.replica_memory import ABOVE_BUDGET_MB, ReplicaMemory
 from cluster.store.administration.apps_and_keys import AppAndKeyStore
+from cluster.store.installation.replica_memory import ABOVE_BUDGET_MB, ReplicaMemory
 from cluster.store.installation.schema import RunningRelease, StoredSchema
 
 Level = Literal["ok", "warning", "bad"]

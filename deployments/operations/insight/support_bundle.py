@@ -32,20 +32,20 @@ _NAMED_IN_TEXT = re.compile(r"(?i)\b(user_id|anonymous_id|username|user)([\"'=: 
 _USER_KEY = re.compile(r"\b([ua]):[^\s\"',}\])]+")
 
 
-def strike(value: Any, field: str = "") -> Any:
+def redact_value(value: Any, field: str = "") -> Any:
     """Return JSON without secrets, query strings, addresses and user ids."""
     if isinstance(value, Mapping):
-        return {str(name): strike(inner, str(name)) for name, inner in value.items()}
+        return {str(name): redact_value(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [strike(inner, field) for inner in value]
+        return [redact_value(inner, field) for inner in value]
     if isinstance(value, str):
         if value and (_SECRET_FIELD.search(field) or _PERSON_FIELD.search(field)):
             return REDACTED
-        return strike_text(value)
+        return redact_text(value)
     return value
 
 
-def strike_text(text: str) -> str:
+def redact_text(text: str) -> str:
     """Return text without secrets, query strings, addresses and user ids. Cost: linear in the text."""
     text = redact(text)
     for pattern in _IN_TEXT:
@@ -53,18 +53,18 @@ def strike_text(text: str) -> str:
     return _USER_KEY.sub(rf"\1:{REDACTED}", _NAMED_IN_TEXT.sub(rf"\1\2{REDACTED}", text))
 
 
-def strike_log(text: str) -> str:
+def redact_log(text: str) -> str:
     """Return the lines of a log without secrets and personal data; lines that are JSON keep their form."""
-    return "".join(_strike_line(line) + "\n" for line in text.splitlines())
+    return "".join(_redact_line(line) + "\n" for line in text.splitlines())
 
 
-def _strike_line(line: str) -> str:
+def _redact_line(line: str) -> str:
     if line.startswith("{"):
         try:
-            return json.dumps(strike(json.loads(line)), ensure_ascii=False)
+            return json.dumps(redact_value(json.loads(line)), ensure_ascii=False)
         except (ValueError, RecursionError):
             pass
-    return strike_text(line)
+    return redact_text(line)
 
 
 def read_last_lines(path: Path) -> str:
@@ -123,15 +123,15 @@ def write_bundle(out: Path, parts: Mapping[str, Any], logs: Iterable[Path], now_
 
             for name, part in parts.items():
                 if isinstance(part, str):
-                    add(f"{name}.txt", strike_log(part))
+                    add(f"{name}.txt", redact_log(part))
                 else:
                     add(
                         f"{name}.json",
-                        json.dumps(strike(part), indent=1, ensure_ascii=False, default=str) + "\n",
+                        json.dumps(redact_value(part), indent=1, ensure_ascii=False, default=str) + "\n",
                     )
             for number, path in enumerate(logs):
                 try:
-                    add(f"logs/{number:02d}-{path.name}", strike_log(read_last_lines(path)))
+                    add(f"logs/{number:02d}-{path.name}", redact_log(read_last_lines(path)))
                 except OSError:
                     continue  # rotated away meanwhile
         scratch.replace(out)

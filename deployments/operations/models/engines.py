@@ -26,7 +26,7 @@ from cluster.records.engine import (
     Placement,
     Scaling,
 )
-from cluster.records.field_types.changes import with_changes
+from cluster.records.field_types.record_changes import with_changes
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation

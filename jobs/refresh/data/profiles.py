@@ -13,7 +13,7 @@ import orjson
 from actors.models.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_from_value
 from actors.vectors.types import Codes
 from actors.vectors.vocabulary import Vocabulary
-from cluster.query.language.field_values import canonical
+from cluster.query.language.field_values import canonical_field
 
 # Bounds of cohorts: callers invent attributes, and each value becomes a row of shares over all items.
 _MOST_ATTRIBUTES = 8
@@ -43,7 +43,9 @@ class Profiles:
         Fields without values are dropped, and so are values of very few users.
         """
         records = [orjson.loads(user) for user in users]
-        requested = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))
+        requested = tuple(
+            dict.fromkeys(map(canonical_field, fields or (*FIELDS, *_select_attributes(records))))
+        )
         profiles: list[dict[str, str]] = [{} for _ in range(len(users_by_code))]
         codes = users_by_code.codes(["u:" + str(record.get("user_id", "")) for record in records])
         for code, record in zip(codes.tolist(), records, strict=True):

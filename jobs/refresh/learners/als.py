@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.models.factors import FactorModel, SolverConfig, solve
+from actors.models.factors import FactorModel, SolverConfig, solve_factors
 from actors.models.user_histories import TimeDecay
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix
@@ -72,8 +72,8 @@ class AlsLearner:
         users: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
             # From the vectors of the round before: a few conjugate gradient steps then suffice.
-            users = solve(matrix, items, users, recipe.solving)
-            items = solve(by_item, users, items, recipe.solving)
+            users = solve_factors(matrix, items, users, recipe.solving)
+            items = solve_factors(by_item, users, items, recipe.solving)
         return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
 
     def load(self, parts: ModelState) -> FactorModel:

@@ -11,7 +11,7 @@ import orjson
 from cluster.errors import Invalid
 from cluster.store.data.changes import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE, count_content_features
-from jobs.refresh.data.event_account import EventAccount
+from jobs.refresh.data.event_counts import EventCounts
 from jobs.refresh.learners import content_regression, reranker, transformer
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe
@@ -280,7 +280,7 @@ class DryRunEstimate:
     seconds: float
     "Typical: a usual number of epochs, and half of the components that the blend does not start with."
     memory_allowed: int
-    account: EventAccount | None = None
+    account: EventCounts | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     "Component -> why it does not fit the catalog."
 

@@ -79,7 +79,7 @@ def _copy(client: Any, run: Run, report: EvaluationReport | MeasurementRecord | 
     run_id = str(copy.info.run_id)
     at_ms = run.finished_at or int(time.time() * 1000)
     metrics = [Metric(name, value, at_ms, 0) for name, value in list_metrics(run, report)]
-    parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in flatten(run.recipe)]
+    parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in flatten_recipe(run.recipe)]
     for first in range(0, len(metrics), 500):
         client.log_batch(run_id, metrics=metrics[first : first + 500])
     # MLflow takes at most 100 parameters in one batch.
@@ -104,11 +104,11 @@ def _open_experiment(client: Any, name: str) -> str:
     return str(present.experiment_id)
 
 
-def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def flatten_recipe(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of a recipe as name and text: `blend.weights.rules`, `0.9`."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
-            yield from flatten(inner, f"{path}.{name}" if path else str(name))
+            yield from flatten_recipe(inner, f"{path}.{name}" if path else str(name))
     elif isinstance(value, str):
         yield path, value
     elif value is not None:

@@ -19,7 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
 from jobs.refresh.build.build import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_factors, interactions_from_segments
-from jobs.refresh.data.event_account import EventAccount, build_event_account
+from jobs.refresh.data.event_counts import EventCounts, build_event_counts
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.neighbours.content_knn import ContentKnnRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe
@@ -41,7 +41,7 @@ class TrainingSource:
     "Segments that could not be read; their rows are missing."
     texts: tuple[bytes, ...] = ()
     "Fields of the products for the autocomplete index; empty without the index."
-    account: EventAccount | None = None
+    account: EventCounts | None = None
     "Counts of the interactions that are no training events; only with `explain`."
     erasures: int = 0
     "Number of erasures before the data was read; a larger present number means that the data is outdated."
@@ -101,7 +101,7 @@ def read_training_source(
         len(settled.products),
         tuple(settled.damaged),
         texts,
-        build_event_account(settled.interactions, data) if explain else None,
+        build_event_counts(settled.interactions, data) if explain else None,
         settled.erasures,
     )
 

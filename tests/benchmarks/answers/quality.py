@@ -125,7 +125,7 @@ def playground() -> PassageLibrary:
 def build_library(documents: Sequence[Document]) -> PassageLibrary:
     """Make an archive of documents."""
     analyzers = Analyzers()
-    embedder = latent_embedder.train(document.text for document in documents)
+    embedder = latent_embedder.train_embedder(document.text for document in documents)
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
     return PassageLibrary(
         embedder,

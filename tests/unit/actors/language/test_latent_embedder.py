@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from actors.archive.passages import read_product
-from actors.language.latent_embedder import LatentEmbedder, train
+from actors.language.latent_embedder import LatentEmbedder, train_embedder
 from tests.fakes.small_archive import ARTICLES
 
 TEXTS = [
@@ -17,7 +17,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def embedder() -> LatentEmbedder:
-    return train(TEXTS, dimensions=32)
+    return train_embedder(TEXTS, dimensions=32)
 
 
 def test_rows_have_length_one_and_texts_without_words_are_zero(embedder: LatentEmbedder) -> None:
@@ -29,10 +29,10 @@ def test_rows_have_length_one_and_texts_without_words_are_zero(embedder: LatentE
 
 
 def test_training_again_gives_the_same_vectors_under_the_same_name(embedder: LatentEmbedder) -> None:
-    again = train(iter(TEXTS), dimensions=32)
+    again = train_embedder(iter(TEXTS), dimensions=32)
     assert again.version == embedder.version
     assert np.array_equal(again.embed(TEXTS), embedder.embed(TEXTS))
-    assert train(TEXTS[1:], dimensions=32).version != embedder.version
+    assert train_embedder(TEXTS[1:], dimensions=32).version != embedder.version
 
 
 def test_other_forms_of_words_that_were_never_seen_are_near(embedder: LatentEmbedder) -> None:
@@ -50,4 +50,4 @@ def test_words_that_were_forgotten_are_made_again(embedder: LatentEmbedder) -> N
 
 @pytest.mark.parametrize("texts", [["one text only"], ["", ""], ["a b", "c d"]])
 def test_hardly_any_text_still_makes_an_embedder(texts: list[str]) -> None:
-    assert train(texts, dimensions=8).embed(["a b one"]).shape == (1, 8)
+    assert train_embedder(texts, dimensions=8).embed(["a b one"]).shape == (1, 8)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.recommender import Recommender
-from cluster.query.columnar.compile import matches
-from cluster.query.language.field_values import canonical, collect_record_values
+from cluster.query.columnar.compile import matches_filter
+from cluster.query.language.field_values import canonical_field, collect_record_values
 from cluster.query.language.parser import parse
-from cluster.query.language.patterns import regex
+from cluster.query.language.patterns import compile_regex
 from cluster.query.language.tree import Term
 from tests.fakes.corner_shop import NOW_MS, product_change
 from tests.fakes.search_queries import search, search_result
@@ -99,20 +99,20 @@ CHOICES = st.dictionaries(
 
 
 def passes(product: Mapping[str, Any], field: str, choice: Mapping[str, Any]) -> bool:
-    if any(matches(Term(field, term), product) for term in choice.get("terms", ())):
+    if any(matches_filter(Term(field, term), product) for term in choice.get("terms", ())):
         return True
     texts = [
         f"{field}:[{entry.get('from', '*')} TO {entry.get('to', '*')}}}" for entry in choice.get("ranges", ())
     ]
     texts += [entry["query"] for entry in choice.get("queries", ())]
-    return any(matches(parse(text), product) for text in texts)
+    return any(matches_filter(parse(text), product) for text in texts)
 
 
 def counted(products: list[dict[str, Any]], field: str, dedupe: bool) -> dict[Hashable, int]:
     holders: defaultdict[Hashable, set[str]] = defaultdict(set)
     for product in products:
         unit = product.get("product_group_id", product["product_id"]) if dedupe else product["product_id"]
-        for value in collect_record_values(product, canonical(field)):
+        for value in collect_record_values(product, canonical_field(field)):
             holders[isinstance(value, bool), value].add(unit)
     return {key: len(units) for key, units in holders.items()}
 
@@ -148,7 +148,7 @@ def test_counts_are_those_of_brute_force(
     )  # fmt: skip
     facets_result = search_result(result)
     meant = parse(f"({clause}) AND title:red") if worded else parse(clause)
-    matching = [product for product in products if matches(meant, product)]
+    matching = [product for product in products if matches_filter(meant, product)]
 
     def chosen(but: str | None = None) -> list[dict[str, Any]]:
         return [
@@ -158,7 +158,7 @@ def test_counts_are_those_of_brute_force(
         ]
 
     for field in FIELDS:
-        expected = counted(chosen(canonical(field)), field, dedupe)
+        expected = counted(chosen(canonical_field(field)), field, dedupe)
         assert {
             (isinstance(value, bool), value): count for value, count in facets_result.facets[field]
         } == expected, field
@@ -171,7 +171,7 @@ def test_counts_are_those_of_brute_force(
     kept = {
         value: count
         for (_, value), count in some.items()
-        if pattern is None or regex(pattern).accepts(str(value))
+        if pattern is None or compile_regex(pattern).accepts(str(value))
     }
     assert dict(facets_result.facets["some"]) == kept
     units = len(
@@ -182,12 +182,12 @@ def test_counts_are_those_of_brute_force(
     )
     assert facets_result.total == len(result.products) == units
     bands = {
-        key: [entry for entry in chosen("price") if matches(parse(text), entry)]
+        key: [entry for entry in chosen("price") if matches_filter(parse(text), entry)]
         for key, text in (("low", "price:[* TO 12.5}"), ("high", "price:[12.5 TO *]"))
     }
     assert facets_result.facets["bands"] == [(key, _units(those, dedupe)) for key, those in bands.items()]
     assert facets_result.facets["x"] == [
-        (entry, _units([product for product in chosen() if matches(parse(entry), product)], dedupe))
+        (entry, _units([product for product in chosen() if matches_filter(parse(entry), product)], dedupe))
         for entry in CLAUSES
     ]
 

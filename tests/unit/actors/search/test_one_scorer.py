@@ -14,7 +14,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Boost, QueryKind, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from cluster.records.interaction import RecentEvent
@@ -151,8 +151,8 @@ def _check(world: World, user_id: str, options: dict[str, Any]) -> None:
             for record in records:
                 product = world.products[record["product_id"]]
                 assert product.get("availability") != "OUT_OF_STOCK"
-                assert node is None or matches(node, product)
-                expected = tuple(b.name for b in options["boosts"] if matches(b.filter, product))
+                assert node is None or matches_filter(node, product)
+                expected = tuple(b.name for b in options["boosts"] if matches_filter(b.filter, product))
                 assert record.get("_boosted_rules", []) == list(dict.fromkeys(expected))
                 assert record.get("_boosted") == (bool(expected) if options["boosts"] else None)
                 now = record["_personalization_score"]
@@ -162,7 +162,9 @@ def _check(world: World, user_id: str, options: dict[str, Any]) -> None:
 
 def _check_totals(world: World, user_id: str, options: dict[str, Any]) -> None:
     node = options["filter"]
-    counted = [product for product in world.products.values() if node is None or matches(node, product)]
+    counted = [
+        product for product in world.products.values() if node is None or matches_filter(node, product)
+    ]
     for group in _ask(world, "user_to_categories", user_id, **options).groups:
         depth = len(group.value)
         assert group.total == sum(

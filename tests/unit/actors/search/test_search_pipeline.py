@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.parser import parse
 from cluster.store.data.changes import ChangeLogEntry
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
@@ -67,9 +67,9 @@ def test_a_product_has_the_score_it_has_on_recommendations(
         for product_record in dispatch.answer(shop, query, recents(user_id), (), NOW_MS).products
     }
     for product in result.products:
-        assert matches(parse(clause), BY_ID[product["product_id"]])
+        assert matches_filter(parse(clause), BY_ID[product["product_id"]])
         assert product["_boosted"] is (
-            boost is not None and matches(parse(boost), BY_ID[product["product_id"]])
+            boost is not None and matches_filter(parse(boost), BY_ID[product["product_id"]])
         )
         if product["product_id"] in scores:
             assert product["_personalization_score"] == pytest.approx(scores[product["product_id"]], abs=2e-6)

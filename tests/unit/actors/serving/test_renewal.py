@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.serving.renewal import QUIET_S, RenewalSchedule, covers
+from actors.serving.renewal import QUIET_S, RenewalSchedule, has_reached
 
 HOUR_MS = 3_600_000
 
@@ -56,7 +56,7 @@ def test_without_a_pause_in_the_writes_all_replicas_renew_in_the_same_hour() -> 
 
 
 def test_offsets_cover_others_at_or_before_them() -> None:
-    assert covers({"product": "10-2", "user": "5-0"}, {"product": "10-2"})
-    assert not covers({"product": "9-9"}, {"product": "10-0"})
-    assert not covers({}, {"product": "1-0"})
-    assert covers({}, {"product": "0"})
+    assert has_reached({"product": "10-2", "user": "5-0"}, {"product": "10-2"})
+    assert not has_reached({"product": "9-9"}, {"product": "10-0"})
+    assert not has_reached({}, {"product": "1-0"})
+    assert has_reached({}, {"product": "0"})

@@ -9,7 +9,7 @@ from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from actors.serving.stored_rules import apply_rules
 from cluster.errors import Invalid
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.boost_rules import compile_rule, compile_rules
 from cluster.query.language.parser import parse
 from cluster.records.boost_rule import BoostRule
@@ -122,8 +122,8 @@ def test_entries_are_joined_by_the_match_type() -> None:
     board = {"product_id": "b", "brand": "Birk", "tags": ["oak"]}
     (any_of,) = compile_rule(rule(boost_fq=None, boost=entries)).effects
     (all_of,) = compile_rule(rule(boost_fq=None, boost=entries, boost_match_type="all")).effects
-    assert [matches(any_of.filter, product) for product in (knife, board)] == [True, True]
-    assert [matches(all_of.filter, product) for product in (knife, board)] == [True, False]
+    assert [matches_filter(any_of.filter, product) for product in (knife, board)] == [True, True]
+    assert [matches_filter(all_of.filter, product) for product in (knife, board)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_options_mean_what_they_say(option: str, query: str, good: str, bad: str
     (boost,) = compile_rule(
         rule(boost_fq=None, boost=[{"field": "color", "option": option, "query": query}])
     ).effects
-    assert matches(boost.filter, {"product_id": "p", "color": good})
-    assert not matches(boost.filter, {"product_id": "p", "color": bad})
+    assert matches_filter(boost.filter, {"product_id": "p", "color": good})
+    assert not matches_filter(boost.filter, {"product_id": "p", "color": bad})
 
 
 def test_request_boosts_precede_stored_boosts_by_priority() -> None:

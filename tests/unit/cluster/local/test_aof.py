@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.local.aof import RepairResult, command_at, repair
+from cluster.local.aof import RepairResult, command_at, repair_commands
 
 
 def command(*words: bytes | str) -> bytes:
@@ -33,7 +33,7 @@ WHOLE = (
 def _mended(folder: Path, data: bytes) -> tuple[bytes, RepairResult]:
     source, target = folder / "damaged.aof", folder / "mended.aof"
     source.write_bytes(data)
-    result = repair(source, target)
+    result = repair_commands(source, target)
     return target.read_bytes(), result
 
 

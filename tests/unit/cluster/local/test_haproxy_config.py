@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local.haproxy_config import NAMED_ARCHIVE_PATH, HAProxyOptions, tighten
+from cluster.local.haproxy_config import NAMED_ARCHIVE_PATH, HAProxyOptions, rewrite_ray_config
 from cluster.process.free_ports import is_loopback
 from cluster.runtime.ray_environment import is_behind_haproxy
 
@@ -41,11 +41,11 @@ def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> Non
 
 
 def test_bounds_of_nought_are_none() -> None:
-    bounded = tighten(WRITTEN, OPTIONS)
+    bounded = rewrite_ray_config(WRITTEN, OPTIONS)
     assert "sc0_conn_cur" in bounded
     assert "sc1_conn_cur" in bounded
     assert "sc1_http_req_rate" in bounded
-    free = tighten(
+    free = rewrite_ray_config(
         WRITTEN, OPTIONS.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"})
     )
     assert "sc0_conn_cur" not in free
@@ -54,19 +54,19 @@ def test_bounds_of_nought_are_none() -> None:
 
 def test_only_named_proxies_are_believed() -> None:
     nobody, somebody = (
-        tighten(WRITTEN, OPTIONS),
+        rewrite_ray_config(WRITTEN, OPTIONS),
         OPTIONS.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"}),
     )
     assert "req.hdr_ip(x-forwarded-for" not in nobody
     assert "http-request set-header X-Forwarded-For %[src]" in nobody
     assert "track-sc1 src,ipmask(32,64)" in nobody
-    written = tighten(WRITTEN, somebody)
+    written = rewrite_ray_config(WRITTEN, somebody)
     assert written.count("-m ip 10.0.0.0/8") == 3
     assert "track-sc1 var(txn.address),ipmask(32,64)" in written
 
 
 def test_the_page_of_statistics_is_left_out() -> None:
-    assert "stats" not in tighten(WRITTEN, OPTIONS)
+    assert "stats" not in rewrite_ray_config(WRITTEN, OPTIONS)
 
 
 def test_local_addresses_are_distinguished_from_others() -> None:
@@ -79,15 +79,15 @@ def test_local_addresses_are_distinguished_from_others() -> None:
 
 def test_metrics_are_read_on_loopback_unless_a_setting_names_an_address() -> None:
     exporting = WRITTEN + "frontend prometheus\n    bind :9101\n    mode http\n"
-    assert "    bind 127.0.0.1:9101" in tighten(exporting, OPTIONS)
+    assert "    bind 127.0.0.1:9101" in rewrite_ray_config(exporting, OPTIONS)
     opened = OPTIONS.with_environment({"KIOSK_HAPROXY_METRICS": "0.0.0.0:9102"})
-    written = tighten(exporting, opened)
+    written = rewrite_ray_config(exporting, opened)
     assert "    bind 0.0.0.0:9102" in written
     assert "9101" not in written
 
 
 def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
-    assert "!{ path /-/healthz /-/ready }" in tighten(WRITTEN, OPTIONS)
+    assert "!{ path /-/healthz /-/ready }" in rewrite_ray_config(WRITTEN, OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
     ],
 )
 def test_only_addresses_of_archives_prove_a_token(path: str, proves: bool) -> None:
-    assert f"path -m reg {NAMED_ARCHIVE_PATH}" in tighten(WRITTEN, OPTIONS)
-    assert "path_beg /mcp/ }" not in tighten(WRITTEN, OPTIONS)
+    assert f"path -m reg {NAMED_ARCHIVE_PATH}" in rewrite_ray_config(WRITTEN, OPTIONS)
+    assert "path_beg /mcp/ }" not in rewrite_ray_config(WRITTEN, OPTIONS)
     assert bool(re.search(NAMED_ARCHIVE_PATH, path)) == proves

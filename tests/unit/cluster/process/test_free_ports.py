@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cluster.process.free_ports import answers, free_ports, is_free, is_local_address, port_range
+from cluster.process.free_ports import accepts_connections, free_ports, is_free, is_local_address, port_range
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("allow_world")
 def test_free_ports_are_all_different_and_free() -> None:
     ports = free_ports(6)
     assert len(set(ports)) == 6
-    assert all(is_free("127.0.0.1", port) and not answers("127.0.0.1", port) for port in ports)
+    assert all(is_free("127.0.0.1", port) and not accepts_connections("127.0.0.1", port) for port in ports)
 
 
 def test_free_ports_are_outside_those_of_outgoing_connections() -> None:
@@ -37,7 +37,7 @@ def test_a_port_somebody_listens_on_is_neither_free_nor_silent() -> None:
         server.listen()
         port = server.getsockname()[1]
         assert not is_free("127.0.0.1", port)
-        assert answers("127.0.0.1", port)
+        assert accepts_connections("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])

@@ -12,7 +12,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.store.stores import Stores
 from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import strike_out
+from deployments.operations.frame.administration import redact_secrets
 from deployments.operations.frame.examples import example_arguments
 from deployments.operations.frame.operation import Operation
 from deployments.operations.frame.principal import COMMAND_LINE
@@ -99,4 +99,4 @@ async def test_every_value_reaches_the_audit_log(memory_stores: Stores, value: A
 
 def test_a_key_as_a_name_is_struck_out() -> None:
     key = "ksk_dev_" + "a" * 32 + "_abcdef"
-    assert key not in str(strike_out({key: {key: 1}}, frozenset()))
+    assert key not in str(redact_secrets({key: {key: 1}}, frozenset()))

@@ -14,7 +14,7 @@ from cluster.log import redact
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
 from cluster.secrecy import mint_key, mint_token
 from deployments.operations.access.audit_log import MOST_TAKEN_MS
-from deployments.operations.frame.administration import REFUSED, Administration, strike_out
+from deployments.operations.frame.administration import REFUSED, Administration, redact_secrets
 from deployments.operations.frame.operation import OfApp, Operation
 from deployments.operations.frame.principal import COMMAND_LINE, Principal
 from tests.fakes.administration import open_memory_admin
@@ -160,7 +160,7 @@ async def test_wrong_arguments_are_named() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    cut = strike_out({"text": "x" * 50_000, "password": ""}, frozenset({"password"}))
+    cut = redact_secrets({"text": "x" * 50_000, "password": ""}, frozenset({"password"}))
     assert len(cut["text"]) < 21_000
     assert cut["password"] == ""
 
@@ -168,7 +168,7 @@ def test_long_texts_are_cut() -> None:
 def test_a_key_in_a_wrong_place_is_struck_out() -> None:
     key, token = mint_key("secret", "development"), mint_token(TOKEN_PREFIX)
     given = {"title": f"moved {key} here", "tags": [token], "link": "https://example.com/a?b=c"}
-    assert strike_out(given, frozenset()) == {
+    assert redact_secrets(given, frozenset()) == {
         "title": "moved ksk_dev_*** here", "tags": ["kat_***"], "link": "https://example.com/a?b=c",
     }  # fmt: skip
     assert redact(f"Authorization {token}") == "Authorization kat_***"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
 from actors.recommender.state.groups import read_texts
-from cluster.query.language.field_values import canonical, collect_scalars
+from cluster.query.language.field_values import canonical_field, collect_scalars
 from tests.unit.cluster.query.strategies import STEADY, fields, records
 
 changes = st.lists(
@@ -43,7 +43,7 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
     expected = {
         (product_id, text)
         for product_id, product in kept.items()
-        for text in read_texts(product, canonical(field))
+        for text in read_texts(product, canonical_field(field))
     }
     groups = catalog.group_by_attribute(field)
     owner, codes = groups.codes_of_rows(np.arange(len(catalog)))
@@ -63,7 +63,7 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
 @STEADY
 @given(records, fields)
 def test_values_are_read_as_they_are_written(record: dict[str, Any], field: str) -> None:
-    name = canonical(field)
+    name = canonical_field(field)
     texts = read_texts(record, name)
     assert len(texts) == len(collect_scalars(record, name))
     assert all(isinstance(text, str) for text in texts)

@@ -8,7 +8,7 @@ from actors.recommender.state.compact_histories import (
     MOST_EVENTS,
     CompactHistories,
     drop_events,
-    unpack,
+    unpack_events,
 )
 from actors.recommender.state.events import KIND_CODES, EventArrays
 
@@ -28,7 +28,7 @@ def _record(histories: CompactHistories, user: int, events: EventArrays) -> None
 
 
 def _rows(histories: CompactHistories, user: int) -> list[int]:
-    rows: list[int] = unpack(histories.find(user)).rows.tolist()
+    rows: list[int] = unpack_events(histories.find(user)).rows.tolist()
     return rows
 
 
@@ -37,7 +37,7 @@ def _rows(histories: CompactHistories, user: int) -> list[int]:
 def test_an_event_comes_back_as_it_was(kind: str, weight: float) -> None:
     histories = CompactHistories()
     _record(histories, ADA, _events(5, 67_000_000, kind=kind, weight=weight))
-    columns = unpack(histories.find(ADA))
+    columns = unpack_events(histories.find(ADA))
     assert columns.rows.tolist() == [5, 67_000_000]
     assert columns.at_ms.tolist() == [MINUTE * MINUTE_MS, (MINUTE + 1) * MINUTE_MS]
     assert columns.weights == pytest.approx([weight] * 2, abs=0.5 / 31)
@@ -129,7 +129,7 @@ def test_events_that_a_list_has_are_dropped_by_row_type_and_minute() -> None:
         (KIND_CODES["like"], KIND_CODES["click"]),
         (at_ms + 59_999, at_ms + MINUTE_MS),
     )
-    assert unpack(left).rows.tolist() == [1, 2, 4]
+    assert unpack_events(left).rows.tolist() == [1, 2, 4]
     later = drop_events(histories.find(ADA), [3], [KIND_CODES["like"]], [at_ms + 99 * MINUTE_MS])
     assert len(later) == 4
 
@@ -139,4 +139,4 @@ def test_an_event_before_1970_is_left_out_as_it_was_packed() -> None:
     _record(histories, ADA, _events(5, minute=-90))
     _record(histories, ADA, _events(6))
     left = drop_events(histories.find(ADA), [5], [KIND_CODES["like"]], [-90 * MINUTE_MS])
-    assert unpack(left).rows.tolist() == [6]
+    assert unpack_events(left).rows.tolist() == [6]

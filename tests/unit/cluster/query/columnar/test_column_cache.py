@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cluster.errors import ColumnsNotReady
 from cluster.query.columnar import column_cache
 from cluster.query.columnar.column_store import ColumnStore, column_keys_of_filter
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.columnar.record_reader import RecordReader
 from cluster.query.language.field_values import (
     build_field_reader,
-    canonical,
+    canonical_field,
     collect_record_values,
     collect_scalars,
     has_value,
@@ -58,7 +58,7 @@ def test_a_reader_reads_what_a_record_carries_and_holds(record: dict[str, Any], 
 def test_what_is_read_of_a_record_holds_what_the_whole_record_holds(
     rows: list[dict[str, Any] | None], field: str, packed: bool
 ) -> None:
-    name = canonical(field)
+    name = canonical_field(field)
     written = [row if row is None or not packed else orjson.dumps(row) for row in rows]
     for row, read in zip(rows, RecordReader([name]).read_batch(written), strict=True):
         whole = {} if row is None else row
@@ -132,7 +132,7 @@ def _all_agree(store: ColumnStore, kept: list[Any], nodes: list[Node]) -> None:
     for node in nodes:
         mask = store.mask(node).tolist()
         assert mask == anew.mask(node).tolist()
-        assert mask == [record is not None and matches(node, record) for record in kept]
+        assert mask == [record is not None and matches_filter(node, record) for record in kept]
 
 
 @pytest.mark.parametrize("changed", [1, 2, 3, 5])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.parser import parse
 
 SHOP: list[dict[str, Any]] = [
@@ -66,7 +66,7 @@ SHOP: list[dict[str, Any]] = [
 )  # fmt: skip
 def test_a_filter_finds(text: str, rows: list[int]) -> None:
     tree = parse(text)
-    assert [row for row, record in enumerate(SHOP) if matches(tree, record)] == rows
+    assert [row for row, record in enumerate(SHOP) if matches_filter(tree, record)] == rows
     store = ColumnStore()
     for record in SHOP:
         store.append(record)
@@ -74,5 +74,7 @@ def test_a_filter_finds(text: str, rows: list[int]) -> None:
 
 
 def test_a_user_has_no_defaults_of_products() -> None:
-    assert not matches(parse("condition:NEW"), {"user_id": "gina-7"})
-    assert matches(parse("age:[30 TO 40] AND city:Bonn"), {"user_id": "gina-7", "age": 31, "city": "Bonn"})
+    assert not matches_filter(parse("condition:NEW"), {"user_id": "gina-7"})
+    assert matches_filter(
+        parse("age:[30 TO 40] AND city:Bonn"), {"user_id": "gina-7", "age": 31, "city": "Bonn"}
+    )

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cluster.query.columnar.column import RowValuePairs
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.value_counts import ValueCounts, aggregate, count_rows
+from cluster.query.columnar.value_counts import ValueCounts, count_rows, count_values
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.patterns import regex
+from cluster.query.language.patterns import compile_regex
 from tests.unit.cluster.query.columnar.distances import distance_km
 from tests.unit.cluster.query.strategies import STEADY
 
@@ -45,7 +45,7 @@ def test_values_are_counted_as_over_records(
     counted = ValueCounts(columns.pairs("x", columns.live_rows()), None).most_frequent(1_000)
     if any(record.get("x") not in (None, []) for record in records):
         # null alone in a list counts as carrying nothing
-        expected = aggregate([*records, {"x": "there"}], "x", size=1_000).values
+        expected = count_values([*records, {"x": "there"}], "x", size=1_000).values
         expected = [pair for pair in expected if pair[0] != "there"]
     else:
         expected = []
@@ -116,7 +116,7 @@ def test_asking_a_field_again_puts_nothing_in_order_again() -> None:
     rows = np.arange(2_000)
     empty = RowValuePairs.none()
     tally = ValueCounts(RowValuePairs((rows, rows), empty.numbers, empty.true, empty.false, names), None)
-    patterns = [regex(f"v.*{at}") for at in range(10)]
+    patterns = [compile_regex(f"v.*{at}") for at in range(10)]
     for pattern in patterns[:2]:
         tally.most_frequent(10, pattern)
     before = names.read
@@ -128,6 +128,6 @@ def test_asking_a_field_again_puts_nothing_in_order_again() -> None:
 def test_numbers_and_booleans_are_matched_as_they_are_written() -> None:
     columns = store([{"x": [1, True, "1"]}, {"x": [1.5, False]}, {"x": 10}])
     tally = ValueCounts(columns.pairs("x", columns.live_rows()), None)
-    assert tally.most_frequent(10, regex("1.*")) == [("1", 1), (1, 1), (1.5, 1), (10, 1)]
-    assert tally.most_frequent(10, regex("(true|1)"), regex("1")) == [(True, 1)]
-    assert tally.most_frequent(10, None, regex("[0-9.]+")) == [(False, 1), (True, 1)]
+    assert tally.most_frequent(10, compile_regex("1.*")) == [("1", 1), (1, 1), (1.5, 1), (10, 1)]
+    assert tally.most_frequent(10, compile_regex("(true|1)"), compile_regex("1")) == [(True, 1)]
+    assert tally.most_frequent(10, None, compile_regex("[0-9.]+")) == [(False, 1), (True, 1)]

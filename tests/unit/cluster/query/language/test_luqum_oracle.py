@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from luqum import tree as other
 from luqum.parser import parser as other_parser
 
-from cluster.query.columnar.compile import matches
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.parser import parse
 from tests.unit.cluster.query.strategies import STEADY
 
@@ -65,7 +65,7 @@ _records: st.SearchStrategy[Record] = st.dictionaries(
 def test_we_find_what_luqum_reads(text: str, records: list[Record]) -> None:
     ours, theirs = parse(text), other_parser.parse(text)
     for record in records:
-        assert matches(ours, record) == _holds(theirs, record, None), text
+        assert matches_filter(ours, record) == _holds(theirs, record, None), text
 
 
 def _holds(node: Anything, record: Record, field: str | None) -> bool:
@@ -141,5 +141,5 @@ def test_signs_mean_what_they_mean_to_solr_whether_or_not_or_stands_between(
     text = "".join(f"{sign}{field}:{value}{join}" for sign, field, value, join in parts)
     tree = parse(text[: -len(parts[-1][3])])
     for record in records:
-        signs = [(sign, matches(parse(f"{field}:{value}"), record)) for sign, field, value, _ in parts]
-        assert matches(tree, record) == _occurs(signs), text
+        signs = [(sign, matches_filter(parse(f"{field}:{value}"), record)) for sign, field, value, _ in parts]
+        assert matches_filter(tree, record) == _occurs(signs), text

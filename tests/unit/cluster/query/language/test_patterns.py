@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cluster.errors import FilterSyntax
 from cluster.query.columnar.dictionary import TextDictionary
 from cluster.query.language.automaton import Automaton, StepBudget
-from cluster.query.language.patterns import regex, wildcard
+from cluster.query.language.patterns import compile_regex, compile_wildcard
 from cluster.query.language.words import fold
 from tests.unit.cluster.query.strategies import STEADY, steps_of
 
@@ -55,7 +55,7 @@ _subjects = st.text(alphabet="abcé1.-😀 \n", max_size=8)
 @given(_expressions, st.lists(_subjects, min_size=1, max_size=12))
 def test_expressions_match_what_python_matches(expression: str, subjects: list[str]) -> None:
     theirs = re.compile(expression, re.DOTALL | re.ASCII)
-    ours = regex(expression)
+    ours = compile_regex(expression)
     for subject in subjects:
         assert ours.accepts(subject) == bool(theirs.fullmatch(subject)), (expression, subject)
 
@@ -66,7 +66,7 @@ def test_expressions_match_what_python_matches(expression: str, subjects: list[s
     st.lists(st.text(alphabet="ab\n", max_size=8), min_size=1, max_size=12),
 )
 def test_wildcards_match_what_the_shell_matches(pattern: str, subjects: list[str]) -> None:
-    ours = wildcard(pattern)
+    ours = compile_wildcard(pattern)
     for subject in subjects:
         assert ours.accepts(subject) == fnmatch.fnmatchcase(subject, pattern), (pattern, subject)
 
@@ -74,7 +74,7 @@ def test_wildcards_match_what_the_shell_matches(pattern: str, subjects: list[str
 @STEADY
 @given(_expressions, st.lists(_subjects, max_size=20))
 def test_all_texts_at_once_are_decided_like_one_at_a_time(expression: str, subjects: list[str]) -> None:
-    ours = regex(expression)
+    ours = compile_regex(expression)
     vocabulary = TextDictionary()
     for subject in subjects:
         vocabulary.add(subject)
@@ -87,7 +87,7 @@ def test_all_texts_at_once_are_decided_like_one_at_a_time(expression: str, subje
 
 
 def test_a_large_vocabulary_is_decided_block_by_block_while_it_grows() -> None:
-    vocabulary, pattern = TextDictionary(), regex(r"item_\d*7\d*(x|é)")
+    vocabulary, pattern = TextDictionary(), compile_regex(r"item_\d*7\d*(x|é)")
     for size in (10, 5_000, 8_192, 8_193, 8_600, 20_000):
         for number in range(len(vocabulary), size):
             vocabulary.add(f"item_{number}{'xyé😀'[number % 4]}")
@@ -99,8 +99,8 @@ def test_a_block_with_more_characters_than_a_byte_counts_is_decided_too() -> Non
     vocabulary = TextDictionary()
     for number in range(9_000):
         vocabulary.add(chr(0x4E00 + number) + "x" * (number % 3))
-    assert np.flatnonzero(vocabulary.like(regex("[\u4e00-\u4e05].*"))).tolist() == [0, 1, 2, 3, 4, 5]
-    assert int(vocabulary.like(wildcard("?xx")).sum()) == 3_000
+    assert np.flatnonzero(vocabulary.like(compile_regex("[\u4e00-\u4e05].*"))).tolist() == [0, 1, 2, 3, 4, 5]
+    assert int(vocabulary.like(compile_wildcard("?xx")).sum()) == 3_000
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_block_with_more_characters_than_a_byte_counts_is_decided_too() -> Non
     ],
 )  # fmt: skip
 def test_an_expression_matches_whole_values(expression: str, matching: str, other: str) -> None:
-    assert regex(expression).accepts(matching)
-    assert not regex(expression).accepts(other)
+    assert compile_regex(expression).accepts(matching)
+    assert not compile_regex(expression).accepts(other)
 
 
 def test_wildcards_fold_what_stands_between_their_signs() -> None:
-    assert wildcard("STRASSE?*", fold=fold).accepts("strassen")
-    assert wildcard("\\*\\?x").accepts("*?x")
-    assert not wildcard("\\*x").accepts("ax")
+    assert compile_wildcard("STRASSE?*", fold=fold).accepts("strassen")
+    assert compile_wildcard("\\*\\?x").accepts("*?x")
+    assert not compile_wildcard("\\*x").accepts("ax")
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_wildcards_fold_what_stands_between_their_signs() -> None:
 def test_an_expression_that_would_explode_is_refused_soon(expression: str) -> None:
     def refused() -> None:
         with pytest.raises(FilterSyntax) as caught:
-            regex(expression)
+            compile_regex(expression)
         assert caught.value.facts["kind"] == "pattern"
 
     assert steps_of(refused) < 4_000_000
 
 
 @pytest.mark.parametrize("expression", ["(.*a){20}", "(a*)*b", "(a|aa)+$", "(.*){10}x", "a?a?a?a?a?a?aaaaaa"])
-@pytest.mark.parametrize("make", [regex, lambda pattern: wildcard("*a*a*a*a*b")])
+@pytest.mark.parametrize("make", [compile_regex, lambda pattern: compile_wildcard("*a*a*a*a*b")])
 def test_twice_the_text_takes_twice_the_steps(expression: str, make: Callable[[str], Automaton]) -> None:
     pattern = make(expression)
     pattern.accepts("a")
@@ -152,8 +152,8 @@ def test_effort_is_shared_between_the_patterns_of_one_filter() -> None:
     spent = []
     for _ in range(3):
         before = effort.left
-        regex("[a-z]{10}", effort)
+        compile_regex("[a-z]{10}", effort)
         spent.append(before - effort.left)
     assert spent[0] == spent[1] == spent[2] > 0
     with pytest.raises(FilterSyntax, match="too many steps"):
-        regex("[a-z]{200}", effort)
+        compile_regex("[a-z]{200}", effort)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from cluster.query.language.field_values import collect_scalars, has_value, list_paths
-from cluster.query.language.scalars import Bounds, Measure, equal, number_of, period_of
+from cluster.query.language.scalars import Bounds, Measure, equals_text, number_of, period_of
 from cluster.query.language.words import split_words, without_markup
 from tests.unit.cluster.query.strategies import STEADY, records
 
@@ -75,13 +75,13 @@ def test_ends_of_a_range_are_read_as_the_kind_both_fit() -> None:
 
 
 def test_equality_is_exact_for_texts_and_by_value_for_the_rest() -> None:
-    assert equal("M", "M")
-    assert not equal("M", "m")
-    assert not equal("4.0", "4")
-    assert equal(4, "4.0")
-    assert equal(True, "True")
-    assert not equal(True, "1")
-    assert not equal(1, "true")
+    assert equals_text("M", "M")
+    assert not equals_text("M", "m")
+    assert not equals_text("4.0", "4")
+    assert equals_text(4, "4.0")
+    assert equals_text(True, "True")
+    assert not equals_text(True, "1")
+    assert not equals_text(1, "true")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Fault, Unavailable
-from cluster.store.client.multiplexer import SILENCE_S, CommandMultiplexer, ConnectionObserver, pack
+from cluster.store.client.multiplexer import SILENCE_S, CommandMultiplexer, ConnectionObserver, pack_command
 
 
 class Socket(asyncio.Transport):
@@ -54,7 +54,7 @@ class Line:
 
     def ask(self, *words: str, within_s: float = 5.0) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
-        self.wire.send(pack(words), future, self.loop.time() + within_s)
+        self.wire.send(pack_command(words), future, self.loop.time() + within_s)
         return future
 
 
@@ -66,7 +66,7 @@ async def line() -> Line:
 async def test_commands_of_one_turn_leave_in_one_write(line: Line) -> None:
     replies = [line.ask("GET", str(n)) for n in range(3)]
     await asyncio.sleep(0)
-    assert line.socket.writes == [b"".join(pack(("GET", str(n))) for n in range(3))]
+    assert line.socket.writes == [b"".join(pack_command(("GET", str(n))) for n in range(3))]
     line.wire.data_received(b"$1\r\na\r\n$1\r\nb\r\n$-1\r\n")
     assert await asyncio.gather(*replies) == [b"a", b"b", None]
     assert line.heard == ["answered"]
@@ -164,6 +164,6 @@ async def test_a_loading_server_is_no_sign_of_life(line: Line) -> None:
 
 def test_any_text_can_be_packed() -> None:
     assert (
-        pack(("GET", "\ud800", 1, b"\xff"))
+        pack_command(("GET", "\ud800", 1, b"\xff"))
         == b"*4\r\n$3\r\nGET\r\n$3\r\n\xed\xa0\x80\r\n$1\r\n1\r\n$1\r\n\xff\r\n"
     )

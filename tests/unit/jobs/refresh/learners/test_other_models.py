@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from actors.models.cohorts import CohortModel
-from actors.models.factors import solve
+from actors.models.factors import solve_factors
 from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
@@ -92,7 +92,7 @@ def test_conjugate_gradients_reach_the_exact_solution() -> None:
     recipe = AlsRecipe(factors=4, regularisation=0.5, confidence=7.0, steps=40)
     import scipy.sparse as sp
 
-    vectors = solve(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
+    vectors = solve_factors(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
     for row, vector in zip(dense, vectors, strict=True):
         confidence = np.diag(1 + 7.0 * row)
         left = others.T @ confidence @ others + 0.5 * np.eye(4)

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.artifacts.segment_format import LOADED_INTERACTIONS
 from jobs.refresh.data.dataset import interactions_from_segments
-from jobs.refresh.data.event_account import build_event_account
+from jobs.refresh.data.event_counts import build_event_counts
 from jobs.refresh.runs.estimate import count_uncompacted_interactions
 from tests.fakes.stores.memory import memory_stores
 
@@ -33,7 +33,7 @@ def test_every_interaction_is_accounted_for() -> None:
     ]
     table = pa.Table.from_pylist(rows, schema=LOADED_INTERACTIONS)
     data = interactions_from_segments(table)
-    account = build_event_account(table, data)
+    account = build_event_counts(table, data)
     assert (account.settled, account.without_products, account.lines) == (9, 2, 11)
     assert account.unweighted == {"impression": 4}
     assert account.repeats == 2
@@ -49,7 +49,7 @@ def test_every_interaction_is_accounted_for() -> None:
 
 def test_nothing_is_accounted_for_as_nothing() -> None:
     table = LOADED_INTERACTIONS.empty_table()
-    account = build_event_account(table, interactions_from_segments(table))
+    account = build_event_counts(table, interactions_from_segments(table))
     assert (account.settled, account.lines, account.repeats, account.unweighted) == (0, 0, 0, {})
 
 

@@ -14,7 +14,7 @@ from jobs.refresh.data.dataset import Interactions
 
 
 @dataclass(frozen=True, slots=True)
-class EventAccount:
+class EventCounts:
     """Numbers of interactions and of the training events made from them.
 
     `lines` is the sum of `events`, `unweighted` and the invalid rows.
@@ -55,7 +55,7 @@ class EventAccount:
         return sentences
 
 
-def build_event_account(table: Any, data: Interactions) -> EventAccount:
+def build_event_counts(table: Any, data: Interactions) -> EventCounts:
     """Return the account of compacted interactions and the training events made from them.
 
     Shapes:
@@ -71,7 +71,7 @@ def build_event_account(table: Any, data: Interactions) -> EventAccount:
     used = {data.kinds[code]: count for code, count in enumerate(np.bincount(data.kind).tolist()) if count}
     sent = zip(by_type["kind"].to_pylist(), by_type["lines_sum"].to_pylist(), strict=True)
     unweighted = {str(kind or ""): count for kind, count in sent if count and (kind or "") not in used}
-    return EventAccount(
+    return EventCounts(
         settled=table.num_rows,
         without_products=int(pc.sum(pc.equal(lengths, 0)).as_py() or 0),
         lines=lines,
