@@ -68,8 +68,6 @@ class QuestionQueue:
         app_ids: AppIds,
         begun: OnTakenOver | None = None,
         answered: OnAnswered | None = None,
-        most_in_hand: int = MAX_ACTIVE,
-        sweep_s: float = SWEEP_S,
         open_first: bool = False,
     ) -> None:
         """`open_first`: entitled answers wait for the open ones of their questions, which so take no longer."""
@@ -81,8 +79,7 @@ class QuestionQueue:
         self._app_ids = app_ids
         self._begun = begun
         self._answered = answered
-        self._most = most_in_hand
-        self._sweep_s = sweep_s
+        self._most = MAX_ACTIVE
         self._open_first = open_first
         self._hands: dict[str, LeasedAnswer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -94,7 +91,7 @@ class QuestionQueue:
         loop = asyncio.get_running_loop()
         self._loops = [
             loop.create_task(self._repeat(RENEW_S, self._renew_leases)),
-            loop.create_task(self._repeat(self._sweep_s, self.sweep)),
+            loop.create_task(self._repeat(SWEEP_S, self.sweep)),
         ]
 
     async def close(self) -> None:

@@ -46,9 +46,9 @@ class _CachedBook:
 class ExperimentCache:
     """Caches the experiments of the apps that receive requests."""
 
-    def __init__(self, store: ExperimentStore, clock: Clock, keep_s: float = MAX_AGE_S) -> None:
+    def __init__(self, store: ExperimentStore, clock: Clock) -> None:
         self._store = store
-        self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
+        self._cache = RefreshingCache(self._load, clock, keep_s=MAX_AGE_S)
 
     async def find(self, app_id: str, named: str) -> Experiment | None:
         """Return an experiment by id or slug; read the store at once when the cache does not hold it."""

@@ -312,9 +312,7 @@ class WinShare:
     "Always valid; 1 before there are enough users."
 
 
-def estimate_win_share(
-    wins: ArrayLike, comparisons: ArrayLike, *, alpha: float, looked_at: int = _TUNED_FOR_USERS
-) -> WinShare:
+def estimate_win_share(wins: ArrayLike, comparisons: ArrayLike, *, alpha: float) -> WinShare:
     """Estimate the share of comparisons won, with people as the unit; with too few users the interval is whole.
 
     The error is that of equal sides: a person who wins `w` of `m` comparisons adds `(w - m/2)^2` to its variance.
@@ -332,7 +330,7 @@ def estimate_win_share(
     if users < _ENOUGH or not squares:
         return WinShare(value, 0.0, 1.0, False, 1.0)
     spread = sqrt(users * squares) / total
-    tuned = _tuning_parameter(alpha, looked_at)
+    tuned = _tuning_parameter(alpha, _TUNED_FOR_USERS)
     half = spread * _interval_half_width(users, alpha, tuned)
     p_value = _compute_p_value(users, (value - 0.5) / spread, tuned)
     return WinShare(value, max(value - half, 0.0), min(value + half, 1.0), abs(value - 0.5) > half, p_value)

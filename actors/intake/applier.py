@@ -35,14 +35,11 @@ class BatchApplier:
         embedder: Embedder,
         clock: Clock,
         meter: Meter,
-        *,
-        deliveries: int = MAX_DELIVERIES,
     ) -> None:
         self._intake = intake
         self._embedder = embedder
         self._clock = clock
         self._meter = meter
-        self._deliveries = deliveries
         # In memory only: another process counts these deliveries, and may give a batch up earlier.
         self._excused: dict[tuple[str, str], int] = {}
         "App and entry -> deliveries that do not count as failures of the batch."
@@ -56,7 +53,7 @@ class BatchApplier:
             Exception: the batch failed and will be delivered again
         """
         # An error at the last delivery gives the batch up below, so here that delivery came to no end.
-        if self._failures(batch) > self._deliveries:
+        if self._failures(batch) > MAX_DELIVERIES:
             return await self._give_up(batch, "the process ended every time it was tried")
         started_s = self._clock.monotonic_s()
         try:
@@ -66,7 +63,7 @@ class BatchApplier:
             self.excuse(batch)
             raise
         except Exception as error:
-            if self._failures(batch) < self._deliveries:
+            if self._failures(batch) < MAX_DELIVERIES:
                 raise
             return await self._give_up(batch, f"{type(error).__name__}: {error}"[:500])
         self._excused.pop(_key(batch), None)

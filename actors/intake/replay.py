@@ -63,11 +63,10 @@ def find_obstacle(entry: QuarantineEntry) -> str:
 class QuarantineReplayer:
     """Replays entries of one app; the intake applies them."""
 
-    def __init__(self, stores: Stores, app_id: str, clock: Clock, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, stores: Stores, app_id: str, clock: Clock) -> None:
         self._stores = stores
         self._app_id = app_id
         self._clock = clock
-        self._wait_s = wait_s
 
     async def replay(
         self, entry: QuarantineEntry, *, overwrite: bool = False, damaged: bool = False
@@ -172,7 +171,7 @@ class QuarantineReplayer:
 
     async def _wait_for_task(self, noun: Noun, task_id: str) -> ReplayResult:
         # Monotonic: a wall clock that is set back would prolong the wait.
-        until_s = self._clock.monotonic_s() + self._wait_s
+        until_s = self._clock.monotonic_s() + WAIT_S
         while self._clock.monotonic_s() < until_s:
             task = await self._stores.tasks.get(self._app_id, noun, task_id)
             if task is not None and task.status in ("finished", "failed"):

@@ -6,7 +6,7 @@ step fail is rejected with its reason; the others continue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,6 @@ from cluster.store.data.intake import RecordPut
 # Characters of a page that are parsed, and those kept: the beginning says what it is about.
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000
-
-ReadText = Callable[[dict[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,8 @@ class PreparedBatch:
     "The rejected records, in the same order."
 
 
-def prepare_batch(
-    noun: Noun, payload: bytes, embedder: Embedder, *, read: ReadText | None = None
-) -> PreparedBatch:
+def prepare_batch(noun: Noun, payload: bytes, embedder: Embedder) -> PreparedBatch:
     """Convert the JSON array of a `put` to records, change-log entry and vectors.
-
-    `read` returns the text of a product to embed (default: its `text`).
 
     Errors:
         Fault: the payload is no JSON array
@@ -62,7 +56,7 @@ def prepare_batch(
             failed[at] = _reason(error)
     vectors = b""
     if noun == "product" and rows:
-        made = _embed(rows, embedder, build_product_text if read is None else read, failed)
+        made = _embed(rows, embedder, failed)
         # Vectors belong to records by position: one without a vector would shift all behind it.
         rows = [row for row in rows if row[0] not in failed]
         # Little-endian whatever machine reads it; float16 halves what Redis has to keep.
@@ -116,16 +110,16 @@ def _build_record(noun: Noun, record: Any) -> RecordPut:
 
 
 def _embed(
-    rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, read: ReadText, failed: dict[int, str]
+    rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, failed: dict[int, str]
 ) -> list[Any]:
     """Embed all texts at once; after a failure one by one, so that only failing ones are rejected."""
     try:
-        return [_vectors(embedder, [read(record) for _, record, _ in rows])]
+        return [_vectors(embedder, [build_product_text(record) for _, record, _ in rows])]
     except Exception:  # noqa: BLE001  whatever a record does to the embedder, its neighbours go on
         made: list[Any] = []
     for at, record, _ in rows:
         try:
-            made.append(_vectors(embedder, [read(record)]))
+            made.append(_vectors(embedder, [build_product_text(record)]))
         except Exception as error:  # noqa: BLE001
             failed[at] = _reason(error)
     return made

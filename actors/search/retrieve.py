@@ -110,25 +110,12 @@ def build_text_query(
 ) -> TextQuery:
     """Build the query to the index."""
     fields = dict.fromkeys(search.left_out_fields, 0.0) or None
-    if search.meaning is None:
-        return TextQuery(
-            text,
-            search.prefer_language,
-            partial=partial,
-            correct=correct,
-            tiers=search.tiers,
-            fields=fields,
-        )
-    return TextQuery(
-        text,
-        search.prefer_language,
-        partial=partial,
-        correct=correct,
-        tiers=search.tiers,
-        fields=fields,
-        meaning=_MEANING,
-        least_meaning=search.meaning,
+    query = TextQuery(
+        text, search.prefer_language, partial=partial, correct=correct, tiers=search.tiers, fields=fields
     )
+    if search.meaning is None:
+        return query
+    return replace(query, meaning=_MEANING, least_meaning=search.meaning)
 
 
 def _by_words(find: FindTexts, search: SearchQuery, mask: Mask) -> SearchHits:

@@ -55,10 +55,10 @@ class _CachedRules:
 class StoredRules:
     """Applies stored rules to queries."""
 
-    def __init__(self, store: RuleStore, clock: Clock, keep_s: float = _KEEP_S) -> None:
+    def __init__(self, store: RuleStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
+        self._cache = RefreshingCache(self._load, clock, keep_s=_KEEP_S)
 
     async def apply(self, query: UserQuery) -> UserQuery:
         """Return the query with the stored rules that apply to it.

@@ -80,7 +80,7 @@ def check_readable(stored: StoredSchema, newest: int) -> None:
         )
 
 
-async def check_schema(stores: S, migrations: Sequence[Migration] = MIGRATIONS) -> S:
+async def check_schema(stores: S) -> S:
     """Refuse stored data that this release can't read, else return the stores; while Redis is away, it is not known.
 
     Errors:
@@ -91,7 +91,7 @@ async def check_schema(stores: S, migrations: Sequence[Migration] = MIGRATIONS) 
     except Unavailable as error:
         _log.warning("schema_not_checked", reason=error.message)
     else:
-        check_readable(stored, newest_schema(migrations))
+        check_readable(stored, newest_schema(MIGRATIONS))
     return stores
 
 

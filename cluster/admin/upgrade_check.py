@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,17 +78,15 @@ class UpgradeReport:
         }
 
 
-async def check_upgrade(
-    stores: OpenStores, now_ms: int, *, migrations: Sequence[Migration] = MIGRATIONS
-) -> UpgradeReport:
+async def check_upgrade(stores: OpenStores, now_ms: int) -> UpgradeReport:
     """Read the schema, the running releases and all records; the manifests are added by `with_formats`."""
     schema = stores.schema
     stored = await schema.read()
     return UpgradeReport(
         stored=stored,
-        newest=newest_schema(migrations),
+        newest=newest_schema(MIGRATIONS),
         running=tuple(await schema.list_releases(now_ms)),
-        pending=tuple(step for step in migrations if step.number > stored.number),
+        pending=tuple(step for step in MIGRATIONS if step.number > stored.number),
         records=await scan_records(stores.server),
         formats=None,
     )

@@ -24,9 +24,9 @@ def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[s
     return folders
 
 
-def clear_run(store: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:
+def clear_run(store: ArtifactStore, app_id: str, run_id: str) -> int:
     """Remove all files of one run, also of interrupted writes; return their number."""
-    place = f"{folder}/{app_id}/{run_id}"
+    place = f"{RUNS}/{app_id}/{run_id}"
     gone = sum(store.remove(entry.path) for entry in store.entries(place))
     return gone + store.sweep_parts(place, 1 << 62)
 

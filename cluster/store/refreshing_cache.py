@@ -185,8 +185,8 @@ class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
     refreshes them in the background, so that requests find fresh records.
     """
 
-    def __init__(self, engines: EngineStore, clock: Clock, *, keep_s: float = ENGINE_RECORDS_KEEP_S) -> None:
-        super().__init__(self._load_engines, clock, keep_s=keep_s)
+    def __init__(self, engines: EngineStore, clock: Clock) -> None:
+        super().__init__(self._load_engines, clock, keep_s=ENGINE_RECORDS_KEEP_S)
         self._engines = engines
 
     def find(self, app_id: str, engine_id: str) -> Engine | None:

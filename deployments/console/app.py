@@ -19,7 +19,7 @@ from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.page import Page
 from deployments.console.pages.access.account import HOME
 from deployments.console.pages.all_pages import NAVIGATION, PAGES
 from deployments.console.renderer import PAGE_HEADERS, Renderer
@@ -52,12 +52,7 @@ REQUESTS = BucketRate(20.0, 200)
 _log = structlog.get_logger()
 
 
-def build_console_routes(
-    services: ConsoleServices,
-    *,
-    pages: Sequence[Page] = PAGES,
-    navigation: Sequence[NavigationEntry] = NAVIGATION,
-) -> list[BaseRoute]:
+def build_console_routes(services: ConsoleServices, *, pages: Sequence[Page] = PAGES) -> list[BaseRoute]:
     """Return the routes of the console; they answer every method themselves."""
     assets = Assets(STATIC)
     texts = services.text
@@ -67,7 +62,6 @@ def build_console_routes(
         services.sign_in.sessions,
         texts,
         pages,
-        navigation,
     )
     # Starlette takes the first route that fits, so fixed paths stand before those with values.
     paths = sorted(
@@ -95,7 +89,6 @@ class _Console:
     sessions: BrowserSessions
     texts: ConsoleTexts
     pages: Sequence[Page]
-    navigation: Sequence[NavigationEntry]
 
     async def answer(self, request: Request, path: str) -> Response:
         """Answer a request; every exception becomes a page."""
@@ -260,7 +253,7 @@ class _Console:
         app_id = request.path_params.get("app_id", "")
         path = request.url.path
         layout = build_layout(
-            self.navigation,
+            NAVIGATION,
             principal,
             self.services.app_ids(),
             path,

@@ -29,8 +29,8 @@ class _Asset:
 class Assets:
     """All files of the static folder, read once."""
 
-    def __init__(self, prefix: str, folder: Path = FOLDER) -> None:
-        paths = sorted(path for path in folder.iterdir() if path.suffix in SERVED)
+    def __init__(self, prefix: str) -> None:
+        paths = sorted(path for path in FOLDER.iterdir() if path.suffix in SERVED)
         self._assets = {path.name: _Asset(path.read_bytes(), _media_type(path.name)) for path in paths}
         digest = hashlib.sha256()
         for name, asset in self._assets.items():

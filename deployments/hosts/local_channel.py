@@ -229,12 +229,9 @@ class LocalChannel(_FrameProtocol):
 class LocalChannelPool:
     """The channels of one API replica to the replicas of one engine on this machine."""
 
-    def __init__(
-        self, run_dir: Path, application: str, monotonic_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, run_dir: Path, application: str) -> None:
         self._run_dir = run_dir
         self._folder = channel_folder(run_dir, application)
-        self._monotonic_s = monotonic_s
         self._open: dict[str, LocalChannel] = {}
         self._avoided: dict[str, float] = {}
         self._look_at_s = 0.0
@@ -251,7 +248,7 @@ class LocalChannelPool:
 
         Cost: a microsecond; twice a second it lists the folder. It never waits for a connection.
         """
-        if self._monotonic_s() >= self._look_at_s:
+        if time.monotonic() >= self._look_at_s:
             self._refresh()
         if self.replicas > len(self._open):
             self._turn = (self._turn + 1) % self.replicas
@@ -274,7 +271,7 @@ class LocalChannelPool:
         self._open.clear()
 
     def _refresh(self) -> None:
-        now_s = self._monotonic_s()
+        now_s = time.monotonic()
         self._look_at_s = now_s + _LOOK_EVERY_S
         for name in [name for name, channel in self._open.items() if channel.lost]:
             del self._open[name]

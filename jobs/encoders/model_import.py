@@ -26,7 +26,7 @@ _SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_positi
 FileLoader = Callable[[str], bytes]
 
 
-def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
+def import_model(source: Path, models_dir: Path) -> Path:
     """Import a sentence encoder of the BERT family; return the folder of the imported model.
 
     Errors:
@@ -42,7 +42,7 @@ def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Pat
     # The version depends on the content, so vectors of two models are never taken for those of one.
     digest = hashlib.sha256(weights + tokenizer).hexdigest()[:12]
     width = config["hidden_size"]
-    version = f"{name}-{width}-{digest}"
+    version = f"minilm-{width}-{digest}"
     target = models_dir / version
     if target.exists():
         raise Conflict(f"{version} was imported before", path=str(target))

@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import STANDARD_OUTPUT, Format, TableFile
-from cluster.clock import Clock, SystemClock, iso_ms
+from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.store.stores import Stores
 from jobs.export.columns import (
@@ -86,7 +86,6 @@ async def export_to_file(
     artifacts: ArtifactStore,
     *,
     watch: ExportProgress | None = None,
-    clock: Clock | None = None,
 ) -> ExportSummary:
     """Write all present data of a subject into one file and return the summary.
 
@@ -97,10 +96,9 @@ async def export_to_file(
     Cost:
         memory for one segment and one batch, and for the ids of records
     """
-    clock = SystemClock() if clock is None else clock
     await check_app(stores, order.app_id)
     waiting = await _wait_for_uploads(order, stores)
-    until_ms = clock.now_ms()
+    until_ms = SystemClock().now_ms()
     for _ in range(_TRIES):
         with _make_scratch_folder(order.out) as folder:
             source = await open_source(

@@ -41,7 +41,7 @@ NOTHING = RobotsRules((("/", False),))
 "The rules of a host that does not answer: nothing may be fetched."
 
 
-def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
+def parse_robots(text: str) -> RobotsRules:
     """Return the rules of a file for an agent; those for all agents if none names it."""
     groups: dict[str, list[tuple[str, bool]]] = {}
     delays: dict[str, float] = {}
@@ -59,7 +59,7 @@ def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
         if name == "user-agent":
             names = names if is_open else set()
             is_open = True
-            if value.lower() in (agent, "*"):
+            if value.lower() in (AGENT, "*"):
                 names.add(value.lower())
                 groups.setdefault(value.lower(), [])
         elif name in ("allow", "disallow"):
@@ -72,7 +72,7 @@ def parse_robots(text: str, agent: str = AGENT) -> RobotsRules:
             is_open = False
             for group in names:
                 delays[group] = _parse_seconds(value)
-    chosen = agent if agent in groups else "*"
+    chosen = AGENT if AGENT in groups else "*"
     return RobotsRules(tuple(groups.get(chosen, ())), delays.get(chosen, 0.0))
 
 

@@ -452,12 +452,10 @@ class ReasonCounter:
         )
 
 
-def merge_reasons(
-    parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
-) -> tuple[RejectionReason, ...]:
+def merge_reasons(parts: Iterable[Sequence[RejectionReason]]) -> tuple[RejectionReason, ...]:
     """Return the summed reasons of several runs, the most frequent first."""
     merged: dict[str, RejectionReason] = {}
     for reason in (reason for part in parts for reason in part):
         before = merged.get(reason.text)
         merged[reason.text] = reason if before is None else replace(before, count=before.count + reason.count)
-    return tuple(sorted(merged.values(), key=lambda reason: -reason.count)[:most])
+    return tuple(sorted(merged.values(), key=lambda reason: -reason.count)[:SHOWN])

@@ -26,7 +26,7 @@ from actors.language.hashing_embedder import Embedder
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import TaskId, new_task_id
-from cluster.meter import Meter, SilentMeter
+from cluster.meter import SilentMeter
 from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.records.validation.upload import parse_upload
 from cluster.store.stores import Stores
@@ -102,7 +102,6 @@ async def load_playground(
     embedder: Embedder,
     app_id: str = "playground",
     clock: Clock | None = None,
-    meter: Meter | None = None,
     whole: SampleData | None = None,
 ) -> LoadResult:
     """Load the playground into an app, unless the app has this edition already; return the result.
@@ -116,7 +115,7 @@ async def load_playground(
     if await read_edition(stores, app_id) == edition:
         return LoadResult(edition, fresh=False)
     clock = SystemClock() if clock is None else clock
-    applier = BatchApplier(stores.intake, embedder, clock, SilentMeter() if meter is None else meter)
+    applier = BatchApplier(stores.intake, embedder, clock, SilentMeter())
     loader = _Loader(stores, app_id, applier, clock, now_ms)
     if whole is None:
         whole = await asyncio.to_thread(build_sample, now_ms)

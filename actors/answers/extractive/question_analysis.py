@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -100,9 +100,7 @@ class QuestionAnalysis:
         return sum(self.weights.values()) or 1.0
 
 
-def analyze_question(
-    text: str, language: str, wording: TextTokenizer, rarity: Callable[[str], float] | None = None
-) -> QuestionAnalysis:
+def analyze_question(text: str, language: str, wording: TextTokenizer) -> QuestionAnalysis:
     """Analyze a question."""
     words = [word for word in wording.tokenize(text) if word.stem]
     form = parse_form(text, language)
@@ -123,7 +121,7 @@ def analyze_question(
         text=text,
         answer_type=answer_type,
         words=tuple(words),
-        weights={word.stem: _weigh_word(word, names, rarity) for word in words},
+        weights={word.stem: _weigh_word(word, names) for word in words},
         names=frozenset(names),
         years=frozenset(_YEARS.findall(text)),
         numbers=frozenset(_NUMBERS.findall(text)),
@@ -175,10 +173,7 @@ def _find_name_runs(words: Sequence[TextToken], names: set[str]) -> tuple[tuple[
     return tuple(tuple(run) for run in runs if len(run) > 1)
 
 
-def _weigh_word(word: TextToken, names: set[str], rarity: Callable[[str], float] | None) -> float:
-    if rarity is not None:
-        # Above 0, so that no word of the question is without effect.
-        return max(rarity(word.stem), 0.05)
+def _weigh_word(word: TextToken, names: set[str]) -> float:
     if word.stem in names:
         return 1.5
     return 0.5 if word.text.lower() in _LOW_CONTENT else 1.0

@@ -19,6 +19,10 @@ from actors.vectors.types import Floats, Mask, Rows, ensure_capacity
 # Half an hour is the usual limit of web analytics.
 SESSION_GAP_MS = 30 * 60_000
 _BACK = 0.5
+_SEQUENCE_LAGS = 5
+"Products after one that count as following it."
+_BASKET_LAGS = 40
+"The same in baskets, where all count alike."
 # Weights are stored as float32, whose smallest normal number is about 2^-126.
 _LOWEST_EXPONENT = -120.0
 
@@ -33,7 +37,7 @@ class ItemPairs:
     at_ms: Times
 
 
-def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> ItemPairs:
+def build_sequence_pairs(events: EventArrays, old: int = 0) -> ItemPairs:
     """Return pairs of products that follow each other within a session.
 
     The first `old` events are context: pairs among them were counted before and are left out.
@@ -45,16 +49,16 @@ def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> 
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.users))
     order = order[_drop_repeats(events, order)]
     sessions = _number_sessions(events, order)
-    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, _SEQUENCE_LAGS + 1)]
     # 1 / lag (equation 10): `enumerate` counts from 0, lags from 1.
     return _join_pairs([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(pairs_by_lag)], both=_BACK)
 
 
-def build_basket_pairs(events: EventArrays, old: int = 0, window: int = 40) -> ItemPairs:
+def build_basket_pairs(events: EventArrays, old: int = 0) -> ItemPairs:
     """Return pairs of products bought in one session, with equal weights."""
     order = np.lexsort((np.arange(len(events)), events.at_ms, events.users))
     sessions = _number_sessions(events, order)
-    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, _BASKET_LAGS + 1)]
     return _join_pairs([(pairs, 1.0) for pairs in pairs_by_lag], both=1.0)
 
 

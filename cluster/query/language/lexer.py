@@ -183,21 +183,28 @@ class Lexer:
         return self._text[at + 1]
 
     def _phrase(self) -> str:
-        text = self._text
         start = self._at
         self._at += 1
+        phrase = self._read_escaped(_IN_PHRASE)
+        if self._at == len(self._text):
+            raise syntax_error("quote", start, "this quote is never closed")
+        self._at += 1
+        return phrase
+
+    def _read_escaped(self, plain: re.Pattern[str]) -> str:
+        """Read runs of plain characters and escaped ones, until another character or the end."""
+        text = self._text
         parts: list[str] = []
         while self._at < len(text):
-            run = _IN_PHRASE.match(text, self._at)
+            run = plain.match(text, self._at)
             if run:
                 parts.append(run.group())
                 self._at = run.end()
             elif text[self._at] == "\\":
                 parts.append(self._escaped())
             else:
-                self._at += 1
-                return "".join(parts)
-        raise syntax_error("quote", start, "this quote is never closed")
+                break
+        return "".join(parts)
 
     def _regex(self) -> FilterToken:
         text = self._text
@@ -256,16 +263,7 @@ class Lexer:
             raise syntax_error("range", start, "this range is never closed")
         if text[begin] == '"':
             return self._phrase()
-        parts: list[str] = []
-        while self._at < len(text):
-            run = _IN_BOUND.match(text, self._at)
-            if run:
-                parts.append(run.group())
-                self._at = run.end()
-            elif text[self._at] == "\\":
-                parts.append(self._escaped())
-            else:
-                break
+        bound = self._read_escaped(_IN_BOUND)
         if self._at == begin:
             raise syntax_error("range", begin, "an end of this range is missing; * leaves it open")
-        return None if text[begin : self._at] == "*" else "".join(parts)
+        return None if text[begin : self._at] == "*" else bound

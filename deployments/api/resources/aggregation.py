@@ -29,15 +29,17 @@ from deployments.edge.http.request import ApiRequest
 
 _SLICE = 500
 _PATIENCE_S = 30.0
+_AT_ONCE = 2
+"Counts of one noun at a time; others wait."
 
 
 class AggregationResource:
     """The aggregation endpoint of one noun."""
 
-    def __init__(self, noun: RecordNoun, records: RecordStore, *, at_once: int = 2) -> None:
+    def __init__(self, noun: RecordNoun, records: RecordStore) -> None:
         self._noun = noun
         self._records = records
-        self._turns = asyncio.Semaphore(at_once)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def parse_body(self, request: ApiRequest) -> tuple[AggregateBody, Node | None]:
         """Validate the POST form."""

@@ -11,7 +11,6 @@ Published in `docs/reference/rest.md`, section Generation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -125,13 +124,11 @@ class GenerationResource:
         questions: QuestionStore,
         records: RecordStore,
         clock: Clock,
-        new_task_id: Callable[[], str] = new_question_id,
     ) -> None:
         self._client = client
         self._questions = questions
         self._records = records
         self._clock = clock
-        self._new_task_id = new_task_id
 
     def parse_request(self, request: ApiRequest) -> Generation:
         """Validate the body."""
@@ -188,7 +185,7 @@ class GenerationResource:
             product_ids=tuple(dict.fromkeys(task.product_ids)),
         )
         question = Question(
-            question_id=self._new_task_id(),
+            question_id=new_question_id(),
             app_id=request.app_id,
             text=generation.instructions or generation.template,
             asked_at=now_ms,

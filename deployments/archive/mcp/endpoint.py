@@ -83,9 +83,6 @@ class McpEndpoint:
         clock: Clock,
         log: RequestLog,
         agents: SignedAgents | None = None,
-        most_bytes: int = MOST_BYTES,
-        body_s: float = BODY_S,
-        most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         """`agents` identifies agents by signatures of requests; None: signatures are ignored."""
         self._archives = archives
@@ -95,9 +92,8 @@ class McpEndpoint:
         self._origins = origins
         self._clock = clock
         self._shell = RequestShell(clock, log)
-        self._most_bytes = most_bytes
-        self._body_s = body_s
-        self._most_at_once = most_at_once
+        self._body_s = BODY_S
+        self._most_at_once = MOST_AT_ONCE
         self._at_once = 0
         self.busy_s = 0.0
         "Sum of the seconds spent in requests."
@@ -218,11 +214,11 @@ class McpEndpoint:
                     receive,
                     announced=headers.one(b"content-length"),
                     encoding=headers.one(b"content-encoding"),
-                    most_bytes=self._most_bytes,
+                    most_bytes=MOST_BYTES,
                 )
             message = read_message(body)
         except TooLarge:
-            message = RpcError(f"The request is larger than {self._most_bytes >> 10} kB; send less")
+            message = RpcError(f"The request is larger than {MOST_BYTES >> 10} kB; send less")
         except Malformed as error:
             message = RpcError("Parse error", PARSE_ERROR, error.message)
         except DeadlineExceeded:

@@ -82,14 +82,14 @@ def with_warning(reply: Reply, parameter: str, message: str) -> Reply:
     return Reply(reply.status, body, headers, reply.content_type, reply.etag)
 
 
-def plain_reply(value: Any, status: int = 200) -> Reply:
+def plain_reply(value: Any) -> Reply:
     """Return a reply without an envelope."""
-    return Reply(status, dumps(value))
+    return Reply(200, dumps(value))
 
 
-def message_reply(message: str, status: int = 200) -> Reply:
+def message_reply(message: str) -> Reply:
     """Return a reply with a message only."""
-    return Reply(status, dumps({"message": message}))
+    return Reply(200, dumps({"message": message}))
 
 
 def success(data: Any, message: str = messages.SUCCESS) -> Reply:

@@ -20,9 +20,8 @@ SnapshotName = tuple[str, str, str]
 class SnapshotBounds:
     """Counts the snapshots that engines hold for comparisons of this process."""
 
-    def __init__(self, most: int = MOST, most_in_all: int = MOST_IN_ALL) -> None:
+    def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._most_in_all = most_in_all
         self._requested_s: dict[SnapshotName, float] = {}
 
     @property
@@ -42,7 +41,7 @@ class SnapshotBounds:
         requested = dict.fromkeys(snapshots, now_s)
         apps = {app_id for app_id, _, _ in requested}
         of_apps = {snapshot: at_s for snapshot, at_s in self._requested_s.items() if snapshot[0] in apps}
-        for most, loaded in ((self._most, of_apps), (self._most_in_all, self._requested_s)):
+        for most, loaded in ((self._most, of_apps), (MOST_IN_ALL, self._requested_s)):
             others = [at_s for snapshot, at_s in loaded.items() if snapshot not in requested]
             if others and len(loaded.keys() | requested.keys()) > most:
                 wait_s = max(1, round(min(others) + LOADED_S - now_s))

@@ -30,6 +30,7 @@ _FOLDS = 5
 _RIDGE = 1.0
 _NEWTON_STEPS = 25
 _PLANNED_SHARE = 0.1
+_PLANNED_POOL = 100
 _MODELED_PLACES = 20
 
 
@@ -163,7 +164,7 @@ def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
     return PolicySupport(support, effective)
 
 
-def _advise(log: LoggedPlaces, policy: PolicyPlaces, pool: int = 100) -> str:
+def _advise(log: LoggedPlaces, policy: PolicyPlaces) -> str:
     """Name an exploration that would give the least effective number of places, at the traffic of the log.
 
     A place where the ranking differs has weight p R N / e with probability e / (R N). So the mean squared weight is
@@ -172,11 +173,11 @@ def _advise(log: LoggedPlaces, policy: PolicyPlaces, pool: int = 100) -> str:
     rows = float(np.max(log.places)) + 1 if len(log.places) else 1.0
     differing = 1 - float(np.mean(policy.matches))
     # E[w^2] = 1 - f + f R N / e
-    square = 1 - differing + differing * rows * pool / _PLANNED_SHARE
+    square = 1 - differing + differing * rows * _PLANNED_POOL / _PLANNED_SHARE
     a_day = max(len(log.lists) / log.days, 1e-9)
     days = max(1, ceil(LEAST_EFFECTIVE * square / a_day))
     return (
-        f"`kiosk engines explore APP ENGINE --share {_PLANNED_SHARE} --pool {pool}` would need about {days:,} "
+        f"`kiosk engines explore APP ENGINE --share {_PLANNED_SHARE} --pool {_PLANNED_POOL}` would need about {days:,} "
         f"day{'s' * (days != 1)} at this traffic"
     )
 

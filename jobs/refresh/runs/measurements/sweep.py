@@ -126,11 +126,11 @@ def sweep_id(variants: Sequence[SweepVariant], offsets: Mapping[str, str]) -> st
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
 
-def evaluate_variant(variant: SweepVariant, data: Interactions, users: int = EVALUATION_USERS) -> SweepReport:
+def evaluate_variant(variant: SweepVariant, data: Interactions) -> SweepReport:
     """Evaluate one variant and return its result."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)
-    report = evaluate_plan(plan, split.test, users=users, k=_K, keeps_users=True)
+    report = evaluate_plan(plan, split.test, users=EVALUATION_USERS, k=_K, keeps_users=True)
     settled = apply_confirmation(plan, report).recipe
     return SweepReport(
         **report.to_dict(), changes=dict(variant.changes), settled=settled.model_dump(mode="json")
