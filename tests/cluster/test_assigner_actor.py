@@ -16,7 +16,7 @@ from actors.experiments.client import ActorExperimentClient, LocalExperimentClie
 from actors.experiments.messages import ExperimentEvent
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores, open_stores
-from tests.cluster.roster_watch import RELEASE, health_of
+from tests.cluster.roster_watch import RELEASE, health_of, read_health
 from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 from tests.suites.redis_process import RedisProcess
@@ -70,7 +70,7 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
         await health_of("assigner", lambda health: health["pid"] != pid)
         await asyncio.sleep(2.1)
         assert [await client.record(event) for event in events] == first
-        tally = await roster.read_health("assigner", RELEASE)
+        tally = await read_health("assigner", RELEASE)
         assert tally is not None
         assert tally["recorded"] > 0, "it is asked again"
         await client.close()

@@ -16,7 +16,7 @@ import pytest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.runtime.actors.actor_roles import STANDBY, ActorRole
 from cluster.store.connect import OpenStores, open_stores
-from tests.cluster.roster_watch import RELEASE
+from tests.cluster.roster_watch import RELEASE, read_health
 from tests.cluster.test_intake_actor import KIND, ended, private_server, stores, upload
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
@@ -68,7 +68,7 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
     handle = roster.find_actor("intake" + STANDBY, RELEASE)
     assert handle is not None
     assert (await handle.health.remote())["working"] is False
-    working = await roster.read_health("intake", RELEASE)
+    working = await read_health("intake", RELEASE)
     assert working is not None
     started_s = time.monotonic()
     workers[0].kill_raylet()
@@ -77,4 +77,4 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
     took_s = time.monotonic() - started_s
     print(f"stand-by of the intake: an upload is applied {took_s:.1f} s after the node of the intake died")
     assert took_s < TAKEOVER_S
-    assert (await roster.read_health("intake", RELEASE) or {})["working"] is True
+    assert (await read_health("intake", RELEASE) or {})["working"] is True

@@ -13,7 +13,6 @@ never pass a password, pass a function that finds it in the actor's own process.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from typing import Any
 
@@ -22,7 +21,6 @@ import structlog
 from ray.util import list_named_actors
 
 from cluster.build_info import installed_version
-from cluster.deadline import run_within
 from cluster.runtime.actors.actor_roles import STANDBY, ActorRole
 
 NAMESPACE = "kiosk"
@@ -79,18 +77,6 @@ def find_actor(role: str, release: str) -> Any | None:
         return None
 
 
-async def read_health(role: str, release: str, within_s: float = 5.0) -> dict[str, Any] | None:
-    """Return the health of a role's actor; None when it is absent or does not answer in time.
-
-    The stand-by's health is returned when it works in the actor's place.
-    """
-    first, second = await asyncio.gather(
-        _health(role, release, within_s), _health(role + STANDBY, release, within_s)
-    )
-    # After the first one's node died, the stand-by works, while the first may still be listed.
-    return second if second is not None and (first is None or second.get("working")) else first
-
-
 def locate_actors(release: str) -> dict[str, str]:
     """Return the node of each alive named actor of a release, by role."""
     end = "@" + release
@@ -99,17 +85,6 @@ def locate_actors(release: str) -> dict[str, str]:
         for actor in ray._private.state.actors().values()
         if actor["State"] == "ALIVE" and actor["Name"].endswith(end)
     }
-
-
-async def _health(role: str, release: str, within_s: float) -> dict[str, Any] | None:
-    handle = find_actor(role, release)
-    if handle is None:
-        return None
-    try:
-        answer: dict[str, Any] = await run_within(handle.health.remote(), within_s)
-    except (asyncio.TimeoutError, ray.exceptions.RayError):
-        return None
-    return answer
 
 
 def kill_other_releases(role: str, *, keep: str = "") -> list[str]:
