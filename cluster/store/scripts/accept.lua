@@ -55,6 +55,8 @@ else
     redis.call('ZADD', KEYS[6], ARGV[10], ARGV[i])
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[last_type + 1])
-  redis.call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(ARGV[last_type + 2]) - 1)
+  for _, oldest in ipairs(redis.call('ZRANGE', KEYS[6], 0, -tonumber(ARGV[last_type + 2]) - 1)) do
+    redis.call('ZREM', KEYS[6], oldest)
+  end
 end
 return {'taken'}
