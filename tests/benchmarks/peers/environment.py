@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import venv
@@ -86,7 +87,8 @@ def run_process(command: Sequence[str], out: Path, budget_s: float) -> Run:
         except subprocess.TimeoutExpired:
             code = -1
     spent_s = _children_s() - before
-    if code and spent_s >= 0.9 * int(budget_s):
+    # The kernel's limit counts whole ticks, so the signal may come before the sum of times has reached the budget.
+    if code == -signal.SIGXCPU or (code and spent_s >= 0.9 * int(budget_s)):
         reason = f"not finished in {budget_s / 60:.3g} min of one core"
     elif code:
         reason = _last_line(log.read_text()) or f"ended with {code}"
