@@ -222,6 +222,9 @@ async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> i
         NO_STORE,
         *reply.headers,
     ]
+    if reply.status == 204:
+        # A 204 has no body, hence neither type nor length (RFC 9110, 8.6).
+        headers = headers[2:]
     return await send_reply(reply, headers, request.method, send)
 
 

@@ -130,10 +130,7 @@ class ResponseEndpoint:
 
 
 async def send_reply(reply: Reply, headers: Iterable[Header], method: str, send: Send) -> int:
-    """Send a reply with these headers, and return its status; a 204 gets neither type nor length (RFC 9110, 8.6)."""
-    sent = [*headers]
-    if reply.status == 204:
-        sent = [pair for pair in sent if not pair[0].startswith(b"content-")]
-    await send({"type": "http.response.start", "status": reply.status, "headers": sent})
+    """Send a reply with exactly these headers, and return its status."""
+    await send({"type": "http.response.start", "status": reply.status, "headers": [*headers]})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
     return reply.status
