@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Invalid
+from cluster.records.apps import App
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
@@ -164,6 +165,7 @@ def test_rules_and_report_over_a_stopped_installation(
     now = read_clock_ms()
 
     async def fill(keeping: AppKeyAdmin, stores: OpenStores) -> None:
+        await stores.access.put_app(App(app_id="playground", environment="playground", created_at=0))
         calls = [call(now - 1000, HOSTILE, ("a",), client_name=HOSTILE), call(now - 500, "", ("a",))]
         await stores.archive_calls.append("playground", calls)
         await asyncio.sleep(0)
