@@ -107,7 +107,11 @@ class ErasedUsers:
 
     def has_any_of(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record or an interaction belongs to one of them."""
-        return self.has_erased(record) or bool(self._deleted and self._deleted.has_any_of(record))
+        return self.has_erased(record) or self.has_deleted(record)
+
+    def has_deleted(self, record: Mapping[str, Any]) -> bool:
+        """Return whether it belongs to one that was deleted, and not erased."""
+        return bool(self._deleted and self._deleted.has_erased(record))
 
     def has_erased(self, record: Mapping[str, Any]) -> bool:
         """Return whether it belongs to one that was erased, and not only deleted."""

@@ -182,7 +182,7 @@ def _explain_erased(row: Row, read: RowMapper, erased: ErasedUsers) -> str:
         return ""
     if erased.has_erased(record):
         return ERASED
-    return DELETED if erased.has_any_of(record) else ""
+    return DELETED if erased.has_deleted(record) else ""
 
 
 def _check_plain_chunk(

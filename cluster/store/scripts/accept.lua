@@ -51,8 +51,13 @@ redis.call('ZADD', open, ARGV[10], ARGV[4])
 if ARGV[3] == 'put' then
   redis.call('SET', seen, '1')
 else
-  for i = last_type + 3, #ARGV do
-    redis.call('ZADD', KEYS[6], ARGV[10], ARGV[i])
+  for first = last_type + 3, #ARGV, 500 do
+    local scored = {}
+    for i = first, math.min(first + 499, #ARGV) do
+      scored[#scored + 1] = ARGV[10]
+      scored[#scored + 1] = ARGV[i]
+    end
+    redis.call('ZADD', KEYS[6], unpack(scored))
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[last_type + 1])
   for _, oldest in ipairs(redis.call('ZRANGE', KEYS[6], 0, -tonumber(ARGV[last_type + 2]) - 1)) do
