@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cluster.paths import InstallationPaths
 from cluster.process import probe
 from cluster.process.installation_processes import list_processes
+from cluster.secrecy import new_master_key
 from tests.suites.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,3 +65,43 @@ class Installed:
     def ask_user(self, key: str) -> int:
         """Return the status of a request for a user that nobody uploaded."""
         return probe.send_request("127.0.0.1", self.port, "GET", "/v1/users/nobody", key=key)[0]
+
+
+@dataclass
+class House:
+    """An installation whose first process is given every secret as a variable."""
+
+    places: InstallationPaths
+    port: int
+    redis: str
+    modules: Path
+    settings: dict[str, str]
+    master: str = field(default_factory=new_master_key)
+    provider: str = "canary-of-the-providers-key"
+
+    @property
+    def canaries(self) -> list[bytes]:
+        return [self.master.encode(), self.provider.encode(), self.redis.encode()]
+
+    def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command in a shell that has the secrets, as the start had."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "deployments.cli", *words],
+            env={
+                **clean,
+                "KIOSK_DATA_DIR": str(self.places.data_dir),
+                "KIOSK_MASTER_KEY": self.master,
+                "KIOSK_LLM_KEY": self.provider,
+                "KIOSK_REDIS_URL": self.redis,
+                "PYTHONPATH": f"{ROOT}:{self.modules}",
+                **self.settings,
+            },
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (done.stdout, done.stderr)
+        return done

@@ -19,7 +19,7 @@ import pytest
 from cluster.local.haproxy_process import find_haproxy
 from cluster.process.free_ports import free_ports
 
-pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(600), pytest.mark.alone]
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -13,7 +13,7 @@ import pytest
 from cluster.runtime.node_environment import SPREAD
 from cluster.runtime.replica_placement import SETTLED_S
 
-pytestmark = [pytest.mark.ray, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import json, os, signal, sys, time

@@ -160,7 +160,7 @@ def _takes_requests(replica: psutil.Process, stack: Stack, what: str) -> bool:
 
 
 def _ports_in_use(stack: Stack) -> list[int]:
-    from tests.cluster.test_fast_layer import replica_ports
+    from tests.cluster.under_load.test_fast_layer import replica_ports
 
     return replica_ports(stack)
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from cluster.records.apps import App
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import generated_market
+from tests.suites.forked_commands import ForkedCommands
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(180), pytest.mark.slow]
@@ -40,14 +41,20 @@ class Shop:
 
     folder: Path
     url: str
+    forked: ForkedCommands | None = None
+    begun: set[tuple[str, str]] = field(default_factory=set)
 
     def kiosk(self, *words: str, module: str = "deployments.cli") -> subprocess.CompletedProcess[str]:
-        """Run a command."""
+        """Run a command: the first one of each name in an interpreter of its own, later ones in a fork."""
         ours = {"KIOSK_DATA_DIR": str(self.folder), "KIOSK_REDIS_URL": self.url, "PYTHONPATH": str(ROOT)}
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        environment = {**clean, **ours, "COLUMNS": "160"}
+        if self.forked is not None and (module, words[0]) in self.begun:
+            return self.forked.run(module, words, environment, self.folder)
+        self.begun.add((module, words[0]))
         return subprocess.run(
             [sys.executable, "-m", module, *words],
-            env={**clean, **ours, "COLUMNS": "160"},
+            env=environment,
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -72,7 +79,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("shop")
-    server = RedisProcess()
+    server, forked = RedisProcess(), ForkedCommands(tmp_path_factory.mktemp("forked"))
     try:
         server.start()
 
@@ -85,8 +92,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         ensure_master_key(settings)
         segments = SegmentStore(open_artifact_store(settings))
         generated_market.settle(segments, generated_market.table(2_000, 120, 60))
-        yield Shop(folder, server.url)
+        yield Shop(folder, server.url, forked)
     finally:
+        forked.close()
         server.stop()
 
 

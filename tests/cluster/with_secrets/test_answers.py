@@ -6,7 +6,6 @@ The answer is finished by the question's deadline and ten seconds, whoever began
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -14,7 +13,8 @@ import pytest
 
 from cluster.records.question import ANSWER_WITHIN_MS
 from tests.benchmarks.stack import Stack
-from tests.drills.engines import installed, replicas
+from tests.cluster.installed import House
+from tests.drills.engines import replicas
 from tests.fakes.llm_provider import Press
 from tests.fakes.small_archive import ARTICLES
 from tests.suites.waiting import wait_until
@@ -24,23 +24,15 @@ QUESTION = "Who signed the treaty about the water of the river?"
 
 
 @pytest.fixture(scope="module")
-def press() -> Iterator[Press]:
-    with Press() as press:
-        yield press
-
-
-@pytest.fixture(scope="module")
-def stack(press: Press) -> Iterator[Stack]:
-    settings = {"URL": press.provider.url, "MODEL": "m", "INTERNAL": "1", "FIRST_S": "20", "TOTAL_S": "25"}
-    with installed(
-        KIOSK_REPLICAS_MIN="1",
-        KIOSK_REPLICAS_MAX="1",
-        **{f"KIOSK_LLM_{name}": value for name, value in settings.items()},
-    ) as running:
-        task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
-        wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
-        wait_until(lambda: bool(_ended(running, _post_question(running))["sources"]), 30)
-        yield running
+def stack(house: House, up: Any) -> Stack:
+    app = next(app for app in up["apps"] if app["environment"] == "development")
+    most = ("--queries", "1000000", "--writes", "1000000")
+    house.kiosk("apps", "limit", app["app_id"], *most)
+    running = Stack(house.port, house.places.data_dir, app["secret_key"], 0.0, app["app_id"])
+    task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
+    wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
+    wait_until(lambda: bool(_ended(running, _post_question(running))["sources"]), 30)
+    return running
 
 
 def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Press) -> None:
@@ -66,6 +58,7 @@ def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Pres
 def test_a_provider_that_talks_nonsense_is_not_noticed(stack: Stack, press: Press) -> None:
     press.provider.behaviour = "garbage"
     record = _ended(stack, _post_question(stack, "Who put their name to the treaty about the river's water?"))
+    press.provider.behaviour = "good"
     assert record["finish_reason"] == "success"
 
 

@@ -1,6 +1,6 @@
 """Finding 16: no secret stands in the environment of a process of a running installation, trainers included.
 
-One installation for the module, started with a master key, a provider's key and a Redis in its environment.
+The installation of the folder was started with a master key, a provider's key and a Redis in its environment.
 """
 
 from __future__ import annotations
@@ -10,49 +10,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.paths import InstallationPaths
-from cluster.process.free_ports import free_ports
-from cluster.secrecy import new_master_key
-from tests.suites.redis_process import RedisProcess
+from tests.cluster.installed import ROOT, House
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(500)]
-ROOT = Path(__file__).resolve().parents[2]
 
-SPY = '''
-import json, os
-import numpy as np
-from actors.models.model import Parts
-from cluster.settings import Settings
-
-class Model:
-    def __init__(self, count):
-        self.count = count
-    def score(self, histories):
-        return np.zeros((len(histories), histories.n_items), np.float32)
-    def save(self):
-        return Parts({"count": np.array([self.count], np.int32)})
-
-class Spy:
-    """Writes down what a model class sees where it is trained."""
-    def __init__(self, to=""):
-        self.to = to
-    def train(self, data, rng):
-        settings = Settings()
-        seen = {"environment": dict(os.environ), "llm": settings.llm, "settings": repr(settings),
-                "master": repr(settings.master_key), "pid": os.getpid()}
-        with open(self.to, "w") as file:
-            json.dump(seen, file)
-        return Model(data.n_items)
-    def load(self, parts):
-        return Model(int(parts.array("count")[0]))
-'''
 RECIPE = """
 name = "spied"
 completions = {{ fields = ["title"] }}
@@ -65,65 +31,6 @@ config = {{ to = "{to}" }}
 weights = {{ rules = 1.0, spy = 0.1 }}
 weights_new = {{}}
 """
-
-
-@dataclass
-class House:
-    """An installation whose first process is given every secret as a variable."""
-
-    places: InstallationPaths
-    port: int
-    redis: str
-    modules: Path
-    master: str = field(default_factory=new_master_key)
-    provider: str = "canary-of-the-providers-key"
-
-    @property
-    def canaries(self) -> list[bytes]:
-        return [self.master.encode(), self.provider.encode(), self.redis.encode()]
-
-    def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command in a shell that has the secrets, as the start had."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "deployments.cli", *words],
-            env={
-                **clean,
-                "KIOSK_DATA_DIR": str(self.places.data_dir),
-                "KIOSK_MASTER_KEY": self.master,
-                "KIOSK_LLM_KEY": self.provider,
-                "KIOSK_LLM_URL": "https://models.example.com/v1",
-                "KIOSK_LLM_MODEL": "m",
-                "KIOSK_REDIS_URL": self.redis,
-                "PYTHONPATH": f"{ROOT}:{self.modules}",
-            },
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert not check or done.returncode == 0, (done.stdout, done.stderr)
-        return done
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder = tmp_path_factory.mktemp("secrets")
-    (folder / "spying_learner.py").write_text(SPY)
-    server = RedisProcess()
-    try:
-        server.start()
-        house = House(InstallationPaths.from_data_dir(folder / "data"), free_ports(1)[0], server.url, folder)
-        yield house
-        house.kiosk("down")
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def up(house: House) -> Any:
-    return json.loads(house.kiosk("up", "--port", str(house.port), "--json").stdout)
 
 
 def state_of(house: House) -> Any:

@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,21 +14,19 @@ from cluster.paths import InstallationPaths
 from cluster.process.installation_state import load_state
 from cluster.records.engine import application_name
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
-from tests.drills.engines import APP, asking, engine, installed, replicas, say, seed
+from tests.drills.engines import APP, asking, engine, replicas, say, seed
 from tests.drills.journal import call, processes
 from tests.drills.storm import storm
 from tests.suites.waiting import wait_until
 
-pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 DEDICATED = application_name(APP)
 ASK = "/v1/recommendation/user_to_products"
 
 
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Stack]:
-    with installed() as running:
-        seed(running, 300, 600)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def seeded(installation: Stack) -> None:
+    seed(installation, 300, 600)
 
 
 def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation: Stack) -> None:

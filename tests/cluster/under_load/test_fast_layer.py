@@ -1,6 +1,6 @@
 """The fast layer stands outside Serve's accounting, so what that did is proved here: shedding, scaling, draining.
 
-One whole installation through HAProxy; takes about four minutes.
+The installation of the folder, through HAProxy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import httpx
@@ -24,14 +24,13 @@ import pytest
 
 from cluster.local.haproxy_handover import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
-from cluster.process.free_ports import free_ports
 from cluster.process.installation_state import load_state
 from cluster.runtime.ray_environment import HARD_STOP_S
 from tests.benchmarks.load import drive, http_request
-from tests.benchmarks.stack import ROOT, Stack, kiosk
+from tests.benchmarks.stack import ROOT, Stack
 from tests.suites.busy_machine import busy_machine
 
-pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 
 BURNERS = 6
 "Processes that compute beside the installation: a load of three on each of two cores."
@@ -45,10 +44,11 @@ serve.run(build({{"memory_budget_mb": 300}}), name="api", route_prefix="/")
 """
 
 
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Stack]:
-    with kiosk(free_ports(1)[0]) as running:
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def last_of_the_folder(ending: ExitStack) -> Iterator[None]:
+    """End the installation of the folder."""
+    yield
+    ending.close()
 
 
 def replica_ports(stack: Stack) -> list[int]:
