@@ -3,7 +3,7 @@
 extractive/           select, check and cite sentences, without a language model
 llm/                  an external language model: streaming, deadlines, circuit breaker
 repeated_questions    ask a user's question again because of new content
-question_queue        claim and answer questions, also those of crashed workers
+leased_questions      claim and answer questions, also those of crashed workers
 answer_pipeline       answer one question: retrieve, verify, compose or let a model write, finish
 leased_answer         write revisions of an answer while this process holds its question
 passage_filter        filters over passages

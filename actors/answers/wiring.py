@@ -12,9 +12,9 @@ from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, Answe
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
 from actors.answers.generation import QuestionWorker, TextGenerator
+from actors.answers.leased_questions import OnAnswered, OnTakenOver, QuestionQueue
 from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.question_queue import OnAnswered, OnTakenOver, QuestionQueue
 from actors.answers.render import (
     excerpts_from_article,
     find_question_words,

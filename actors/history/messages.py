@@ -91,6 +91,6 @@ class AnswerService(Protocol):
         """
         ...
 
-    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
+    async def get_progress(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Return the progress of an answer; None when there is no such question."""
         ...

@@ -94,7 +94,7 @@ class UpdateNotifier:
     async def _check_answer(self, name: ThreadKey, thread: Thread) -> None:
         news = thread.news
         assert news is not None
-        answer = await self._answering.answer(self._app_id, news.question_id)
+        answer = await self._answering.get_progress(self._app_id, news.question_id)
         # After a restart the time of the submission is unknown, so the limit begins anew.
         submitted_ms = self._submitted_at.setdefault(news.question_id, self._clock.now_ms())
         if answer is None or not answer.finished:
@@ -103,7 +103,7 @@ class UpdateNotifier:
             elif answer is None:
                 await self._ask(name, thread, news)
             return
-        before = await self._answering.answer(self._app_id, thread.question_ids[-1])
+        before = await self._answering.get_progress(self._app_id, thread.question_ids[-1])
         why_not = reason_not_new(news, answer, before)
         if why_not:
             await self._drop(name, news, why_not)

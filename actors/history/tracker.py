@@ -172,7 +172,7 @@ class ThreadTracker:
         assert self._answering is not None
         until_s = self._clock.monotonic_s() + ANSWER_S
         while self._clock.monotonic_s() < until_s:
-            answer = await self._answering.answer(app_id, question_id)
+            answer = await self._answering.get_progress(app_id, question_id)
             if answer is not None and answer.finished:
                 return
             await asyncio.sleep(_POLL_S)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import structlog
 
-from actors.intake.steps import PreparedBatch, parse_removed_ids, prepare_batch
+from actors.intake.batch_preparation import PreparedBatch, parse_removed_ids, prepare_batch
 from actors.language.hashing_embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable

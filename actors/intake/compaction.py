@@ -14,8 +14,8 @@ from typing import Any
 
 import structlog
 
+from actors.intake.batch_preparation import prepare_batch
 from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, find_erased_users
-from actors.intake.steps import prepare_batch
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.replaced_products import ReplacedProducts
 from cluster.artifacts.segment_format import NOUNS

@@ -23,7 +23,7 @@ from actors.intake.person_places import (
     PLACES,
     SNAPSHOTS,
     TRAININGS,
-    LocalFiles,
+    FilesNamingPersons,
     PersonPlaces,
     find_runs_with_person,
 )
@@ -65,7 +65,7 @@ class PersonEraser:
         settler: ChangeLogCompactor,
         delete_log_rows: DeleteLogRows,
         clock: Clock,
-        files: LocalFiles,
+        files: FilesNamingPersons,
         *,
         owns_redis: bool = True,
     ) -> None:

@@ -21,7 +21,7 @@ from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, Segme
 from actors.intake.daily_log_compaction import KEEP_DAYS, DailyLogCompactionConfig, DailyLogCompactor
 from actors.intake.erasure import PersonEraser
 from actors.intake.outcome_attribution import OutcomeAttributor
-from actors.intake.person_places import LocalFiles
+from actors.intake.person_places import FilesNamingPersons
 from actors.intake.storage_meter import StorageMeter
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.logs.call_log import CallLogStore
@@ -96,7 +96,7 @@ class IntakeLoop:
         *,
         owner: str,
         rules: IntakeConfig | None = None,
-        files: LocalFiles | None = None,
+        files: FilesNamingPersons | None = None,
         owns_redis: bool = True,
     ) -> None:
         self._stores = stores

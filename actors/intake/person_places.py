@@ -46,7 +46,7 @@ PLACES = (
 "Places outside of Redis, in the order of receipts."
 
 
-class LocalFiles(Protocol):
+class FilesNamingPersons(Protocol):
     """Files of this machine that may name a person. Both methods block."""
 
     def find(self, person: Person) -> dict[str, list[Any]]:
@@ -65,7 +65,9 @@ class PersonPlaces:
         PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
-    def __init__(self, stores: Stores, artifacts: ArtifactStore, files: LocalFiles | None = None) -> None:
+    def __init__(
+        self, stores: Stores, artifacts: ArtifactStore, files: FilesNamingPersons | None = None
+    ) -> None:
         self._stores = stores
         self._artifacts = artifacts
         self._segments = SegmentStore(artifacts)
@@ -97,10 +99,13 @@ class PersonPlaces:
     def _read_artifacts(self, person: Person, marks: Sequence[str]) -> dict[str, list[Any]]:
         app_id = person.app_id
         segments = self._segments
-        profiles = segments.rows_of(app_id, "user", [person.user_id]) if person.user_id else []
+        profiles = segments.read_rows_of_ids(app_id, "user", [person.user_id]) if person.user_id else []
         return {
             SETTLED_PROFILE: [orjson.loads(row) for row in profiles],
-            SETTLED: [orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.user_keys)],
+            SETTLED: [
+                orjson.loads(row)
+                for row in segments.read_rows_of_ids(app_id, "interaction", person.user_keys)
+            ],
             QUERIES: self._queries.rows_of(app_id, marks),
             SERVED: self._served.rows_of(app_id, marks),
             OUTCOMES: self._outcomes.rows_of(app_id, marks),

@@ -1,13 +1,13 @@
 """The visible text of HTML: as a bounded tree, as plain text, or as a stream of texts and tags. All are linear in time.
 
-parse_page        a tree, as browsers build it: for paragraphs that are shown with their place in the page
-text_from_html    the words of that tree, for embedders
-scan_html         texts and tags in their order, without a tree: for long articles
+parse_bounded_tree  a tree, as browsers build it: for paragraphs that are shown with their place in the page
+text_from_html      the words of that tree, for embedders
+scan_html           texts and tags in their order, without a tree: for long articles
 
 An HTML parser looks through the open elements for many tags, and through all attributes of a tag for each new
 one, so it is quadratic in both. Only the parser knows the open elements: an end tag may close none, or more
-than one. So `parse_page` parses a few thousand tags at a time and measures the tree. The page is cut at the
-point where the tree becomes too deep.
+than one. So `parse_bounded_tree` parses a few thousand tags at a time and measures the tree. The page is cut
+at the point where the tree becomes too deep.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SCANNED_TAG = re.compile(r"<(?:!--|(/?)([A-Za-z][A-Za-z0-9]{0,15})[^<>]*>|[!?/]
 _TEMPLATE = re.compile(r"<(/?)template(?=[\s/>])", re.IGNORECASE)
 
 
-def parse_page(html: str) -> Any:
+def parse_bounded_tree(html: str) -> Any:
     """Parse a page as browsers do and return its root, a document with head and body.
 
     Of a page that is deeper or larger than the limits above, only the beginning is read.
@@ -84,7 +84,7 @@ def parse_page(html: str) -> Any:
 
 def text_from_html(html: str, longest: int) -> str:
     """Return the beginning of the text of a page, without tags, scripts and styles, one blank between words."""
-    root = parse_page(html)
+    root = parse_bounded_tree(html)
     for node in root.css("script, style, template, x-template, noscript"):
         node.decompose()
     body = root.css_first("body")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from actors.language.folding import fold_text
+from actors.retrieval.autocomplete.completed_values import LONGEST
 from actors.retrieval.autocomplete.field_index import FieldIndex
-from actors.retrieval.autocomplete.field_values import LONGEST
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex
 from actors.vectors.types import Floats, Mask, ensure_capacity
 from cluster.records.logged_query import has_link

@@ -129,7 +129,7 @@ def _query_hits(
     read: others may come from subscribers, and would show what is locked.
     """
     overlay = state.overlay
-    is_hiding = query.tiers is not None and bool(state.completions.name_readable(query.tiers))
+    is_hiding = query.tiers is not None and bool(state.completions.access_key_of(query.tiers))
     limit = min(_POOL * query.rows, _MOST_CHECKED) if is_hiding else query.rows
     hits = overlay.popular_queries.look_up(typed, limit, query.min_users, now_ms)
     if name == "suggested_queries" and len(overlay.logged_queries.popular):

@@ -37,7 +37,7 @@ from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
 from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
-from actors.serving.renewal import RenewalSchedule, has_all_of, has_reached
+from actors.serving.renewal import RenewalSchedule, has_caught_up_with, has_reached
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from actors.serving.thread_pace import make_pause, run_with_pauses
@@ -360,7 +360,7 @@ class AppFollower:
                     first = {noun: await self._stores.changes.first(self._app_id, noun) for noun in NOUNS}
                     is_whole = has_reached(recommender.overlay.loaded_offsets, first)
                     # the active state may have read on; no await from here to the replacement
-                    is_newest = has_all_of(recommender, active, self.model_registry.engine_ids)
+                    is_newest = has_caught_up_with(recommender, active, self.model_registry.engine_ids)
                     if is_whole and is_newest and active is self._recommender:
                         self._replace(recommender)
                         self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))

@@ -133,7 +133,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
         if (
             query.tiers is not None
             and not QUERY_SOURCES.isdisjoint(query.completion_fields)
-            and recommender.completions.name_readable(query.tiers)
+            and recommender.completions.access_key_of(query.tiers)
         ):
             return False
         return len(query.completion_fields) <= _FEW_SOURCES and all(

@@ -69,7 +69,7 @@ def has_reached(offsets: Mapping[Any, str], others: Mapping[Any, str]) -> bool:
     )
 
 
-def has_all_of(recommender: Recommender, active: Recommender, engine_ids: Iterable[str]) -> bool:
+def has_caught_up_with(recommender: Recommender, active: Recommender, engine_ids: Iterable[str]) -> bool:
     """Return whether a new state has all records, changes and snapshots of the active one."""
     versions = (
         (state.get_engine_state(engine_id).serving_version for state in (active, recommender))

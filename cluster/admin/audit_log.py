@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from cluster.admin.vault import open_vault
+from cluster.admin.master_keys import open_vault
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError
 from cluster.paths import InstallationPaths

@@ -11,8 +11,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cluster.admin.master_keys import derive_manifest_keys
 from cluster.admin.second_factor import SecondFactors
-from cluster.admin.vault import derive_manifest_keys
 from cluster.artifacts.signing import resign_manifests
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup_pace import Progress, ignore_progress

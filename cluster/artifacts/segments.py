@@ -75,7 +75,7 @@ class SegmentStore:
         """Return the log of erased rows."""
         return ErasureLog.of(self._files.manifest(app_id).facts)
 
-    def rows_of(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
+    def read_rows_of_ids(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
         """Return the JSON of all compacted rows of some users (interactions) or ids (records)."""
         column = _name_column(noun)
         value_set = pa.array(list(who), pa.string())

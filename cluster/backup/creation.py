@@ -162,7 +162,7 @@ class BackupJob:
         return begun
 
     async def _offsets(self, app_id: str) -> dict[str, str]:
-        return {noun: await self._key_loader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
+        return {noun: await self._key_loader.last_offset(keys.change_log(app_id, noun)) for noun in NOUNS}
 
     async def _follow(self, apps: Sequence[str]) -> None:
         """Prevent the trimming of change-log entries after the offsets that the artifact store now
@@ -302,7 +302,7 @@ class BackupJob:
         share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
-            logs = [keys.change(app_id, noun) for noun in NOUNS]
+            logs = [keys.change_log(app_id, noun) for noun in NOUNS]
             # Another server of a cluster may have them: they are beside the number that replicas poll.
             ended = keys.ended_tokens(app_id)
             parts += (await self._key_loader.read_cut([ended]))[0]
@@ -395,7 +395,7 @@ class BackupJob:
         """Write a change log; chunks end at entries chosen by their id, so the next backup produces the
         same chunks.
         """
-        key = keys.change(app_id, noun)
+        key = keys.change_log(app_id, noun)
         items = list[Any]()
         size = 0
         done = 0

@@ -219,7 +219,7 @@ class RestoreJob:
     async def _log(self, app_id: str, noun: str, facts: BackupFacts) -> None:
         """Write a change log, and apply its changes since the start of the backup to the records."""
         cut = facts.apps[app_id]
-        key = keys.change(app_id, noun)
+        key = keys.change_log(app_id, noun)
         newest = cut.end[noun]
         since = position_from_offset(cut.start[noun])
         erased: dict[Person, None] = {}

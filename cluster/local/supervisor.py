@@ -28,7 +28,7 @@ from types import FrameType
 import psutil
 import structlog
 
-from cluster.admin.vault import save_manifest_key
+from cluster.admin.master_keys import save_manifest_key
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
 from cluster.local.api_silence import ApiWatch
@@ -40,7 +40,7 @@ from cluster.local.redis_server import RedisServer
 from cluster.log import redact
 from cluster.paths import InstallationPaths, lock_directory, write_private
 from cluster.process.free_ports import LOOPBACK, is_loopback
-from cluster.process.identity_check import prepare_external_key
+from cluster.process.installation_identity_check import prepare_external_key
 from cluster.process.installation_processes import adopt_orphans, end_processes, list_processes, reap_orphans
 from cluster.process.installation_state import InstallationLock, InstallationState, Phase, save_state
 from cluster.runtime.handover import find_secrets, prepare_node

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from cluster.admin.vault import manifest_signer
+from cluster.admin.master_keys import manifest_signer
 from cluster.artifacts.storage.artifact_store import PATIENT, ArtifactStore, RetryPolicy
 from cluster.artifacts.storage.file_system_kind import is_network_folder
 from cluster.artifacts.storage.node_cache import SWEEP_S, NodeCache
 from cluster.errors import HouseError
-from cluster.process.identity_check import check_artifact_store
+from cluster.process.installation_identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer
 

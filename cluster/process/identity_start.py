@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.admin.vault import master_key_fingerprints, open_vault
+from cluster.admin.master_keys import master_key_fingerprints, open_vault
 from cluster.errors import InvalidSetting
 from cluster.process.artifact_access import open_artifact_store_at
 from cluster.process.connecting import ADMIN_S, connect

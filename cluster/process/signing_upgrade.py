@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.admin.vault import open_vault
+from cluster.admin.master_keys import open_vault
 from cluster.artifacts.signing import SigningResult, sign_manifests
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, write_private

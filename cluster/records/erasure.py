@@ -85,22 +85,22 @@ class Person(BaseModel):
         return any(_stands_alone(text, form) for word in self.words for form in _forms(word))
 
 
-class ErasedUsers:
+class RemovedRecords:
     """Users, visitors and products that were erased or deleted, known by keyed hashes of their ids only."""
 
     def __init__(self, salt: bytes = b"", subjects: Iterable[str] = ()) -> None:
         self._salt = salt
         self._subjects = frozenset(subjects)
-        self._deleted: ErasedUsers | None = None
+        self._deleted: RemovedRecords | None = None
 
     def __bool__(self) -> bool:
         return bool(self._subjects or self._deleted)
 
-    def add(self, deleted: ErasedUsers) -> None:
+    def add(self, deleted: RemovedRecords) -> None:
         """Add users or products that were deleted and not erased; `update` keeps them."""
         self._deleted = deleted
 
-    def update(self, other: ErasedUsers) -> None:
+    def update(self, other: RemovedRecords) -> None:
         """Take the hashes of a later look."""
         self._salt = other._salt
         self._subjects = other._subjects

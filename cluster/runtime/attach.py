@@ -14,8 +14,8 @@ import structlog
 
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.process.identity_check import prepare_external_key
 from cluster.process.identity_start import mark_identity
+from cluster.process.installation_identity_check import prepare_external_key
 from cluster.process.signing_upgrade import sign_unsigned
 from cluster.runtime.actors.actor_roles import assigner_role, engine_operator_role
 from cluster.runtime.actors.roster import ensure_actor

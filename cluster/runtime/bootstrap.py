@@ -23,8 +23,8 @@ from typing import Any, TextIO
 import structlog
 
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.admin.master_keys import open_vault
 from cluster.admin.schema import ensure_schema
-from cluster.admin.vault import open_vault
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import redact, set_up_logging

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from cluster.admin.vault import MASTER_KEY, find_external_master_keys, save_manifest_key
+from cluster.admin.master_keys import MASTER_KEY, find_external_master_keys, save_manifest_key
 from cluster.errors import HouseError
 from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings

@@ -228,7 +228,7 @@ def task_open(app: str) -> str:
     return f"{{{app}}}:task-open"
 
 
-def change(app: str, noun: str) -> str:
+def change_log(app: str, noun: str) -> str:
     """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload (sealed), and
     for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the compacted offset."""
     return f"{{{app}}}:change:{noun}"

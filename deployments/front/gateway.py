@@ -41,7 +41,7 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
-from cluster.process.identity_check import IdentityWatch
+from cluster.process.installation_identity_check import IdentityWatch
 from cluster.process.priority import restore_priority
 from cluster.process.redis_memory import guard_writes
 from cluster.process.tracing import open_tracing

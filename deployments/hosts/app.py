@@ -38,7 +38,7 @@ from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
 from cluster.process.connecting import connect
-from cluster.process.identity_check import IdentityWatch
+from cluster.process.installation_identity_check import IdentityWatch
 from cluster.process.priority import restore_priority
 from cluster.process.tracing import open_tracing
 from cluster.records.engine import Engine, Scaling, application_name

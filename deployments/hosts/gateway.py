@@ -29,7 +29,7 @@ class StoreAnswering:
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
         await self._repeater.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
 
-    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
+    async def get_progress(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         outcome = await self._repeater.get_outcome(app_id, question_id)
         if outcome is None:
             return None

@@ -7,18 +7,18 @@ from types import ModuleType
 from typing import Any
 
 from deployments.operations.access import (
+    account_security,
     apps,
     archive_clients,
     archive_terms,
+    archives,
     audit_log,
-    credentials,
     invitations,
     keys,
     me,
-    named_archives,
     people,
+    personal_tokens,
     tiers,
-    tokens,
     user_tokens,
 )
 from deployments.operations.content import (
@@ -32,7 +32,7 @@ from deployments.operations.content import (
     rule_history,
     rule_preview,
     rules,
-    users,
+    user_insight,
 )
 from deployments.operations.frame.operation import Operation, list_operations
 from deployments.operations.frame.services import AdminServices
@@ -55,7 +55,7 @@ from deployments.operations.models import (
     recipes,
     runs,
     schedules,
-    snapshot_lists,
+    snapshot_comparison,
     snapshot_trials,
     snapshots,
 )
@@ -64,7 +64,7 @@ AdminOperation = Operation[AdminServices, Any]
 
 _MODULES: tuple[ModuleType, ...] = (
     catalog,
-    users,
+    user_insight,
     user_tokens,
     erasures,
     tryout,
@@ -77,17 +77,17 @@ _MODULES: tuple[ModuleType, ...] = (
     people,
     tiers,
     invitations,
-    tokens,
+    personal_tokens,
     audit_log,
     me,
-    credentials,
+    account_security,
     overview,
     engines,
     recipes,
     runs,
     schedules,
     snapshots,
-    snapshot_lists,
+    snapshot_comparison,
     promotions,
     snapshot_trials,
     evaluations,
@@ -106,7 +106,7 @@ _MODULES: tuple[ModuleType, ...] = (
     readership,
     archive_clients,
     archive_terms,
-    named_archives,
+    archives,
 )
 "Add a file with operations here."
 

@@ -23,7 +23,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun
 from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.stores import Stores
@@ -79,7 +79,7 @@ class IngestOrder:
     "Continue even if none of the first rows was accepted."
     title: str = ""
     "Name of the file in the quarantine, for an upload whose path means nothing to people; empty: its path."
-    erased: ErasedUsers | None = None
+    erased: RemovedRecords | None = None
     "Whose rows are refused: people that were erased after the file was uploaded; None: since the start of the run."
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from cluster.errors import HouseError, Invalid, Unprocessable
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
 from cluster.records.intake import Noun
 from cluster.records.validation.accepted_uploads import AcceptedInteractions, AcceptedRecords
@@ -142,7 +142,7 @@ def check_without_erased(
     rows: Sequence[Row],
     first: int,
     read: RowMapper,
-    erased: ErasedUsers,
+    erased: RemovedRecords,
     check: ChunkCheck,
 ) -> CheckedChunk[Any]:
     """Validate a chunk and reject the rows of what was erased or deleted; `check` validates it with them.
@@ -172,7 +172,7 @@ def check_without_erased(
     return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
 
 
-def _explain_erased(row: Row, read: RowMapper, erased: ErasedUsers) -> str:
+def _explain_erased(row: Row, read: RowMapper, erased: RemovedRecords) -> str:
     """Return why a row is left out; empty if it is not."""
     if isinstance(row, UnreadableRow):
         return ""

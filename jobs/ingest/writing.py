@@ -27,7 +27,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.apps import App
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun, Task
 from cluster.records.validation.accepted_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck
 from cluster.store.app_bounds import check_new_records
@@ -182,13 +182,13 @@ class InteractionWriter:
         app_id: str,
         segments: SegmentStore | None,
         patience: StoreRetry,
-        erased: ErasedUsers | None = None,
+        erased: RemovedRecords | None = None,
     ) -> None:
         self._stores = stores
         self._app_id = app_id
         self._segments = segments
         self._patience = patience
-        self._erased = ErasedUsers() if erased is None else erased
+        self._erased = RemovedRecords() if erased is None else erased
         "People whose rows a chunk lacks, although an earlier run may have appended them with it."
         self._log = structlog.get_logger()
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
+from actors.intake.batch_preparation import prepare_batch
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.intake.segment_rows import build_compaction_batch
-from actors.intake.steps import prepare_batch
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore

@@ -262,7 +262,7 @@ async def walk_in_process(
             await load_playground(stores, now_ms=now_ms, embedder=HashingEmbedder())
             values = {"app_id": "playground", "engine_id": "default", "username": "ada", "rule": ""}
             for noun, name in (("product", "product_id"), ("user", "user_id")):
-                values[name] = (await stores.records.page("playground", noun, limit=1))[0]
+                values[name] = (await stores.records.page_ids("playground", noun, limit=1))[0]
         bound_ms = 300.0 if sizes.products >= LARGE_FROM else 100.0
         return await walk(stage.origin, values, cookies, rounds=rounds, bound_ms=bound_ms, engine=engine)
 

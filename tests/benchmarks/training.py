@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings

@@ -75,4 +75,4 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
         assert tally["recorded"] > 0, "it is asked again"
         await client.close()
     finally:
-        assert roster.kill_other_releases("assigner") == [f"assigner@{RELEASE}"]
+        assert roster.kill_releases("assigner") == [f"assigner@{RELEASE}"]

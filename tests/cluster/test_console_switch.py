@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.settings import Settings
 from tests.suites.redis_process import RedisProcess
 

@@ -101,5 +101,5 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
         print(f"intake actor: first task after {first:.1f} s")
         print(f"intake actor: killed three times, all tasks ended within {max(took):.1f} s")
     finally:
-        assert roster.kill_other_releases("intake") == [f"intake@{RELEASE}"]
+        assert roster.kill_releases("intake") == [f"intake@{RELEASE}"]
     await until(lambda: roster.find_actor("intake", RELEASE) is None)

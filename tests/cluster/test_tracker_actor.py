@@ -113,4 +113,4 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         thread, _ = await wait_for_questions(stores, 3)
         assert len(thread.question_ids) == 3, "nothing is told twice"
     finally:
-        assert roster.kill_other_releases("tracker") == [f"tracker@{RELEASE}"]
+        assert roster.kill_releases("tracker") == [f"tracker@{RELEASE}"]

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
@@ -98,7 +98,7 @@ def trainer(place: Place) -> Iterator[Any]:
     yield roster.find_or_create(
         "trainer", name, "jobs.refresh.driver:Trainer", *place.trainer_arguments, round_s=0.2
     )
-    roster.kill_other_releases("trainer")
+    roster.kill_releases("trainer")
     assert ray.is_initialized()
 
 

@@ -80,7 +80,7 @@ def trainer(local_ray: None, private_server: RedisProcess, tmp_path: Path) -> It
         str(tmp_path / "scratch"), round_s=0.5,
     )  # fmt: skip
     yield
-    roster.kill_other_releases("trainer")
+    roster.kill_releases("trainer")
 
 
 def log_people(artifacts: ArtifactStore, trial: Any, new: str, since_ms: int, *, clicks_of_new: int) -> None:

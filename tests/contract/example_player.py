@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import deployments.api.reference
-from actors.intake.steps import prepare_batch
+from actors.intake.batch_preparation import prepare_batch
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from cluster.clock import Clock

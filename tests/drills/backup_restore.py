@@ -101,7 +101,9 @@ async def _fill_batch(stores: OpenStores, app_id: str, numbers: range, users: in
         ("product", b"[" + b",".join(bodies) + b"]", embedded), ("interaction", orjson.dumps(views), ()),
     ):  # fmt: skip
         payload = seal(data, salt_from_key(noun))
-        waiting.append(ask("XADD", keys.change(app_id, noun), "*", "op", "put", "payload", payload, *more))
+        waiting.append(
+            ask("XADD", keys.change_log(app_id, noun), "*", "op", "put", "payload", payload, *more)
+        )
     await asyncio.gather(*waiting)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock

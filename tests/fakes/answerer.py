@@ -36,7 +36,7 @@ class ScriptedAnswerer:
             self.questions.append((user_id, text, parent_id, question_id))
             self.answers[question_id] = self.reply or ThreadAnswer(finished=False)
 
-    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
+    async def get_progress(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Say how far an answer is."""
         return self.answers.get(question_id)
 
@@ -61,7 +61,7 @@ class ReadyAnswerer:
     async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
         """Take a question."""
 
-    async def answer(self, app_id: str, question_id: str) -> ThreadAnswer | None:
+    async def get_progress(self, app_id: str, question_id: str) -> ThreadAnswer | None:
         """Give the answer, which is another one for every question."""
         sources = tuple(f"news-{number}" for number in range(100))
         return ThreadAnswer(True, True, sources, f"{question_id} {question_id[::-1]}")

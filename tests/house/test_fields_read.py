@@ -75,7 +75,7 @@ _HANDLERS: Final = (
 _OF_USERS: Final = (
     "actors/models/cohorts.py",
     "deployments/console/pages/users.py",
-    "deployments/operations/content/users.py",
+    "deployments/operations/content/user_insight.py",
 )
 _OF_PRODUCTS: Final = (
     "actors/",

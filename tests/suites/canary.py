@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.history import threads as rules
-from actors.intake.steps import prepare_batch
+from actors.intake.batch_preparation import prepare_batch
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.app_storage import RUNS
 from cluster.artifacts.logs.day_files import DAY_MS, name_day

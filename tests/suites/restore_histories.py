@@ -34,10 +34,10 @@ from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.admin.master_keys import derive_manifest_keys
 from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.schema import ensure_schema
-from cluster.admin.vault import derive_manifest_keys
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import load_backup

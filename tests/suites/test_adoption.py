@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import ensure_master_key, open_vault
+from cluster.admin.master_keys import ensure_master_key, open_vault
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock

@@ -11,8 +11,8 @@ import pytest
 
 from actors.answers.citation_recheck import LATE_MS
 from actors.answers.leased_answer import LEASE_MS
+from actors.answers.leased_questions import MAX_ATTEMPTS
 from actors.answers.passage_filter import keep_readable
-from actors.answers.question_queue import MAX_ATTEMPTS
 from actors.answers.render import WITHDRAWN
 from actors.answers.repeated_questions import RepeatedQuestion, StoreQuestionRepeater
 from actors.answers.wiring import LocalQuestionClient, open_question_client

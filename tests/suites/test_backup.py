@@ -102,7 +102,7 @@ async def fill(stores: OpenStores, source: ArtifactStore, products: int = 700) -
     for n in range(30):
         await ask("LPUSH", keys.recent(APP, f"u{n}"), *(view_interaction(i) for i in range(n + 1)))
         await ask("PEXPIRE", keys.recent(APP, f"u{n}"), 3_600_000)
-    await ask("XADD", keys.change(APP, "interaction"), "*", "op", "put", "payload", "x")
+    await ask("XADD", keys.change_log(APP, "interaction"), "*", "op", "put", "payload", "x")
     await ask("HSET", keys.threads(APP), *(word for n in range(900) for word in (f"u{n}", f"thread {n}")))
     await ask("SADD", keys.linked(APP, "u\xe9"), "a", "b")
     await ask("ZADD", keys.thread_watch(APP), 3, "u1", 4.5, "u2")

@@ -148,7 +148,7 @@ async def lose_a_recent_list(shop: Shop) -> None:
 
 
 async def lose_the_end_of_a_change_log(shop: Shop) -> None:
-    await shop.restored[0].server.execute_slow("DEL", keys.change(APP, "product"))
+    await shop.restored[0].server.execute_slow("DEL", keys.change_log(APP, "product"))
 
 
 async def change_an_engine(shop: Shop) -> None:

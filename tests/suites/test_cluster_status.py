@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
-from cluster.process.identity_check import prepare_external_key
 from cluster.process.identity_start import mark_identity
+from cluster.process.installation_identity_check import prepare_external_key
 from cluster.records.engine import Engine, EngineStatus
 from cluster.records.question import LATE_RECHECK, RECHECK
 from cluster.runtime.cluster_report import LEASES, read_cluster
@@ -131,7 +131,7 @@ async def test_each_part_that_is_not_well_is_named(
 
 async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) -> None:
     now = read_clock_ms()
-    log = keys.change(APP, "product")
+    log = keys.change_log(APP, "product")
     for at in (now - 90_000, now):
         await installation.server.execute_slow("XADD", log, f"{at}-0", "op", "put", "payload", "x")
     for name, behind, at in (("a", now, now), ("b", now - 90_000, now), ("gone", 1, now - 120_000)):
@@ -149,7 +149,7 @@ async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
     installation: OpenStores,
 ) -> None:
     now = read_clock_ms()
-    log = keys.change(APP, "product")
+    log = keys.change_log(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now - 1_000}-0", "op", "put", "payload", "x")
     for name, at, lag in (("recheck", now - 3_000, 2_000), ("stuck", now + 59_000, 60_000)):
         await installation.changes.record_follower(APP, Follower(name, at, {"product": "0"}))
@@ -164,7 +164,7 @@ async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
 
 async def test_the_check_of_answers_that_is_late_on_purpose_is_no_lag(installation: OpenStores) -> None:
     now = read_clock_ms()
-    log = keys.change(APP, "product")
+    log = keys.change_log(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now}-0", "op", "put", "payload", "x")
     for name, offset in ((LATE_RECHECK, now - 110_000), (f"{RECHECK}-now", now - 5_000)):
         await installation.changes.record_follower(APP, Follower(name, now, {"product": f"{offset}-0"}))

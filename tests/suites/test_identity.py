@@ -11,14 +11,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cluster.admin.app_key_admin import AppKeyAdmin
-from cluster.admin.vault import ensure_master_key, open_vault
+from cluster.admin.master_keys import ensure_master_key, open_vault
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
 from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
 from cluster.process.connecting import connect
-from cluster.process.identity_check import IdentityWatch, prepare_external_key, prepare_master_key
 from cluster.process.identity_start import mark_identity
 from cluster.process.installation_identity import IDENTITY_FILE
+from cluster.process.installation_identity_check import (
+    IdentityWatch,
+    prepare_external_key,
+    prepare_master_key,
+)
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity

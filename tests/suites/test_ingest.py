@@ -469,7 +469,7 @@ async def test_an_erasure_between_two_lives_of_an_ingest_repeats_nothing_and_bri
         )
         assert counted == expected, step
         if has_begun:
-            assert segments.rows_of(app_id, "interaction", [f"u:{ERASED_USER}"]) == [], step
+            assert segments.read_rows_of_ids(app_id, "interaction", [f"u:{ERASED_USER}"]) == [], step
         if deed == "order" and has_begun:
             assert await stores.changes.read(app_id, {"interaction": "0"}, count=9, block_ms=0) == []
             assert await stores.interactions.recent(app_id, [f"u:{ERASED_USER}"]) == []

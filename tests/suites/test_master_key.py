@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cluster.admin.master_keys import derive_manifest_keys, open_vault
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.second_factor import SecondFactors
-from cluster.admin.vault import derive_manifest_keys, open_vault
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import fingerprint_of
@@ -50,7 +50,7 @@ Hold = Callable[..., Settings]
 PROGRAM = """
 import asyncio, logging, signal, sys
 from cluster.admin.second_factor import SecondFactors
-from cluster.admin.vault import open_vault
+from cluster.admin.master_keys import open_vault
 from cluster.artifacts.segments import SegmentStore
 from cluster.log import set_up_logging
 from cluster.process.artifact_access import open_artifact_store

@@ -53,7 +53,7 @@ async def test_a_follower_that_read_nothing_yet_is_not_late_by_decades(
 ) -> None:
     now_ms = SystemClock().now_ms()
     await redis_stores.access.put_app(App(app_id="shop", environment="development", created_at=now_ms))
-    log = keys.change("shop", "interaction")
+    log = keys.change_log("shop", "interaction")
     await redis_stores.server.execute_slow("XADD", log, f"{now_ms}-0", "op", "put", "payload", "x")
     await redis_stores.changes.record_follower("shop", Follower("replica", now_ms, {"interaction": "0"}))
     ada = Principal("ada", "usr-ada", "console", is_administrator=True)

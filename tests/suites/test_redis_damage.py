@@ -97,7 +97,7 @@ async def test_a_batch_broken_after_it_was_accepted_fails_its_task(redis_stores:
 
 async def test_a_broken_change_is_skipped_and_its_followers_get_past_it(redis_stores: OpenStores) -> None:
     stores = redis_stores
-    log = keys.change(APP, "product")
+    log = keys.change_log(APP, "product")
     await put(stores, RecordPut("p1", body("p1")), task_id="one")
     await stores.server.execute(
         "XADD", log, "*", "op", "put", "payload", b"1deadbeef[]", "vectors", b"", "embedder", ""

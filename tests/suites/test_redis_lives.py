@@ -193,7 +193,7 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
     }
     immortal = {
         keys.access_app(), keys.access_key(), keys.access_version(), keys.attribute_types(APP, "product"),
-        keys.change(APP, "interaction"), keys.change(APP, "product"), keys.engine(APP), keys.follower(APP),
+        keys.change_log(APP, "interaction"), keys.change_log(APP, "product"), keys.engine(APP), keys.follower(APP),
         keys.intake(APP), keys.link(APP), keys.linked(APP, "u1"), keys.noun_seen(APP, "product"),
         keys.product_type(APP), keys.product_type_ids(APP), keys.quarantine(APP), keys.record(APP, "product", "p1"),
         keys.record_ids(APP, "product"), keys.compacted_offset(APP), keys.task_open(APP), keys.trimmed(APP),

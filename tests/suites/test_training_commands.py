@@ -19,7 +19,7 @@ import pytest
 
 from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

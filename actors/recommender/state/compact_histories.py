@@ -99,7 +99,7 @@ class CompactHistories:
         users = len(self._users) * _USER_BYTES + len(self._newer) * _NEWER_USER_BYTES
         return 8 * len(self) + users
 
-    def load(self, users: Ints, events: EventArrays) -> None:
+    def add_many(self, users: Ints, events: EventArrays) -> None:
         """Add many events at once.
 
         Shapes:

@@ -271,7 +271,7 @@ class EngineState:
             without locked products as `get_item_priors`; with them the same again for each set of tiers
         """
         source = self.get_item_priors(now_ms)
-        name = self.completions.name_readable(tiers)
+        name = self.completions.access_key_of(tiers)
         if not name:
             return source
         cached = self._readable_priors.get(name)

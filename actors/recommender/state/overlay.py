@@ -210,7 +210,7 @@ class Overlay:
 
     def load_histories(self, events: EventArrays) -> None:
         """Keep many events as histories of their users; `count_events` counts them."""
-        self.histories.load(self._contributions.hash_users(events.users), events)
+        self.histories.add_many(self._contributions.hash_users(events.users), events)
 
     def add_events(self, events: EventArrays) -> None:
         """Count events in the order of the change log, and keep them as histories of their users.

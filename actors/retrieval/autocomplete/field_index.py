@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.field_values import field_fingerprint, values_of_field
+from actors.retrieval.autocomplete.completed_values import field_fingerprint, values_of_field
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from actors.retrieval.autocomplete.text_index import (
     CompletionHit,

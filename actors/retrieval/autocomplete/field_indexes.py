@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from actors.retrieval.autocomplete.access_rows import LockedRows
+from actors.retrieval.autocomplete.completed_values import FieldFingerprints, field_fingerprint
 from actors.retrieval.autocomplete.field_index import (
     STALE_SHARE,
     FieldIndex,
@@ -17,7 +18,6 @@ from actors.retrieval.autocomplete.field_index import (
     rebuild_threshold,
     split_accesses,
 )
-from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.retrieval.product_search import ProductRows
@@ -95,7 +95,7 @@ class FieldIndexes:
             self._searches[joined_key] += 1
         return [key._replace(access=access) for access in accesses]
 
-    def name_readable(self, tiers: frozenset[str]) -> str:
+    def access_key_of(self, tiers: frozenset[str]) -> str:
         """Return a name of the accesses that a user with these tiers may read; empty where all products are."""
         return ",".join(("open", *self._locked.readable(tiers))) if self._locked.has_hidden(tiers) else ""
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from actors.retrieval.autocomplete.field_values import field_fingerprint, languages_of, values_of_field
+from actors.retrieval.autocomplete.completed_values import field_fingerprint, languages_of, values_of_field
 from actors.retrieval.autocomplete.folded_texts import MARGIN, FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex
 from actors.retrieval.autocomplete.lookup import CompletionIndex

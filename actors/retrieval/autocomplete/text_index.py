@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.field_values import rows_by_code
+from actors.retrieval.autocomplete.completed_values import rows_by_code
 from actors.retrieval.autocomplete.folded_texts import restore_article
 from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
 from actors.retrieval.source_texts import SourceTexts

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.retrieval.html import HIDDEN_TAGS, INLINE_TAGS, parse_page
+from actors.retrieval.html import HIDDEN_TAGS, INLINE_TAGS, parse_bounded_tree
 
 LONGEST_PAGE: Final = 400_000
 "Characters of a page that are read."
@@ -62,7 +62,7 @@ class ParagraphBlock:
 
 def parse_document(html: str) -> Any:
     """Parse the beginning of a page and return its root, a document with head and body."""
-    return parse_page(html[:LONGEST_PAGE])
+    return parse_bounded_tree(html[:LONGEST_PAGE])
 
 
 def split_paragraphs(html: str) -> list[Paragraph]:

@@ -64,8 +64,8 @@ def ensure_actor(actor: ActorRole) -> Any:
     """Return the handle of a role's actor of this release; create it, and end those of other releases."""
     release = installed_version()
     # Ended first, or two releases of one role would run beside each other.
-    kill_other_releases(actor.role, keep=release)
-    kill_other_releases(actor.role + STANDBY, keep=release)
+    kill_releases(actor.role, keep=release)
+    kill_releases(actor.role + STANDBY, keep=release)
     return find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
 
 
@@ -87,8 +87,8 @@ def locate_actors(release: str) -> dict[str, str]:
     }
 
 
-def kill_other_releases(role: str, *, keep: str = "") -> list[str]:
-    """Kill the role's actors of all releases but one (`keep`); return their names."""
+def kill_releases(role: str, *, keep: str = "") -> list[str]:
+    """Kill the role's actors of all releases, except those of release `keep`; return their names."""
     log = structlog.get_logger()
     swept = []
     for actor in list_named_actors(all_namespaces=True):

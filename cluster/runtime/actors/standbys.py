@@ -55,7 +55,7 @@ class StandbyKeeper:
         role = step.role + STANDBY
         # Ray can't move an actor: it is ended and created elsewhere.
         if step.kind == "move":
-            roster.kill_other_releases(role)
+            roster.kill_releases(role)
         roster.find_or_create(
             role,
             self._release,

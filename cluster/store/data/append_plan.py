@@ -118,7 +118,7 @@ class AppendPlan:
         self._pushes: dict[str, list[bytes]] = {}
         self._steps: list[Argument] = []
         self._numbers: dict[str, int] = {}
-        self.keys = [keys.change(app_id, "interaction"), keys.link(app_id)]
+        self.keys = [keys.change_log(app_id, "interaction"), keys.link(app_id)]
         if writer is not None:
             minute = writer.now_ms // 60_000
             self.keys += (keys.stranger(app_id, writer.day), keys.browser_bytes(app_id, minute))

@@ -125,7 +125,7 @@ class ChangeLog:
         nouns = list(after)
         changes: list[ChangeLogEntry] = []
         if nouns:
-            names = [keys.change(app_id, noun) for noun in nouns]
+            names = [keys.change_log(app_id, noun) for noun in nouns]
             logs = await self._server.run(_READ, names, [count, MOST_BYTES, *after.values()], is_bulk=True)
             changes = [
                 await self._open(app_id, noun, *entry)
@@ -139,7 +139,7 @@ class ChangeLog:
 
     async def last(self, app_id: str, noun: Noun) -> str:
         """Return the newest offset, `"0"` when the log is empty."""
-        return str(await self._server.run(_LAST, [keys.change(app_id, noun)], []), "ascii")
+        return str(await self._server.run(_LAST, [keys.change_log(app_id, noun)], []), "ascii")
 
     async def first(self, app_id: str, noun: Noun) -> str:
         """Return the offset after which the log is complete; `"0"` when it was never trimmed. A follower at an
@@ -196,7 +196,7 @@ class ChangeLog:
         Returns the number of trimmed entries. An older offset than the recorded one only trims.
         """
         names = [
-            keys.change(app_id, noun),
+            keys.change_log(app_id, noun),
             keys.compacted_offset(app_id),
             keys.trimmed(app_id),
             keys.follower(app_id),
@@ -205,7 +205,7 @@ class ChangeLog:
 
     async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[ChangeLogEntry]:
         """Wait for the first change of each log; the next read returns the changes after it."""
-        noun_of = {keys.change(app_id, noun): noun for noun in after}
+        noun_of = {keys.change_log(app_id, noun): noun for noun in after}
         streams = ("STREAMS", *noun_of, *after.values())
         # One entry: its size is unknown, and the next read has a bound on bytes.
         answer = await self._server.wait("XREAD", "COUNT", 1, "BLOCK", block_ms, *streams, block_ms=block_ms)

@@ -13,7 +13,7 @@ import structlog
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
 from cluster.ids import user_key_from_anonymous_id
-from cluster.records.erasure import ErasedUsers, Erasure, Person, addresses_of
+from cluster.records.erasure import Erasure, Person, RemovedRecords, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.threads import erase_threads
@@ -103,7 +103,7 @@ class ErasureStore:
         salt = await self._salts.get(person.app_id)
         return tuple(pseudonym(salt, user_key) for user_key in person.user_keys)
 
-    async def erased_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+    async def erased_since(self, app_id: str, since_ms: int) -> RemovedRecords:
         """Return whom the app erased from a time on."""
         order = keys.erasure_ids(app_id)
         names = await self._server.execute_slow("ZRANGEBYSCORE", order, since_ms, "+inf")
@@ -112,7 +112,7 @@ class ErasureStore:
             with contextlib.suppress(NewerRelease):
                 receipt = await self.read(app_id, name_of(name))
                 subjects |= {receipt.subject, *receipt.subjects} if receipt is not None else set()
-        return ErasedUsers(await self._salts.get(app_id), subjects)
+        return RemovedRecords(await self._salts.get(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         """Store an order until it is carried out; durable when it returns."""
@@ -222,7 +222,7 @@ class ErasureStore:
 
     async def _erase_visitors(self, app_id: str, visitors: list[str]) -> None:
         user_keys = [user_key_from_anonymous_id(visitor) for visitor in visitors]
-        names = [keys.change(app_id, "interaction"), keys.link(app_id)]
+        names = [keys.change_log(app_id, "interaction"), keys.link(app_id)]
         names += (keys.recent(app_id, user_key) for user_key in user_keys)
         # Ids may hold lone surrogates, which JSON can't write.
         payload = orjson.dumps([user_key.encode("utf-8", "replace").decode() for user_key in user_keys])
@@ -238,7 +238,7 @@ class ErasureStore:
         late: dict[str, str] = {}
         for noun, offset in settled.items():
             await self._changes.compact(app_id, noun, offset, now_ms)
-            name = keys.change(app_id, noun)
+            name = keys.change_log(app_id, noun)
             # An entry before the offset is still there: a live follower has not read it.
             if await self._server.execute_slow("XRANGE", name, "-", offset, "COUNT", 1):
                 late[noun] = iso_ms(now_ms + LIVE_MS)

@@ -24,7 +24,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany
 from cluster.ids import DEFAULT_ENGINE, record_key_from_id
 from cluster.records.engine import Engine
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun, Op
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
@@ -206,7 +206,7 @@ class Intake:
         clashes = {text_of(name): text_of(kind) for name, kind in split_pairs(facts)}
         return IntakeReceipt(task_id, clashes)
 
-    async def deleted_since(self, app_id: str, noun: Noun, since_ms: int) -> ErasedUsers:
+    async def deleted_since(self, app_id: str, noun: Noun, since_ms: int) -> RemovedRecords:
         """Return whose deletes were accepted from a time on, at most 30 days ago."""
         return await read_deleted(
             self._server, self._salts, app_id, keys.deleted_records(app_id, noun), since_ms
@@ -348,7 +348,7 @@ class Intake:
             keys.intake(app_id),
             keys.task(app_id, batch.task_id),
             keys.task_open(app_id),
-            keys.change(app_id, noun),
+            keys.change_log(app_id, noun),
             keys.record_ids(app_id, noun),
             keys.product_type(app_id),
             keys.product_type_ids(app_id),

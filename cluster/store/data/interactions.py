@@ -10,7 +10,7 @@ import orjson
 from cluster.clock import Clock
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.threads import erase_threads
@@ -130,7 +130,7 @@ class InteractionStore:
             }
         return linked
 
-    async def deleted_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+    async def deleted_since(self, app_id: str, since_ms: int) -> RemovedRecords:
         """Return whose interactions were deleted from a time on, at most 30 days ago."""
         return await read_deleted(self._server, self._salts, app_id, keys.deleted_users(app_id), since_ms)
 
@@ -148,7 +148,7 @@ class InteractionStore:
             visitors = await asyncio.gather(
                 *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
             )
-            names = [keys.change(app_id, "interaction"), keys.link(app_id), keys.deleted_users(app_id)]
+            names = [keys.change_log(app_id, "interaction"), keys.link(app_id), keys.deleted_users(app_id)]
             args: list[Argument] = []
             user_keys: list[str] = []
             for user_id, members in zip(users, visitors, strict=True):
@@ -177,10 +177,10 @@ class InteractionStore:
 
 async def read_deleted(
     server: RedisClient, salts: Salts, app_id: str, name: str, since_ms: int
-) -> ErasedUsers:
+) -> RemovedRecords:
     """Return the members of a set of deleted users or products from a time on."""
     names = await server.execute_slow("ZRANGEBYSCORE", name, since_ms, "+inf")
-    return ErasedUsers(await salts.get(app_id), map(text_of, names))
+    return RemovedRecords(await salts.get(app_id), map(text_of, names))
 
 
 def _readable(user_key: str) -> str:

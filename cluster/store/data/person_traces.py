@@ -178,7 +178,7 @@ class PersonTraces:
 
     async def _logged(self) -> AsyncIterator[PersonTrace]:
         for noun in ("user", "interaction"):
-            async for _, fields in self._entries(keys.change(self._app, noun), _LOG_PAGE):
+            async for _, fields in self._entries(keys.change_log(self._app, noun), _LOG_PAGE):
                 payload = fields.get(b"payload", b"")
                 if self._names(payload):
                     yield PersonTrace(LOG, self._mine(unseal(payload, salt_from_key(noun))))

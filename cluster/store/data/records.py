@@ -68,7 +68,7 @@ class RecordStore:
         )
         return [text_of(member[len(prefix) :]) for member in members]
 
-    async def page(
+    async def page_ids(
         self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[str]:
         """Return the first ids, in their order, that begin with a prefix and stand behind an id."""

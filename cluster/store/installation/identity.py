@@ -15,7 +15,7 @@ class StoredIdentity:
 
     installation_id: str = ""
     fingerprint: str = ""
-    "Of the current master key (`cluster.admin.vault.master_key_fingerprints`)."
+    "Of the current master key (`cluster.admin.master_keys.master_key_fingerprints`)."
     previous: tuple[str, ...] = ()
     "Of previous master keys that something may still be sealed with."
 

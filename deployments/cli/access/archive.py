@@ -15,7 +15,7 @@ from cluster.errors import Invalid
 from deployments.archive.discovery_pages import build_server_json
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.access import archive_terms, named_archives
+from deployments.operations.access import archive_terms, archives
 
 _APP = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 app = typer.Typer(help="The archive for agents, to others.", no_args_is_help=True)
@@ -57,7 +57,7 @@ COMMANDS = (
     OperationCommand("set-terms", "archive.set_terms", TERMS_EPILOG),
     OperationCommand("remove-terms", "archive.remove_terms"),
 )
-add_commands(app, COMMANDS, named_archives, archive_terms)
+add_commands(app, COMMANDS, archives, archive_terms)
 
 
 @app.command("server-json", epilog=EPILOG)

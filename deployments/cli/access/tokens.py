@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.access import tokens
+from deployments.operations.access import personal_tokens
 
 app = typer.Typer(help="Personal tokens: administration over HTTP.", no_args_is_help=True)
 
@@ -29,4 +29,4 @@ COMMANDS = (
     OperationCommand("list", "tokens.list", options={"everyone": ""}),
     OperationCommand("revoke", "tokens.revoke", REVOKE_EPILOG),
 )
-add_commands(app, COMMANDS, tokens)
+add_commands(app, COMMANDS, personal_tokens)

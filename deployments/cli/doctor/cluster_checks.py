@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from cluster.admin.vault import master_key_fingerprints
+from cluster.admin.master_keys import master_key_fingerprints
 from cluster.errors import HouseError, Invalid
 from cluster.process.artifact_access import open_artifact_store_at
 from cluster.process.connecting import ADMIN_S, connect, run_blocking

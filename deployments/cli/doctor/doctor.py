@@ -21,7 +21,7 @@ from deployments.cli.doctor.archive_check import ArchiveCheck
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.operations.access.named_archives import list_owned_apps
+from deployments.operations.access.archives import list_owned_apps
 from deployments.operations.insight.installation_checks import (
     Finding,
     check_app_memory,

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.admin.vault import open_vault
+from cluster.admin.master_keys import open_vault
 from cluster.errors import HouseError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis

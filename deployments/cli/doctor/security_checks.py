@@ -9,8 +9,8 @@ import psutil
 
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.admin.master_keys import open_vault
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
-from cluster.admin.vault import open_vault
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore

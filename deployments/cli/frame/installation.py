@@ -16,8 +16,8 @@ from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.audit_log import protect_audit
+from cluster.admin.master_keys import ensure_master_key, open_vault
 from cluster.admin.schema import check_schema
-from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.local.redis_server import RedisServer
@@ -25,7 +25,7 @@ from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import ADMIN_S, connect
 from cluster.process.disk_guard import DiskGuard
-from cluster.process.identity_check import prepare_master_key
+from cluster.process.installation_identity_check import prepare_master_key
 from cluster.process.installation_processes import end_processes, list_processes
 from cluster.process.installation_state import (
     InstallationLock,

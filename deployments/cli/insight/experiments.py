@@ -14,7 +14,7 @@ from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
 from deployments.cli.frame import screen
-from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, Forms, build_bar_chart, write_charts
+from deployments.cli.frame.chart_files import BAR_COLOUR, WIDTH, Forms, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.insight import experiment_plan, experiments, interleaving

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.admin.vault import manifest_key_text
+from cluster.admin.master_keys import manifest_key_text
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 

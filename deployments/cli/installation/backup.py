@@ -321,7 +321,7 @@ async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
 
 
 def _refuse_without_key(installation: Installation) -> None:
-    from cluster.admin.vault import find_external_master_keys
+    from cluster.admin.master_keys import find_external_master_keys
 
     path = installation.places.master_key
     if not find_external_master_keys(installation.settings) and not path.exists():
@@ -332,7 +332,7 @@ def _refuse_without_key(installation: Installation) -> None:
 
 
 def _fingerprints(settings: Settings) -> tuple[str, ...]:
-    from cluster.admin.vault import open_vault
+    from cluster.admin.master_keys import open_vault
     from cluster.backup.catalogue import fingerprint_of
 
     return tuple(map(fingerprint_of, open_vault(settings).derive_all("backup fingerprint")))

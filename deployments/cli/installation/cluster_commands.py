@@ -17,7 +17,7 @@ from cluster.build_info import package_root
 from cluster.errors import Fault, Invalid
 from cluster.paths import InstallationPaths
 from cluster.process.connecting import ADMIN_S, connect
-from cluster.process.identity_check import prepare_external_key
+from cluster.process.installation_identity_check import prepare_external_key
 from cluster.runtime.node_environment import check_node, node_environment
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings

@@ -9,14 +9,14 @@ from typing import Annotated, TypeVar
 import typer
 
 from cluster.admin.audit_log import protect_audit
-from cluster.admin.reseal import MasterKeyReseal, ResealResult
-from cluster.admin.vault import (
+from cluster.admin.master_keys import (
     derive_manifest_keys,
     find_external_master_keys,
     manifest_keys,
     master_key_fingerprints,
     open_vault,
 )
+from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.backup_pace import Progress
 from cluster.errors import Conflict, InvalidSetting
 from cluster.paths import write_private

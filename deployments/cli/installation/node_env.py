@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.vault import find_external_master_keys, save_manifest_key
+from cluster.admin.master_keys import find_external_master_keys, save_manifest_key
 from cluster.build_info import package_root
 from cluster.errors import Invalid
 from cluster.local.haproxy_process import write_image_wrapper

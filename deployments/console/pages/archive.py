@@ -16,7 +16,7 @@ from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.access.archive_clients import ArchiveClients
 from deployments.operations.access.archive_terms import SetTerms
-from deployments.operations.access.named_archives import OpenArchive
+from deployments.operations.access.archives import OpenArchive
 from deployments.operations.frame.operation import Download
 from deployments.operations.insight.archive.readership import MEDIA_TYPES, Breakdown
 from deployments.operations.insight.archive.usage_report import ArchiveReport

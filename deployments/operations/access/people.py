@@ -15,7 +15,7 @@ from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import app_admin
-from deployments.operations.access.named_archives import end_grants, exclude_archives
+from deployments.operations.access.archives import end_grants, exclude_archives
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

@@ -138,7 +138,7 @@ async def list_records(
     await require_app(services.stores, given.app_id)
     records = services.stores.records
     ids, total = await asyncio.gather(
-        records.page(given.app_id, noun, prefix=given.prefix, after=given.after, limit=given.limit),
+        records.page_ids(given.app_id, noun, prefix=given.prefix, after=given.after, limit=given.limit),
         records.count(given.app_id, noun),
     )
     bodies = await records.get_many(given.app_id, noun, ids)

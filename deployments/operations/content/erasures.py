@@ -15,7 +15,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
-from deployments.operations.content.users import UserLookup
+from deployments.operations.content.user_insight import UserLookup
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices

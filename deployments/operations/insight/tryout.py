@@ -23,7 +23,7 @@ from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import describe_missing, describe_rules
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshot_bounds import SnapshotName
-from deployments.operations.models.snapshot_lists import reserve_snapshots
+from deployments.operations.models.snapshot_comparison import reserve_snapshots
 from deployments.operations.models.snapshots import find_version
 
 ADDRESS = "http://localhost:8080"

@@ -20,7 +20,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.file_import import LEASE_MS, FileImport, ImportProgress
 from cluster.store.data.imports import StoredImport
 from cluster.store.stores import Stores
@@ -65,7 +65,7 @@ class UploadedFileIngest:
         self._beat_s = beat_s
         self._progress = ImportProgress(attempt="", at=0)
         self._stop_reason = ""
-        self._erased = ErasedUsers()
+        self._erased = RemovedRecords()
         self._log = structlog.get_logger()
 
     async def run(self, app_id: str, import_id: str) -> ImportProgress:

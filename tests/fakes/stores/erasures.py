@@ -8,7 +8,7 @@ import orjson
 
 from cluster.errors import Conflict
 from cluster.ids import user_key_from_anonymous_id
-from cluster.records.erasure import ErasedUsers, Erasure, Person, addresses_of
+from cluster.records.erasure import Erasure, Person, RemovedRecords, addresses_of
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.data.erasures import AppendOnlyFileStatus, ErasureStore, LogNoun
 from cluster.store.data.person_traces import LINKS, PROFILE, RECENTS, REDIS_PLACES, PersonData
@@ -52,12 +52,12 @@ class MemoryErasures(ErasureStore):
         salt = await self._queries.salt(person.app_id)
         return tuple(pseudonym(salt, user_key) for user_key in person.user_keys)
 
-    async def erased_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+    async def erased_since(self, app_id: str, since_ms: int) -> RemovedRecords:
         receipts = [
             receipt for receipt in await self.newest(app_id, 10_000) if receipt.created_at >= since_ms
         ]
         subjects = {subject for receipt in receipts for subject in (receipt.subject, *receipt.subjects)}
-        return ErasedUsers(await self._queries.salt(app_id), subjects)
+        return RemovedRecords(await self._queries.salt(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         self._receipts[erasure.app_id, erasure.erasure_id] = erasure

@@ -10,7 +10,7 @@ import orjson
 from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE, record_key_from_id
 from cluster.records.engine import Engine
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun, Op, Task
 from cluster.records.logged_query import pseudonym
 from cluster.store.data.intake import (
@@ -92,10 +92,10 @@ class MemoryIntake(Intake):
         self._state.bell.ring()
         return IntakeReceipt(task_id)
 
-    async def deleted_since(self, app_id: str, noun: Noun, since_ms: int) -> ErasedUsers:
+    async def deleted_since(self, app_id: str, noun: Noun, since_ms: int) -> RemovedRecords:
         deleted = self._state.apps[app_id].deleted_records.items()
         ids = [record_id for (of, record_id), at in deleted if of == noun and at >= since_ms]
-        return ErasedUsers(b"", [pseudonym(b"", record_key_from_id(noun, record_id)) for record_id in ids])
+        return RemovedRecords(b"", [pseudonym(b"", record_key_from_id(noun, record_id)) for record_id in ids])
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         until_s = self._state.clock.monotonic_s() + block_ms / 1000

@@ -8,7 +8,7 @@ import orjson
 
 from cluster.errors import TooMany, messages
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
-from cluster.records.erasure import ErasedUsers
+from cluster.records.erasure import RemovedRecords
 from cluster.records.logged_query import pseudonym
 from cluster.store.data import interactions
 from cluster.store.data.append_plan import (
@@ -113,9 +113,9 @@ class MemoryInteractions(InteractionStore):
         linked = self._state.apps[app_id].linked
         return {user_id: sorted(linked[user_id])[: most + 1] for user_id in user_ids if linked.get(user_id)}
 
-    async def deleted_since(self, app_id: str, since_ms: int) -> ErasedUsers:
+    async def deleted_since(self, app_id: str, since_ms: int) -> RemovedRecords:
         deleted = self._state.apps[app_id].deleted
-        return ErasedUsers(
+        return RemovedRecords(
             b"", [pseudonym(b"", user_key) for user_key, at in deleted.items() if at >= since_ms]
         )
 

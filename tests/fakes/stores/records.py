@@ -28,7 +28,7 @@ class MemoryRecords(RecordStore):
             return sorted(app.records[noun])
         return sorted(record_id for record_id, kind in app.product_types.items() if kind == product_type)
 
-    async def page(
+    async def page_ids(
         self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[str]:
         ids = sorted(self._apps[app_id].records[noun])

@@ -41,7 +41,7 @@ def test_the_segments_remember_erasures_over_every_other_commit(tmp_path: Path) 
     columns = {**row, "value": [0.0] * 2, "offset": ["5-0", "6-0"], "json": [b'{"n":1}', b'{"n":2}']}
     segments.append("shop", "interaction", pa.table(columns, schema=INTERACTIONS), first="5-0", last="6-0")
     assert segments.erasures("shop").count == 0
-    assert segments.rows_of("shop", "interaction", ["u:b"]) == [b'{"n":2}']
+    assert segments.read_rows_of_ids("shop", "interaction", ["u:b"]) == [b'{"n":2}']
     assert segments.erase("shop", "interaction", ["u:nobody"]) == 0
     assert segments.erase("shop", "interaction", ["u:b"]) == 1
     log = segments.erasures("shop")

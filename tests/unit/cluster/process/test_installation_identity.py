@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import ensure_master_key, master_key_fingerprints
+from cluster.admin.master_keys import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
 from cluster.process.installation_identity import (

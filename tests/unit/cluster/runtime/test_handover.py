@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import (
+from cluster.admin.master_keys import (
     ensure_master_key,
     manifest_key_text,
     manifest_signer,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.records.interaction import RecentEvent
+from deployments.operations.content.user_insight import merge_user_ids
 from deployments.operations.content.user_profile import describe_user
-from deployments.operations.content.users import merge_user_ids
 
 IDS = st.lists(st.text("abc", min_size=1, max_size=3), unique=True).map(sorted)
 

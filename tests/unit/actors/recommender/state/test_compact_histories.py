@@ -46,7 +46,7 @@ def test_an_event_comes_back_as_it_was(kind: str, weight: float) -> None:
 
 def test_loaded_events_come_before_those_of_the_log() -> None:
     histories = CompactHistories()
-    histories.load(np.array([ADA, BOB, ADA]), _events(1, 2, 3))
+    histories.add_many(np.array([ADA, BOB, ADA]), _events(1, 2, 3))
     _record(histories, ADA, _events(4))
     _record(histories, 0, _events(9))
     assert _rows(histories, ADA) == [1, 3, 4]
@@ -72,7 +72,7 @@ def test_the_parts_make_no_difference() -> None:
 
 def test_an_erased_user_is_gone_from_both_parts_and_may_return() -> None:
     histories = CompactHistories(newer_limit=10)
-    histories.load(np.array([ADA, BOB]), _events(1, 2))
+    histories.add_many(np.array([ADA, BOB]), _events(1, 2))
     _record(histories, ADA, _events(3))
     histories.erase(ADA)
     histories.erase(ADA)
@@ -98,7 +98,7 @@ def test_old_events_that_arrive_late_replace_no_newer_ones() -> None:
     loaded.load(np.full(len(late), ADA), late)
     _record(loaded, ADA, newest)
     for histories in (followed, merged):
-        histories.load(np.full(len(newest), ADA), newest)
+        histories.add_many(np.full(len(newest), ADA), newest)
         _record(histories, ADA, late)
     for histories in (loaded, followed, merged):
         assert sorted(_rows(histories, ADA)) == list(range(MOST_EVENTS))
@@ -106,7 +106,7 @@ def test_old_events_that_arrive_late_replace_no_newer_ones() -> None:
 
 def test_an_app_keeps_the_newest_events() -> None:
     histories = CompactHistories(limit=100)
-    histories.load(np.arange(1, 501), _events(*range(500)))
+    histories.add_many(np.arange(1, 501), _events(*range(500)))
     assert len(histories) == 100
     assert _rows(histories, 500) == [499]
     assert _rows(histories, 400) == []
@@ -115,7 +115,7 @@ def test_an_app_keeps_the_newest_events() -> None:
 def test_an_event_takes_eight_bytes() -> None:
     histories = CompactHistories()
     users = np.repeat(np.arange(1, 1_001), 100)
-    histories.load(users, _events(*[7] * 100_000))
+    histories.add_many(users, _events(*[7] * 100_000))
     assert histories.nbytes == 100_000 * 8 + 1_000 * 16
 
 

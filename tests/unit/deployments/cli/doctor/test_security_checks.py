@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.admin.allowed_learners import allow_learner
-from cluster.admin.vault import ensure_master_key
+from cluster.admin.master_keys import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.process.artifact_access import open_artifact_store

@@ -15,7 +15,7 @@ from cluster.records.account import AppRole, Code, Grant
 from cluster.records.archive.archive_client import short_id
 from cluster.records.archive.named_archive import NamedArchive, archive_of, mcp_path
 from deployments.cli.doctor.doctor import check_inclusions
-from deployments.operations.access.named_archives import close_archive, open_archive
+from deployments.operations.access.archives import close_archive, open_archive
 from deployments.operations.access.people import OfPerson, delete_person
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig

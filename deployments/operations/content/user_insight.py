@@ -153,7 +153,9 @@ async def _search_names(services: AdminServices, given: SearchUsers) -> dict[str
     after = given.after
     ids = list[str]()
     for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
-        ids = await records.page(given.app_id, "user", prefix=given.prefix, after=after, limit=_IDS_AT_ONCE)
+        ids = await records.page_ids(
+            given.app_id, "user", prefix=given.prefix, after=after, limit=_IDS_AT_ONCE
+        )
         for user_id, body in zip(ids, await records.get_many(given.app_id, "user", ids), strict=True):
             after = user_id
             record = {} if body is None else orjson.loads(body)
@@ -209,7 +211,7 @@ async def _list_stored_users(
     # Few ids may contain the text, and pages as short as the limit would need many reads.
     size = _IDS_AT_ONCE if part else given.limit
     for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
-        ids = await services.stores.records.page(
+        ids = await services.stores.records.page_ids(
             given.app_id, "user", prefix=given.prefix, after=after, limit=size
         )
         stored += [user_id for user_id in ids if part in user_id.casefold()]

@@ -15,7 +15,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.meter import SilentMeter
 from deployments.api.http.local_calls import LocalApi
-from deployments.operations.models import snapshot_lists
+from deployments.operations.models import snapshot_comparison
 from deployments.operations.models.snapshot_bounds import LOADED_S, SnapshotBounds
 from tests.fakes.corner_shop import NOW_MS, happen, upload, view
 from tests.fakes.local_recommender import LocalRecommenderClient
@@ -80,7 +80,7 @@ async def test_snapshots_beyond_the_free_memory_are_refused(
     shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = await _publish(shop, tmp_path)
-    monkeypatch.setattr(snapshot_lists, "available_memory", lambda: 100 << 20)
+    monkeypatch.setattr(snapshot_comparison, "available_memory", lambda: 100 << 20)
     with pytest.raises(Unavailable, match="100 MB are free, so they are not loaded"):
         await shop.perform("snapshots.compare_lists", **ENGINE, first=first, second=second, user_ids=["u1"])
     assert shop.services.snapshot_bounds.count == 0

@@ -165,7 +165,7 @@ def _measure(store: ArtifactStore, snapshots: Collection[SnapshotName]) -> int:
 
 async def _choose_users(services: AdminServices, app_id: str, count: int) -> tuple[str, ...]:
     """Return users with the most recent interactions of a page of users; the same ones each time."""
-    ids = await services.stores.records.page(app_id, "user", limit=SAMPLED)
+    ids = await services.stores.records.page_ids(app_id, "user", limit=SAMPLED)
     recents = await asyncio.gather(
         *(services.stores.interactions.recent(app_id, (f"u:{user_id}",), 50) for user_id in ids)
     )

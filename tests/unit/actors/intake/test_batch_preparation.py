@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch
+from actors.intake.batch_preparation import build_product_text, parse_removed_ids, prepare_batch
 from actors.language.hashing_embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
 

@@ -16,7 +16,7 @@ import asyncio
 
 import structlog
 
-from cluster.admin.vault import ensure_master_key, master_key_fingerprints
+from cluster.admin.master_keys import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting, Unavailable
 from cluster.process.connecting import connect, run_blocking
