@@ -26,7 +26,7 @@ from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
 from deployments.console.texts.console_texts import ConsoleTexts
-from deployments.edge.http.errors import status_from_error
+from deployments.edge.http.errors import build_error_headers, status_from_error
 from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate
 from deployments.operations.frame.principal import Principal, principal_of
@@ -105,7 +105,9 @@ class _Console:
         except ClientDisconnected:
             raise
         except HouseError as error:
-            response = self._show_error(console_request, status_from_error(error), error.message)
+            status = status_from_error(error)
+            response = self._show_error(console_request, status, error.message)
+            response.raw_headers += build_error_headers(error, status)
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
             request_id = secrets.token_hex(6)
             _log.error("console_failed", page=path, request_id=request_id, exc_info=error)

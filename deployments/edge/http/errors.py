@@ -96,7 +96,7 @@ def _expected(error: HouseError, status: int, family: Family) -> Reply:
         if family == "upload":
             return Reply(422, dumps(_upload(error)))
         return Reply(422, dumps({"detail": list_faults(error)}))
-    return Reply(status, dumps(_message(error, status, family)), _headers(error, status))
+    return Reply(status, dumps(_message(error, status, family)), build_error_headers(error, status))
 
 
 def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def _sentence(entry: dict[str, Any]) -> str:
     return f"{place} is invalid. {entry['msg']}"
 
 
-def _headers(error: HouseError, status: int) -> tuple[Header, ...]:
+def build_error_headers(error: HouseError, status: int) -> tuple[Header, ...]:
+    """Return the headers of an error's answer: when to try again, or the scheme of a missing key."""
     if status == 401 and "key_fault" in error.facts:
         # The body is fixed by the interface; a 401 names its scheme anyway (RFC 9110, 11.6.1).
         text = f'ApiKey realm="kiosk", error_description="{error.facts["key_fault"]}"'

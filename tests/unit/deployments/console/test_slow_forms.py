@@ -148,6 +148,7 @@ async def test_one_person_does_not_keep_the_replica_busy(
     answers = [await scene.home.get("/account") for _ in range(7)]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
     assert "too many requests" in answers[-1].text
+    assert answers[-1].headers["retry-after"] == "1"
     assert (await Visitor(scene.app).get("/sign-in")).status_code == 200
     scene.clock.advance(2_000)
     assert (await scene.home.get("/account")).status_code == 200
