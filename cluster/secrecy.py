@@ -5,7 +5,7 @@
 
 The prefix and the checksum let a scanner recognise a leaked key without a server. A key is looked
 up by its SHA-256 and recoverable only with the master key, because `user_hash` and HS256 need it again.
-Everything here is pure but the two functions that touch the master key's file.
+Only `read_master_keys` and `create_master_key` touch a file.
 """
 
 from __future__ import annotations

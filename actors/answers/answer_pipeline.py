@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import structlog
 
-from actors.answers.affiliation import (
+from actors.answers.affiliate_products import (
     SEARCHED,
     RulesOf,
     list_relevant_ids,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.answers.affiliation import AffiliationRules, no_affiliation
+from actors.answers.affiliate_products import AffiliationRules, no_affiliation
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, AnswerWriter, unlimited_tokens
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
 from actors.answers.generation import QuestionWorker, TextGenerator
 from actors.answers.leased_questions import OnAnswered, OnTakenOver, QuestionQueue
-from actors.answers.llm.model_address import ModelConfig
+from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.render import (
     excerpts_from_article,

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import structlog
 
+from actors.archive.embedding_cache import CachingEmbedder
 from actors.archive.library import PassageLibrary
 from actors.archive.passage_snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.archive.passages import Document
-from actors.archive.shared_embedder import SharedEmbedder
 from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.manifest import Manifest, load_manifest
@@ -115,7 +115,7 @@ class PassageSnapshotStore:
         if embedder is None or not getattr(embedder, "is_slow", False):
             return embedder
         folder = self._store.node_folder("embedded")
-        return embedder if folder is None else SharedEmbedder(embedder, folder, sleep=time.sleep)
+        return embedder if folder is None else CachingEmbedder(embedder, folder, sleep=time.sleep)
 
     def newest_sequence(self, app_id: str) -> int:
         """Return the sequence of the newest snapshot, 0 when there is none; in a bucket up to 15 s late.

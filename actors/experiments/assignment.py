@@ -28,7 +28,7 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
 from cluster.records.question import Answer, Question
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.engines.experiments import GUARD, AssignMode, ExperimentBook, ExperimentStore
 from cluster.store.refreshing_cache import RefreshingCache
 
@@ -193,7 +193,7 @@ MOST_PENDING_QUESTIONS: Final = 10_000
 INTERLEAVED_KINDS: Final = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
 
 
-def _no_writer() -> BrowserWriter | None:
+def _no_writer() -> BrowserWriteLimits | None:
     return None
 
 
@@ -228,7 +228,7 @@ class TreatmentAssigner:
         through: str,
         device: str = "",
         only_rules: bool = False,
-        writer: Callable[[], BrowserWriter | None] = _no_writer,
+        writer: Callable[[], BrowserWriteLimits | None] = _no_writer,
     ) -> tuple[ExperimentTreatment, ...]:
         """Return the variants of a user of an engine, oldest experiment first, and record the exposure.
 
@@ -386,7 +386,11 @@ class TreatmentAssigner:
                 return
 
     async def _choose(
-        self, experiment: Experiment, user_keys: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
+        self,
+        experiment: Experiment,
+        user_keys: tuple[str, ...],
+        met: Exposure,
+        writer: BrowserWriteLimits | None,
     ) -> VariantChoice:
         now_ms = met.at_ms
         fresh = choose_variant(experiment, user_keys, {}, now_ms=now_ms)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from cluster.errors import Refusal
 from cluster.message_codec import MessageCodec
 from cluster.records.experiment import Experiment, Variant
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 
 LifecycleStep = Literal["start", "pause", "complete", "archive"]
 "A step of the life cycle that needs only the name of the experiment."
@@ -28,7 +28,7 @@ class ExperimentEvent:
     at_ms: int | None = None
     "Time of the event; none: now."
     device: str = ""
-    writer: BrowserWriter | None = None
+    writer: BrowserWriteLimits | None = None
     "For a caller without proof: how many new users the event may add."
 
     @property
@@ -71,7 +71,7 @@ class ExperimentTreatment:
 EXPERIMENT_MESSAGES: Final = MessageCodec(
     {
         "ExperimentEvent": ExperimentEvent,
-        "BrowserWriter": BrowserWriter,
+        "BrowserWriter": BrowserWriteLimits,
         "Assignment": Assignment,
         "Variant": Variant,
         "Refusal": Refusal,

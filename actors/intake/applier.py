@@ -2,7 +2,7 @@
 
 The store's script writes records, change and task and acknowledges the batch in one step. After a crash before that
 step, the batch is applied again; after a crash behind it, the result is `already`. The applier gives up a batch that
-fails (or kills the process) at its fifth delivery: it goes to quarantine, and its task ends as failed.
+fails, or kills the process, at its fifth delivery. The batch goes to quarantine, and its task ends as failed.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ MIN_AGE_MS = 15_000
 
 
 class LostTaskSweeper:
-    """Ends lost tasks. The store delivers slow batches, and batches of a dead consumer, again."""
+    """Ends lost tasks, and reports the depth of the queue of each app."""
 
     def __init__(self, stores: Stores, clock: Clock, meter: Meter) -> None:
         self._tasks = stores.tasks
@@ -160,7 +160,7 @@ class LostTaskSweeper:
         return ended
 
     def clear(self) -> None:
-        """Stop to report queues, because another process does."""
+        """Stop reporting queues, because another process reports them."""
         self._stop_measuring(set(self._measured))
 
     def _stop_measuring(self, app_ids: set[str]) -> None:

@@ -1,9 +1,12 @@
 """Boosted regression trees, evaluated with numpy for many rows at once.
 
 A bit of a number stands for each leaf of a tree, the leftmost leaf is the lowest bit. A false condition clears the
-leaves of its left subtree, and the lowest bit that is left is the exit leaf (Lucchese et al., QuickScorer: a Fast
-Algorithm to Rank Documents with Additive Ensembles of Regression Trees, SIGIR 2015). For each feature, a table has the
-bits that all its conditions leave, by the number of thresholds below the value.
+leaves of its left subtree, and the lowest bit that is left is the exit leaf. For each feature, a table has the bits
+that all its conditions leave, by the number of thresholds below the value.
+
+Source:
+    C. Lucchese et al., QuickScorer: a Fast Algorithm to Rank Documents with Additive Ensembles of Regression Trees,
+    SIGIR 2015
 """
 
 from __future__ import annotations

@@ -94,9 +94,9 @@ class AppFollower:
         index_bytes: int = 0,
         has_room: Callable[[int], bool] = lambda nbytes: True,
     ) -> None:
-        """Take what it needs. Without `indexes_texts` the first search builds the index. `index_bytes` bounds an index
-        of completions; 0 does not. `has_room` returns whether so many bytes more are in the memory budget. Apps share
-        `renewing`: one at a time has two states in memory; None: no renewal.
+        """Open nothing yet. Without `indexes_texts` the first search builds the index. `index_bytes` is the largest
+        size of an index of completions; 0: unbounded. `has_room` returns whether so many bytes more are in the memory
+        budget. Apps share `renewing`: one at a time has two states in memory; None: no renewal.
         """
         self._renewing = renewing
         self._index_bytes = index_bytes
@@ -419,19 +419,9 @@ class AppFollower:
         self._meter.count("kiosk_follow_failures_total")
 
     async def _report_offset(self) -> None:
-        """Report the offset. Load again if the log was trimmed past it, or if too many rows are unused."""
-        offsets = self._read_offsets(self.recommender)
-        for noun in NOUNS:
-            if position_from_offset(
-                await self._stores.changes.first(self._app_id, noun)
-            ) > position_from_offset(offsets[noun]):
-                self._log.warning("log_gap_found", noun=noun, offset=offsets[noun])
-                await self._reload()
-                break
-        else:
-            catalog = self.recommender.overlay.catalog
-            if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
-                await self._reload()
+        """Report the offset, after a reload where one is needed."""
+        if await self._needs_reload():
+            await self._reload()
         await self._start_renewal()
         offsets = self._read_offsets(self.recommender)
         digest: dict[str, str] = {}
@@ -444,6 +434,17 @@ class AppFollower:
             self._app_id, Follower(self._name, now_ms, offsets, digest)
         )
         await self._comparison.compare(now_ms)
+
+    async def _needs_reload(self) -> bool:
+        """Return whether the log was trimmed past the offset, or too many rows are unused."""
+        offsets = self._read_offsets(self.recommender)
+        for noun in NOUNS:
+            oldest = await self._stores.changes.first(self._app_id, noun)
+            if position_from_offset(oldest) > position_from_offset(offsets[noun]):
+                self._log.warning("log_gap_found", noun=noun, offset=offsets[noun])
+                return True
+        catalog = self.recommender.overlay.catalog
+        return self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:
         return await self._stores.changes.read(

@@ -1,4 +1,4 @@
-"""Answer a query from two sides, by a draft of their lists; from the first side alone while the second can't answer.
+"""Answer a query from two sides by team-draft interleaving; from the first alone while the second can't answer.
 
 The sides answer as they would alone, with filters, rules and pins of their own queries. Neither side explores.
 """

@@ -77,8 +77,8 @@ class ReplacedProducts(DayFiles):
             self._at_ms = 0
         self.drop_old(app_id)
 
-    def read_finished(self, app_id: str, segments: Collection[str]) -> Any:
-        """Return the versions that are in none of some segments any more: a table with `schema`, oldest first."""
+    def read_merged_versions(self, app_id: str, segments: Collection[str]) -> Any:
+        """Return the versions whose merge is complete: no segment has them. A table with `schema`, oldest first."""
         unfinished_ms = _unfinished_at(self.commit(app_id), segments)
         table = self.read(app_id, 0)
         return table.filter(pc.not_equal(table["at"], unfinished_ms)) if unfinished_ms else table
@@ -150,7 +150,7 @@ def read_versions(artifacts: ArtifactStore, app_id: str) -> Any:
     replaced = ReplacedProducts(artifacts)
     for _ in range(_READ_TRIES):
         manifest = files.manifest(app_id)
-        former = replaced.read_finished(app_id, {entry.name for entry in manifest.files})
+        former = replaced.read_merged_versions(app_id, {entry.name for entry in manifest.files})
         tables = [VERSIONS.empty_table()]
         try:
             for entry in manifest.files:

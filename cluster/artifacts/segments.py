@@ -134,9 +134,9 @@ class SegmentStore:
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Return compacted interactions of some types like `load_searches`, of few unverified users for each address.
+        """Return compacted interactions of some types since a time.
 
-        Source: `limit_users_per_address`
+        Unverified users beyond a number for each address are left out (`limit_users_per_address`).
         """
         return limit_users_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 

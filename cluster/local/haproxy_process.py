@@ -4,7 +4,7 @@ Serve's proxy actor notices a dead HAProxy after seconds and then takes seconds 
 the supervisor starts a stand-in with the same configuration at once. The next HAProxy of Serve
 takes the port over from it without refusing requests (`haproxy_wrapper`).
 
-Before Ray is started again to change over from the slow proxy, a stand-in binds the same port and answers 503, so no
+Before Ray is started again to change over from the slow proxy, a stand-in binds the same port and answers 503. So no
 connection is refused meanwhile. Both listen with SO_REUSEPORT, as Serve's Python proxy does. Serve's HAProxy then
 receives the listening socket of the stand-in.
 """
@@ -227,7 +227,7 @@ class HAProxyProcess:
             if folder.is_dir() and (kept is None or folder != kept.parent):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def ensure_running(self) -> bool:
+    def start_if_down(self) -> bool:
         """Start a stand-in if HAProxy served and has ended; return whether one was started.
 
         Cost: reads two small files when all is well.

@@ -4,9 +4,8 @@
 wrote them.
 
 It listens on a Unix socket below the run directory and has a random password; `redis.url`, which only the owner
-can read, has both. The append-only file is written in plain commands, without the binary preamble: every
-record has a checksum, so one flipped byte costs one record, where a binary preamble with a flipped
-byte costs the whole file.
+can read, has both. The append-only file is written in plain commands, where a flipped byte costs one record:
+every record has a checksum. In a binary preamble, it costs the whole file.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ class Supervisor:
             self._ensure_ray()
         if not self._haproxy and self.state.phase == "ready":
             self._try_haproxy_again()
-        if self._haproxy and self._front.ensure_running():
+        if self._haproxy and self._front.start_if_down():
             self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("haproxy"))
         # Without its own children: `Popen` must collect these, or it would lose their exit codes.
         reap_orphans(self._children())

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 NICENESS = 10
-"Serving processes come first."
+"Niceness of trainings and other background work: serving processes come first."
 
 
 def lower_priority() -> None:

@@ -253,7 +253,7 @@ class App(BaseModel):
 
     @property
     def is_automatic(self) -> bool:
-        """Return whether trainings, promotions and rollbacks of the app need no order."""
+        """Return whether trainings, promotions and rollbacks of the app happen automatically: in production only."""
         return self.environment == "production" and self.settings.automatic_models
 
     @property

@@ -6,7 +6,7 @@ Commands only change records, so they work from any process and need not wait. O
 once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
 Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
 lease. On a cluster of several nodes it also keeps a stand-by of itself and of the other actors with a lease
-(`cluster.runtime.actors.standbys`), and gives nodes that join later a proxy (`cluster.runtime.node_anchors`).
+(`cluster.runtime.actors.standbys`). Nodes that join later get a proxy from it (`cluster.runtime.node_anchors`).
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class EngineOperator:
             # Read again just before: the engine may have been ordered back since the list was read.
             if await _is_needed(stores, step.name):
                 return
-            await asyncio.to_thread(remove_application, step.name)
+            await asyncio.to_thread(delete_serve_application, step.name)
             _log.info("engine_removed", engine=step.name)
         else:
             await self._deploy(step)
@@ -256,7 +256,7 @@ def deploy_application(build: str, name: str, arguments: dict[str, Any]) -> None
     serve.run_many(targets, wait_for_applications_running=False)
 
 
-def remove_application(name: str) -> None:
+def delete_serve_application(name: str) -> None:
     """Delete an application; its replicas finish their requests."""
     # Not awaited: running requests may take longer than the lease lasts.
     serve.delete(name, _blocking=False)

@@ -79,7 +79,7 @@ class StorageBounds:
         self._passed: dict[str, tuple[AppSettings, float]] = {}
         "App -> the settings with which it passed the check, and until when that holds, in seconds of the clock."
 
-    def has_passed(self, app: App, now_s: float) -> bool:
+    def has_valid_check(self, app: App, now_s: float) -> bool:
         """Return whether an app passed the check with these settings, and its measurement is not too old.
 
         Units:

@@ -24,8 +24,8 @@ from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
 from deployments.edge.http.request import DeadlineExceeded, Scope, read_body
 from deployments.edge.http.request_shell import HEADER as REQUEST_ID
 from deployments.edge.http.request_shell import ClientDisconnected, RequestLog, RequestShell, send_reply
-from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import Download, result_to_json
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 
 MOST_BYTES = 1 << 20

@@ -234,7 +234,7 @@ class ArchiveTools:
         Errors:
             NotFound: the id does not belong to this user, or the article is deleted or locked, in the same words
         """
-        product_id, offset = split_id(arguments["id"])
+        product_id, offset = split_snippet_id(arguments["id"])
         article = await self.find_article(person, product_id, offset)
         if article is None:
             raise NotFound(NOT_RETURNED_BY_SEARCH)
@@ -328,7 +328,7 @@ class ArchiveTools:
         return result | self.terms.describe(article.licence)
 
 
-def split_id(joined: str) -> tuple[str, int]:
+def split_snippet_id(joined: str) -> tuple[str, int]:
     """Return product and offset of an id that `search` returned; another id has the offset -1, which names nothing."""
     # The offset comes first, because product ids may contain dots.
     offset, _, product_id = joined.partition(".")

@@ -21,7 +21,7 @@ from deployments.archive.archive_tools import (
     NOT_RETURNED_BY_SEARCH,
     ArchiveTools,
     ToolResult,
-    split_id,
+    split_snippet_id,
 )
 from deployments.archive.call_context import PLAIN, CallContext
 from deployments.archive.citation import citation_format
@@ -114,7 +114,7 @@ class CombinedTools:
         Errors:
             NotFound: the id does not belong to this user, or the article is deleted or locked, in the same words
         """
-        product_id, offset = split_id(arguments["id"])
+        product_id, offset = split_snippet_id(arguments["id"])
         source, article = await self._find(person, product_id, offset, NOT_RETURNED_BY_SEARCH)
         document = source.tools.describe_fetched(arguments["id"], article, self._context_of(source, context))
         citation = _cite(document["title"], source, document["url"])

@@ -16,7 +16,7 @@ from deployments.edge.http.body_pace import UploadSlots
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.limits.token_buckets import TokenBuckets
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.result_cache import ResultCache
 from deployments.sign_in.sign_in import Browser, SignIn
 from deployments.sign_in.signing import SignInSigner

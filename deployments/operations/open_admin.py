@@ -11,7 +11,7 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.content.file_preview import Previewer, preview_in_thread
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import (
     AdminConfig,
     AdminServices,

@@ -171,7 +171,7 @@ class SignIn:
         await self.sessions.end(response, session, secure=browser.secure)
         await self._sessions_log.add_end(session.account, browser.surface, browser.address, session.way)
 
-    async def refuse_identity(self, browser: Browser, account: Account | None, reason: str) -> None:
+    async def record_refused_identity(self, browser: Browser, account: Account | None, reason: str) -> None:
         """Record a sign-in through the provider that led to no session."""
         await self._sessions_log.add_refused(account, browser.surface, browser.address, reason)
 

@@ -42,7 +42,7 @@ from jobs.refresh.evaluation.metrics import mean_figure
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import AnyPart, Recipe, load_recipe_file
 from jobs.refresh.tuning.blend_weights import choose_blend
-from jobs.refresh.tuning.candidates import TuningCandidates
+from jobs.refresh.tuning.candidate_items import TuningCandidates
 from jobs.refresh.tuning.evidence import PartVariant, collect_evidence, tune_and_train
 from jobs.refresh.tuning.parameter_search import expand_time_decays
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog

@@ -524,17 +524,17 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
         haproxy_wrapper = serving.folder / "haproxy"  # type: ignore[assignment]
 
     front = HAProxyProcess(RelocatedPaths(serving.folder), "127.0.0.1", serving.port)
-    assert not front.ensure_running()
+    assert not front.start_if_down()
     assert front.has_served
     serving.started[-1].kill()
     serving.started[-1].wait()
     killed = time.monotonic()
-    assert front.ensure_running()
+    assert front.start_if_down()
     while not accepts_connections("127.0.0.1", serving.port):
         assert time.monotonic() - killed < 2
         time.sleep(0.01)
     assert serving.ask("GET", "/v1/users/x")[0] == 200
-    assert not front.ensure_running()
+    assert not front.start_if_down()
     # Serve asks for its own at its admin socket and must find nobody there.
     with socket.socket(socket.AF_UNIX) as line, pytest.raises(OSError, match="refused"):
         line.connect(str(serving.config.parent / "a.sock"))
@@ -542,7 +542,7 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
     wait_until(lambda: front.pid == newest.pid)
     assert serving.ask("GET", "/v1/users/x")[0] == 200
     while front.children:
-        assert not front.ensure_running()
+        assert not front.start_if_down()
         assert time.monotonic() - killed < 10
 
 

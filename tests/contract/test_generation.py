@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from actors.answers.generation import MODEL_FAILED, NO_TEXT
-from actors.answers.llm.model_address import ModelConfig
+from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

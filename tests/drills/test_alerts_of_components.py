@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.answers.llm.model_address import ModelConfig
+from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.client import LocalArchiveClient

@@ -16,7 +16,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.api.http.local_calls import LocalApi
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig, AdminServices
 from tests.fakes.audit_list import AuditList

@@ -22,7 +22,7 @@ from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.limits.signin_limits import SignInRates
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import AdminServices
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import SignIn

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.records.experiment import Experiment, Exposure
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.engines.experiments import GUARD
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
@@ -121,7 +121,7 @@ class ExperimentSuite:
 
     async def test_strangers_add_only_so_many_exposures_a_day(self, stores: Stores) -> None:
         experiment = an_experiment()
-        writer = BrowserWriter("here", NOW, users_per_address=2, users_per_day=3)
+        writer = BrowserWriteLimits("here", NOW, users_per_address=2, users_per_day=3)
         for at in range(4):
             given = await stores.experiments.assign(experiment, [f"a:{at}"], met("a"), "take", writer)
             assert given is not None

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, view_interaction
 
@@ -257,7 +257,7 @@ class InteractionSuite:
         assert await self.recent(stores, "a:v1") == [view_interaction(99)]
 
     async def test_a_browser_adds_few_readers_and_pushes_out_few_events(self, stores: Stores) -> None:
-        writer = BrowserWriter("here", NOW, users_per_address=2, users_per_day=3)
+        writer = BrowserWriteLimits("here", NOW, users_per_address=2, users_per_day=3)
         for at in range(4):
             await stores.interactions.append(APP, b"[]", [("", f"v{at}", view_interaction(at))], writer)
         assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4)] == [1, 1, 0, 0]
@@ -284,7 +284,7 @@ class InteractionSuite:
         assert await self.recent(stores, "a:v0") == [view_interaction(9), view_interaction(0)]
 
     async def test_a_browser_links_like_a_server_but_not_without_end(self, stores: Stores) -> None:
-        writer = BrowserWriter("here", NOW, proven=frozenset({"u1", "u2"}))
+        writer = BrowserWriteLimits("here", NOW, proven=frozenset({"u1", "u2"}))
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
         await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(2))], writer)
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(3))], writer)
@@ -302,7 +302,7 @@ class InteractionSuite:
         assert len(links) == 50
 
     async def test_browsers_write_only_so_many_bytes_a_minute(self, stores: Stores) -> None:
-        writer = BrowserWriter("here", NOW, bytes_per_minute=1_000)
+        writer = BrowserWriteLimits("here", NOW, bytes_per_minute=1_000)
         payload = b"[" + b" " * 600 + b"]"
         await stores.interactions.append(APP, payload, [("", "v1", view_interaction(1))], writer)
         last = await stores.changes.last(APP, "interaction")

@@ -9,7 +9,7 @@ import pytest
 
 from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.llm.draft import NO_ANSWER
-from actors.answers.llm.model_address import ModelConfig
+from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.render import composed_from_answer
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet

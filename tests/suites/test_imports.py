@@ -38,7 +38,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import IMPORTS
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig, AdminServices
 from jobs.ingest.upload import upload_ingest

@@ -31,7 +31,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
 from jobs.refresh.evaluation.logged_report import REFUSED, list_notes

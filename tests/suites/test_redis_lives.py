@@ -13,7 +13,7 @@ from cluster.store import keys
 from cluster.store.client.script import Script
 from cluster.store.connect import OpenStores
 from cluster.store.data import intake, interactions
-from cluster.store.data.append_plan import MANY, BrowserWriter
+from cluster.store.data.append_plan import MANY, BrowserWriteLimits
 from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
 from cluster.store.data.salts import Salts
@@ -57,7 +57,7 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
 
 async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
     stores, key = redis_stores, keys.recent(APP, "a:v1")
-    writer = BrowserWriter("here", NOW, users_per_address=2)
+    writer = BrowserWriteLimits("here", NOW, users_per_address=2)
     await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
     assert DAY - MINUTE < await life_ms(stores, key) <= DAY
     await stores.server.execute("PEXPIRE", key, DAY - 29 * MINUTE)
@@ -74,7 +74,7 @@ async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: Open
     assert await stores.server.execute("EXISTS", keys.recent(APP, "a:v2")) == 0
     counts = keys.stranger(APP, writer.day)
     assert DAY < await life_ms(stores, counts) <= 2 * DAY
-    proven = BrowserWriter("here", NOW, proven=frozenset({"u1"}), bytes_per_minute=1_000)
+    proven = BrowserWriteLimits("here", NOW, proven=frozenset({"u1"}), bytes_per_minute=1_000)
     await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(1))], proven)
     assert 400 * DAY - MINUTE < await life_ms(stores, keys.recent(APP, "u:u1")) <= 400 * DAY
     assert MINUTE < await life_ms(stores, keys.browser_bytes(APP, NOW // MINUTE)) <= 2 * MINUTE

@@ -204,9 +204,7 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
-    """Return whether a sentence ends at this place, not an abbreviation, an initial, or a number in a
-    list.
-    """
+    """Return whether a mark ends a sentence, and not only an abbreviation, an initial, or a number in a list."""
     mark = match[0]
     if not mark.startswith("."):
         return True

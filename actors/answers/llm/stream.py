@@ -77,7 +77,7 @@ def _parse_json(data: bytes) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise InvalidModelReply("no object")
     if event.get("error"):
-        raise InvalidModelReply("an error within the stream")
+        raise InvalidModelReply("the provider reports an error")
     return event
 
 

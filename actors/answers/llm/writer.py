@@ -17,13 +17,13 @@ from typing import Any
 import httpx
 
 from actors.answers.answer_pipeline import LanguageModelError
-from actors.answers.llm.model_address import GuardedTransport, InternalAddressError, ModelConfig
 from actors.answers.llm.model_breaker import ModelBreaker
 from actors.answers.llm.prompt import (
     build_answer_messages,
     build_generation_messages,
     build_rewrite_messages,
 )
+from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, ModelConfig
 from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
 from actors.archive.messages import Snippet
 from cluster.clock import Clock
@@ -127,8 +127,11 @@ class ModelWriter:
             raise LanguageModelError(failure) from None
         except (GeneratorExit, asyncio.CancelledError, LanguageModelError) as error:
             # the user has enough, or there was no call yet: only the first is a success of the provider
-            (self.breaker.record_success if wrote else self.breaker.record_cancelled)()
-            failure = "cancelled" if not isinstance(error, LanguageModelError) else "too many at once"
+            if wrote:
+                self.breaker.record_success()
+            else:
+                self.breaker.record_cancelled()
+            failure = "too many at once" if isinstance(error, LanguageModelError) else "cancelled"
             raise
         else:
             self.breaker.record_success()

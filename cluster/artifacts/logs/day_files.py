@@ -235,7 +235,7 @@ class DayFiles:
         return gone
 
     def drop_before(self, app_id: str, oldest_ms: int) -> int:
-        """Delete the days that ended before a time, and merge small files of a day; return the rows deleted."""
+        """Delete files whose newest row is older than a time, merge small files of a day; return the rows deleted."""
         manifest = self._manifest(app_id)
         young = [entry for entry in manifest.files if entry.facts["last"] >= oldest_ms]
         days: defaultdict[str, list[FileEntry]] = defaultdict(list)

@@ -9,8 +9,7 @@ replaces or removes it. Removed rows are in no mask and are not reused, so array
 
 A field that no record ever had costs nothing, in any number of filters.
 
-A column may be built beside the store, during queries and changes (`build_in_steps`): every row is written as
-it is, then the rows that the journal names since the beginning are rewritten, until none is left. After
+A column may be built beside the store, during queries and changes (`column_cache`). After
 `limit_reads`, a query that would read more records than allowed is refused (`ColumnsNotReady`).
 """
 

@@ -66,7 +66,7 @@ def engine_operator_role(build: str, leased: Sequence[ActorRole] = ()) -> ActorR
 
 @dataclass(frozen=True, slots=True)
 class StandbyStep:
-    """The steps for one role: remove a stand-by at a wrong place, then create one on a node."""
+    """A step for one role: create its stand-by on a node, or move it there from a wrong place."""
 
     kind: Literal["create", "move"]
     role: str

@@ -4,13 +4,13 @@
     proof of row n = HMAC-SHA-256(key derived from the master key, chain of row n)
 
 A row that was changed, removed or inserted breaks the chain behind it. Somebody who can write all of Redis can compute
-a whole new chain, but no proof. A proof covers every row before its own, so rows of earlier releases, and rows under a
-master key that is gone, need none once a proven row follows.
+a whole new chain, but no proof. A proof covers every row before its own. So rows of earlier releases, and rows under a
+lost master key, need none once a proven row follows.
 
 Rows at the end may be removed with their proofs. A file outside Redis finds that: see `audit_proof`.
 
-A row that accepts faults is itself a target: it must fit its place in the chain, it names a digest of the faults that
-it accepts, and it excuses a missing sealed row only if it is not older than that row. So it covers no later change.
+A row that accepts faults is itself a target. It must fit its place in the chain, and it names a digest of the faults
+that it accepts. It excuses a missing sealed row only if it is not older than that row. So it covers no later change.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from cluster.store.client.multiplexer import Argument
 
 
 @dataclass(frozen=True, slots=True)
-class BrowserWriter:
+class BrowserWriteLimits:
     """A client that writes with a publishable key, and its limits."""
 
     address: str
@@ -107,7 +107,7 @@ class AppendPlan:
         recents: Sequence[Recent],
         believed: Mapping[str, str],
         renewed: AbstractSet[str] = frozenset(),
-        writer: BrowserWriter | None = None,
+        writer: BrowserWriteLimits | None = None,
     ) -> None:
         self._writer = writer
         self.renews: list[str] = []

@@ -19,7 +19,14 @@ from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
-from cluster.store.data.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
+from cluster.store.data.append_plan import (
+    MANY,
+    AppendPlan,
+    BrowserWriteLimits,
+    Recent,
+    Renewals,
+    merge_recent,
+)
 from cluster.store.data.salts import Salts
 from cluster.store.engines.experiments import erase_exposures
 from cluster.store.seals.seal import salt_from_key, seal
@@ -50,7 +57,7 @@ class InteractionStore:
         self._renewals = Renewals(clock)
 
     async def append(
-        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriteLimits | None = None
     ) -> str:
         """Append one change-log entry and push to recent lists in one step; return the offset.
 

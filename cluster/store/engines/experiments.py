@@ -13,7 +13,7 @@ from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.client.script import Script
-from cluster.store.data.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
+from cluster.store.data.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriteLimits
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.sealed_hash import SealedHash
 
@@ -102,7 +102,7 @@ class ExperimentStore:
         user_keys: Sequence[str],
         proposed: Exposure | None,
         mode: AssignMode,
-        writer: BrowserWriter | None = None,
+        writer: BrowserWriteLimits | None = None,
     ) -> Exposure | None:
         """Return or set the variant of a person with one or two ids, the user's id first; one atomic step.
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.records.validation.upload import rejected_upload_error
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from deployments.edge.access.proof import ClaimedIdentity, verify_identity
 from deployments.edge.http.request import ApiRequest
 
@@ -25,7 +25,7 @@ BYTES_PER_EVENT = 2_048
 "Bytes of change log that a browser event may cost on average, at the app's query rate."
 
 
-class WritePermission:
+class BrowserWriteCheck:
     """Checks the interactions of one request; implements `UploadCheck` for every key."""
 
     def __init__(self, request: ApiRequest) -> None:
@@ -105,7 +105,7 @@ class WritePermission:
         has_pair = bool(claimed.anonymous_id)
         return bool(claimed.user_hash) or settings.prove_writers or (has_pair and settings.strict_user_hash)
 
-    def writer(self, now_ms: int) -> BrowserWriter | None:
+    def writer(self, now_ms: int) -> BrowserWriteLimits | None:
         """Return the write limits of this request; None for a secret key, which has no limits."""
         if self._is_secret:
             return None
@@ -119,10 +119,12 @@ class WritePermission:
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
 
 
-def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = frozenset()) -> BrowserWriter:
+def browser_writer(
+    request: ApiRequest, now_ms: int, proven: frozenset[str] = frozenset()
+) -> BrowserWriteLimits:
     """Return the write limits of a request with a publishable key."""
     settings = request.credential.app.settings
-    return BrowserWriter(
+    return BrowserWriteLimits(
         address=daily_address_digest(request, now_ms),
         now_ms=now_ms,
         proven=proven,
@@ -132,7 +134,7 @@ def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = fr
     )
 
 
-def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriter | None:
+def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriteLimits | None:
     """Return how many new users this request may add; None if its key is secret or its user is proven."""
     if request.credential.is_secret or proven_id:
         return None

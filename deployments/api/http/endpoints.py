@@ -25,7 +25,7 @@ from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.aggregation import AggregationResource
 from deployments.api.resources.ask_suggestions import build_ask_endpoints
-from deployments.api.resources.bulk import BulkResource
+from deployments.api.resources.bulk_queries import BulkResource
 from deployments.api.resources.completions import CompletionsResource, QuestionBankSuggestions
 from deployments.api.resources.experiments import (
     ExperimentEventsResource,

@@ -19,7 +19,7 @@ import structlog
 
 from cluster.errors import HouseError, Unauthenticated
 from cluster.meter import Meter
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.data.interactions import InteractionStore
 from deployments.api.http.browser_writes import browser_writer
 from deployments.edge.access.proof import ClaimedIdentity, verify_identity
@@ -85,7 +85,9 @@ class IdentityLinkWriter:
         while self._writes:
             await asyncio.wait(self._writes)
 
-    async def _link(self, app_id: str, user_id: str, visitor_id: str, writer: BrowserWriter | None) -> None:
+    async def _link(
+        self, app_id: str, user_id: str, visitor_id: str, writer: BrowserWriteLimits | None
+    ) -> None:
         try:
             linked = await self._store.links(app_id, [visitor_id])
             if linked.get(visitor_id) != user_id:

@@ -16,9 +16,9 @@ from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.app_bounds import StorageBounds
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.stores import Stores
-from deployments.api.http.browser_writes import WritePermission
+from deployments.api.http.browser_writes import BrowserWriteCheck
 from deployments.api.http.user_identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run
 from deployments.edge.http.envelope import Reply, message_reply, plain_reply
@@ -51,10 +51,12 @@ class InteractionsResource:
         self._clock = clock
         self._storage = StorageBounds(stores.usage, clock)
 
-    def parse_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
+    def parse_upload(
+        self, request: ApiRequest
+    ) -> tuple[AcceptedInteractions, BrowserWriteLimits | None, int]:
         """Validate interactions; an event without any id gets the default visitor id."""
         now_ms = self._clock.now_ms()
-        check = WritePermission(request)
+        check = BrowserWriteCheck(request)
         accepted = parse_upload(
             "interaction",
             request.body,
@@ -74,7 +76,7 @@ class InteractionsResource:
             Forbidden: the app reached its bound on storage
         """
         credential = request.credential
-        if not self._storage.has_passed(credential.app, request.started_s):
+        if not self._storage.has_valid_check(credential.app, request.started_s):
             await self._storage.check(credential.app)
         accepted: AcceptedInteractions
         accepted, writer, checkouts = request.parsed

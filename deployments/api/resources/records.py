@@ -71,7 +71,7 @@ class RecordsResource:
         """
         accepted: AcceptedRecords = request.parsed
         app = request.credential.app
-        if not self._storage.has_passed(app, request.started_s):
+        if not self._storage.has_valid_check(app, request.started_s):
             await self._storage.check(app)
         if app.settings.max_records:
             ids = (record.record_id for record in accepted.records)

@@ -99,7 +99,7 @@ class OAuthServices:
         return None if archive is None else archive.title
 
     def may_use(self, archive_id: str, account: Account) -> bool:
-        """Return whether an account may connect clients to an archive: each to the default one, members to others."""
+        """Return whether an account may connect clients to an archive: some archives are for members only."""
         if not archive_id:
             return True
         archive = self.archives.find_archive(archive_id)

@@ -113,9 +113,8 @@ class KeyDirectories:
         has_key = cached is not None and key_id in cached.keys
         # An agent may have added the key meanwhile, so a missing one does not wait for the end of the
         # directory's life.
-        if cached is None or (
-            now_s >= (cached.ends_s if has_key else 0.0) and now_s >= cached.fetched_s + RETRY_S
-        ):
+        is_due = cached is None or not has_key or now_s >= cached.ends_s
+        if is_due and (cached is None or now_s >= cached.fetched_s + RETRY_S):
             await self._refresh(directory, user_id, may_be_loopback)
             cached = self._cached.get(directory)
         if cached is None or self._clock.monotonic_s() >= cached.stale_s:

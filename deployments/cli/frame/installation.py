@@ -41,8 +41,8 @@ from cluster.store.data.changes import find_differing
 from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from cluster.store.stores import Stores
 from deployments.cli.frame import screen
-from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import COMMAND_LINE
 
 T = TypeVar("T")

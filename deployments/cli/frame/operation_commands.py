@@ -16,9 +16,9 @@ from cluster.errors import Invalid, Malformed
 from cluster.records.validation.json_limits import load_json
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from deployments.operations.frame.administration import parse_arguments
 from deployments.operations.frame.argument_fields import ArgumentField, list_fields
 from deployments.operations.frame.operation import Operation, list_operations, result_to_json
+from deployments.operations.frame.operation_executor import parse_arguments
 
 _TYPES = {"integer": int, "number": float, "share": float, "flag": bool}
 "Kinds that the command line reads itself; the others are texts."

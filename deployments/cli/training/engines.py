@@ -1,7 +1,7 @@
 """`kiosk engines`: recommenders of an app: make, list, place, scale, explore and delete them while everything runs.
 
-Commands change records; whoever keeps the engines' deployments brings the change about, and commands that wait for
-that watch what it tells.
+Commands change records, and the engine operator carries the change out. Commands that wait for it watch the status
+that it records.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from cluster.errors import Invalid
 from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.content.feeds import NewFeed
+from deployments.operations.content.feeds import AddFeed
 
 FEEDS = "/apps/{app_id}/feeds"
 _IN_ADDRESS = frozenset({"app_id"})
@@ -25,12 +25,12 @@ async def show_feeds(request: ConsoleRequest) -> Response:
     """Show the feeds of an app."""
     views = (await request.perform("feeds.list", app_id=request.app_id)).feeds
     feeds = [{**view.to_dict(), "polled_at": view.state.ended_at} for view in views]
-    return request.page("imports/feeds.html", feeds=feeds, inputs=list_inputs(NewFeed, exclude=_IN_ADDRESS))
+    return request.page("imports/feeds.html", feeds=feeds, inputs=list_inputs(AddFeed, exclude=_IN_ADDRESS))
 
 
 async def add_feed(request: ConsoleRequest) -> Response:
     """Add a feed."""
-    given = arguments_from_form(NewFeed, request.form, exclude=_IN_ADDRESS)
+    given = arguments_from_form(AddFeed, request.form, exclude=_IN_ADDRESS)
     view = await request.perform("feeds.add", app_id=request.app_id, **given)
     return _back(request, "feeds.add_done", view.feed.name)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.models.engines import ScalingChange
+from deployments.operations.models.engines import ScaleEngine
 
 MODELS = "/apps/{app_id}/models"
 ENGINE = MODELS + "/engines/{engine_id}"
@@ -89,7 +89,7 @@ async def show_engine(request: ConsoleRequest) -> Response:
         history=history.entries,
         trial=trial.engine.trial,
         verdict=trial.verdict,
-        scaling=list_inputs(ScalingChange, view.engine.scaling, exclude=NOT_IN_FORM),
+        scaling=list_inputs(ScaleEngine, view.engine.scaling, exclude=NOT_IN_FORM),
         newer=f"{address}?page={page - 1}" if page else "",
         older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < snapshots.total else "",
     )
@@ -103,7 +103,7 @@ async def place_engine(request: ConsoleRequest) -> Response:
 
 async def scale_engine(request: ConsoleRequest) -> Response:
     """Change how a dedicated engine scales."""
-    change = arguments_from_form(ScalingChange, request.form, exclude=NOT_IN_FORM)
+    change = arguments_from_form(ScaleEngine, request.form, exclude=NOT_IN_FORM)
     await request.perform("engines.scale", **_engine(request), **change)
     return _to_engine(request, _text(request, "models.scaled"))
 

@@ -66,13 +66,13 @@ class ListRecords(OfApp):
     limit: int = Field(50, ge=1, le=1_000)
 
 
-class OneProduct(OfApp):
+class OfProduct(OfApp):
     """One product."""
 
     product_id: str = Field(min_length=1, max_length=512)
 
 
-class EditProduct(OneProduct):
+class EditProduct(OfProduct):
     """Changes of one product, or a new one."""
 
     fields: dict[str, Any] = Field(
@@ -83,14 +83,14 @@ class EditProduct(OneProduct):
     is_new: bool = Field(False, description="Add the product; it must not exist.")
 
 
-class ProductOfEngine(OneProduct):
+class OfEngineProduct(OfProduct):
     """One product as an engine sees it."""
 
     engine_id: str = DEFAULT_ENGINE
     limit: int = Field(5, ge=1, le=50)
 
 
-class ProductOutcomes(OneProduct):
+class ReadProductOutcomes(OfProduct):
     """A period of outcomes."""
 
     days: int = Field(30, ge=1, le=365, description="Days until today.")
@@ -186,7 +186,7 @@ def build_field_value_table(record: Mapping[str, Any]) -> ResultTable:
 
 
 @operation("catalog.get", "GET", "/apps/{app_id}/catalog/products/{product_id}")
-async def get_product(services: AdminServices, given: OneProduct) -> ProductView:
+async def get_product(services: AdminServices, given: OfProduct) -> ProductView:
     """Show a product and the words under which search finds it.
 
     Errors:
@@ -260,7 +260,7 @@ def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[s
 
 
 @operation("catalog.relate", "GET", "/apps/{app_id}/catalog/products/{product_id}/related")
-async def relate_product(services: AdminServices, given: ProductOfEngine) -> dict[str, Any]:
+async def relate_product(services: AdminServices, given: OfEngineProduct) -> dict[str, Any]:
     """Show products related to a product with reasons, and questions it answers.
 
     None are bought together if no order shows one.
@@ -328,7 +328,7 @@ def explained_products(
     ]
 
 
-async def _questions(services: AdminServices, given: ProductOfEngine) -> list[Any] | str:
+async def _questions(services: AdminServices, given: OfEngineProduct) -> list[Any] | str:
     body = {"product_id": given.product_id, "rows": given.limit}
     try:
         answer = await call_api(services.api, given.app_id, "POST", "/v1/ask/related_questions", body)
@@ -339,7 +339,7 @@ async def _questions(services: AdminServices, given: ProductOfEngine) -> list[An
 
 
 @operation("catalog.outcomes", "GET", "/apps/{app_id}/catalog/products/{product_id}/outcomes")
-async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dict[str, Any]:
+async def count_outcomes(services: AdminServices, given: ReadProductOutcomes) -> dict[str, Any]:
     """Count the interactions with a product by type and day.
 
     Days are those of UTC.

@@ -15,7 +15,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
-from deployments.operations.content.user_insight import UserLookup
+from deployments.operations.content.user_insight import OfUser
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
@@ -25,7 +25,7 @@ ENDED_TOKENS = "ended tokens"
 "The place of an export that an erasure leaves, or else tokens of the erased person would be valid again."
 
 
-class EraseUser(UserLookup):
+class EraseUser(OfUser):
     """Whom to erase."""
 
     later: bool = Field(
@@ -33,7 +33,7 @@ class EraseUser(UserLookup):
     )
 
 
-class OneErasure(OfApp):
+class OfErasure(OfApp):
     """One receipt."""
 
     erasure_id: str = Field(min_length=1, max_length=100)
@@ -68,7 +68,7 @@ async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
 
 
 @operation("users.erasure", "GET", "/apps/{app_id}/erasures/{erasure_id}", "analyst")
-async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
+async def get_erasure(services: AdminServices, given: OfErasure) -> Erasure:
     """Show the receipt of an erasure."""
     await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
@@ -107,7 +107,7 @@ class UserExport:
     secret_fields={"anonymous_id", "user_id"},
     recorded=True,
 )
-async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
+async def export_user(services: AdminServices, given: OfUser) -> UserExport:
     """Export everything that is known of a user or a visitor.
 
     The places are those of receipts of erasures, and `ended tokens`: until when issued tokens of the user have ended.
@@ -133,7 +133,7 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     return UserExport(about, tuple(rows))
 
 
-async def _list_token_ends(services: AdminServices, given: UserLookup) -> list[dict[str, str]]:
+async def _list_token_ends(services: AdminServices, given: OfUser) -> list[dict[str, str]]:
     """Return until when tokens of a user have ended, as `users.end_tokens` does; a visitor has none."""
     if not given.user_id:
         return []

@@ -31,7 +31,7 @@ class OfFeed(OfApp):
     feed: str = Field(max_length=40, description="A name for the feed.")
 
 
-class NewFeed(OfFeed):
+class AddFeed(OfFeed):
     """A feed to add."""
 
     address: str = Field(
@@ -198,7 +198,7 @@ async def show_feed(services: AdminServices, given: OfFeed) -> FeedView:
 
 
 @operation("feeds.add", "POST", "/apps/{app_id}/feeds", "editor")
-async def add_feed(services: AdminServices, given: NewFeed) -> FeedView:
+async def add_feed(services: AdminServices, given: AddFeed) -> FeedView:
     """Poll an address for articles from now on.
 
     Updates, corrections and removals are followed. Only public hosts are asked, as their robots.txt allows.
@@ -230,7 +230,7 @@ async def add_feed(services: AdminServices, given: NewFeed) -> FeedView:
 
 @operation("feeds.pause", "POST", _FEED + "/pause", "editor", read_before=_read_feed)
 async def pause_feed(services: AdminServices, given: OfFeed) -> FeedView:
-    """Poll a feed no more until it is resumed; a poll that runs ends first.
+    """Pause a feed until it is resumed; a running poll is completed.
 
     Errors:
         NotFound: no such feed
@@ -257,7 +257,7 @@ async def _update(services: AdminServices, given: OfFeed, change: Callable[[Feed
 
 @operation("feeds.poll", "POST", _FEED + "/poll", "editor")
 async def poll_feed(services: AdminServices, given: OfFeed) -> FeedView:
-    """Poll a feed within some seconds, whenever its next poll is due.
+    """Poll a feed within some seconds, even if its next poll is due later.
 
     A host that asked to be left alone for a while is left alone nevertheless.
 

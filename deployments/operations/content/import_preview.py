@@ -10,7 +10,7 @@ from pydantic import Field
 from deployments.operations.content.file_preview import PreviewTask
 from deployments.operations.content.imports import (
     Encoding,
-    OneImport,
+    OfImport,
     Rules,
     find_import,
     refuse_removed,
@@ -22,14 +22,14 @@ from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.upload.upload_ingest import fetch_upload
 
 
-class PreviewImport(OneImport):
+class PreviewImport(OfImport):
     """How to look at the file."""
 
     mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
     encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
 
 
-class DryRunImport(OneImport):
+class DryRunImport(OfImport):
     """How to read the file."""
 
     mapping: Rules = ()

@@ -60,13 +60,13 @@ class UploadFile(OfApp):
     content: Any = Field(None, exclude=True, description="The bytes of the file.")
 
 
-class OneImport(OfApp):
+class OfImport(OfApp):
     """One import."""
 
     import_id: str = Field(min_length=1, max_length=100)
 
 
-class StartImport(OneImport):
+class StartImport(OfImport):
     """How to import the file."""
 
     mapping: Rules | None = Field(
@@ -78,7 +78,7 @@ class StartImport(OneImport):
     restart: bool = Field(False, description="Take every row again, also those of an earlier attempt.")
 
 
-class RefusedOfImport(OneImport):
+class ListRefusedRows(OfImport):
     """Which refused rows."""
 
     offset: int = Field(0, ge=0)
@@ -201,7 +201,7 @@ async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
 
 
 @operation("imports.get", "GET", "/apps/{app_id}/imports/{import_id}", "editor")
-async def get_import(services: AdminServices, given: OneImport) -> ImportView:
+async def get_import(services: AdminServices, given: OfImport) -> ImportView:
     """Show an import and its progress."""
     return _view(services, await find_import(services, given))
 
@@ -277,7 +277,7 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     "editor",
     secret_fields={"file_name"},
 )
-async def cancel_import(services: AdminServices, given: OneImport) -> ImportView:
+async def cancel_import(services: AdminServices, given: OfImport) -> ImportView:
     """Stop a running import.
 
     Its rows so far stay, and it can be started again.
@@ -297,7 +297,7 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
 @operation(
     "imports.remove", "DELETE", "/apps/{app_id}/imports/{import_id}", "editor", secret_fields={"file_name"}
 )
-async def remove_import(services: AdminServices, given: OneImport) -> dict[str, Any]:
+async def remove_import(services: AdminServices, given: OfImport) -> dict[str, Any]:
     """Remove an import and its uploaded file.
 
     What was imported stays.
@@ -315,7 +315,7 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
 
 
 @operation("imports.refused", "GET", "/apps/{app_id}/imports/{import_id}/refused", "editor", recorded=True)
-async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
+async def list_refused(services: AdminServices, given: ListRefusedRows) -> RefusedRowsPage:
     """List refused rows of an import with their reasons.
 
     Errors:
@@ -389,7 +389,7 @@ def _view(services: AdminServices, stored: StoredImport) -> ImportView:
     return ImportView(stored.record, status, stored)
 
 
-async def find_import(services: AdminServices, given: OneImport) -> StoredImport:
+async def find_import(services: AdminServices, given: OfImport) -> StoredImport:
     """Return an import with its progress.
 
     Errors:

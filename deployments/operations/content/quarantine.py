@@ -39,7 +39,7 @@ class ListEntries(OfApp):
     limit: int = Field(50, ge=1, le=1_000_000)
 
 
-class OneEntry(OfApp):
+class OfEntry(OfApp):
     """One entry."""
 
     entry_id: str = Field(min_length=1, max_length=1_000, description="Id of the entry.")
@@ -154,7 +154,7 @@ async def list_entries(services: AdminServices, given: ListEntries) -> EntryList
 
 
 @operation("quarantine.get", "GET", "/apps/{app_id}/quarantine/{entry_id}", "analyst")
-async def get_entry(services: AdminServices, given: OneEntry) -> EntryDetails:
+async def get_entry(services: AdminServices, given: OfEntry) -> EntryDetails:
     """Show an entry that was set aside whole."""
     entries = await read_entries(services, given.app_id)
     (entry,) = select_entries(entries, [given.entry_id], every=False)

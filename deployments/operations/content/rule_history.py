@@ -26,7 +26,7 @@ class ListRuleVersions(OfApp):
     limit: int = Field(default=100, ge=1, le=1000, description="Most changes of the list.")
 
 
-class OneRuleVersion(OfApp):
+class OfRuleVersion(OfApp):
     """One change of a rule."""
 
     version_id: str = Field(description="Id of the change, from `rules.history`.")
@@ -60,7 +60,7 @@ async def list_versions(services: AdminServices, given: ListRuleVersions) -> Rul
 
 
 @operation("rules.undo", "POST", "/apps/{app_id}/rule-versions/{version_id}/undo", "editor")
-async def undo_change(services: AdminServices, given: OneRuleVersion) -> RuleHistory:
+async def undo_change(services: AdminServices, given: OfRuleVersion) -> RuleHistory:
     """Put a rule back to what it was before a change.
 
     Refused if somebody changed it since.
@@ -76,7 +76,7 @@ async def undo_change(services: AdminServices, given: OneRuleVersion) -> RuleHis
 
 
 @operation("rules.restore", "POST", "/apps/{app_id}/rule-versions/{version_id}/restore", "editor")
-async def restore_version(services: AdminServices, given: OneRuleVersion) -> RuleHistory:
+async def restore_version(services: AdminServices, given: OfRuleVersion) -> RuleHistory:
     """Put a rule back to what a change made of it.
 
     Whatever happened since.
@@ -180,7 +180,7 @@ async def _put_back(
     return RuleHistory(_build_versions(services, [(stored, None)], change))
 
 
-async def _get_version(services: AdminServices, given: OneRuleVersion) -> RuleVersion:
+async def _get_version(services: AdminServices, given: OfRuleVersion) -> RuleVersion:
     await require_app(services.stores, given.app_id)
     version = await services.stores.rule_versions.get(given.app_id, given.version_id)
     if version is None:

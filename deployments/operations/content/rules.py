@@ -44,7 +44,7 @@ class PutRules(OfApp):
     engine_id: str = Field(default=DEFAULT_ENGINE, description="The engine of rules that name none.")
 
 
-class NamedRules(OfEngine):
+class OfRules(OfEngine):
     """Names of rules of one engine."""
 
     names: _Names = Field(description="Names of the rules.")
@@ -108,7 +108,7 @@ class DeletedRules:
         return (f"{self.count} rule{'s' * (self.count != 1)} of {self.app_id} deleted.",)
 
 
-async def _read_named(services: AdminServices, given: NamedRules) -> list[dict[str, Any]]:
+async def _read_named(services: AdminServices, given: OfRules) -> list[dict[str, Any]]:
     stored = await rules_of_engine(services, given.app_id, given.engine_id)
     return [rule_to_dict(stored[name]) for name in given.names if name in stored]
 
@@ -168,7 +168,7 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     "editor",
     read_before=_read_named,
 )
-async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRules:
+async def delete_rules(services: AdminServices, given: OfRules) -> DeletedRules:
     """Delete rules of an engine, all or none.
 
     Errors:
@@ -190,7 +190,7 @@ async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRul
     "editor",
     read_before=_read_named,
 )
-async def order_rules(services: AdminServices, given: NamedRules) -> StoredRuleList:
+async def order_rules(services: AdminServices, given: OfRules) -> StoredRuleList:
     """Give rules of an engine priorities by their order, the first one the highest.
 
     The places of the others stay.
@@ -275,7 +275,7 @@ def sort_rules(rules: Any) -> list[BoostRule]:
     return sorted(rules, key=lambda rule: (-rule.priority, rule.name))
 
 
-def _require_rules(given: NamedRules, stored: Mapping[str, BoostRule]) -> None:
+def _require_rules(given: OfRules, stored: Mapping[str, BoostRule]) -> None:
     for name in given.names:
         if name not in stored:
             app_id = given.app_id

@@ -43,7 +43,7 @@ _SIMILAR = "/v1/recommendation/product_to_products"
 _FIELDS = ["product_id", "title", "type", "price", "cover_image"]
 
 
-class UserLookup(OfApp):
+class OfUser(OfApp):
     """A user or a visitor; exactly one of both."""
 
     user_id: str = Field("", max_length=512)
@@ -65,14 +65,14 @@ class SearchUsers(ListRecords):
     exact: bool = Field(False, description="The text is the whole name or e-mail address.")
 
 
-class UserOfEngine(UserLookup):
+class OfEngineUser(OfUser):
     """A person as an engine sees them."""
 
     engine_id: str = DEFAULT_ENGINE
     limit: int = Field(10, ge=1, le=100)
 
 
-class MissingProduct(UserOfEngine):
+class ExplainMissingProduct(OfEngineUser):
     """A product that a person does not get."""
 
     product_id: str = Field(min_length=1, max_length=512)
@@ -231,7 +231,7 @@ async def _list_stored_users(
     secret_fields={"anonymous_id", "user_id"},
     recorded=True,
 )
-async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]:
+async def get_user(services: AdminServices, given: OfUser) -> dict[str, Any]:
     """Show what is known of a user or a visitor.
 
     Errors:
@@ -284,7 +284,7 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
 
 
 @operation("users.recommend", "GET", "/apps/{app_id}/users/one/recommendations", "analyst")
-async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[str, Any]:
+async def recommend_user(services: AdminServices, given: OfEngineUser) -> dict[str, Any]:
     """Show what a user would get next, with reasons."""
     _require_one(given)
     body = {**_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": True, "fl": _FIELDS}
@@ -302,7 +302,7 @@ async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[s
 
 
 async def _find_related(
-    services: AdminServices, given: UserOfEngine, product_ids: Sequence[str]
+    services: AdminServices, given: OfEngineUser, product_ids: Sequence[str]
 ) -> dict[str, dict[str, str]]:
     """Return product id -> score component -> title of the newest product of the user that it is connected with most.
 
@@ -354,7 +354,7 @@ async def _call_similar(services: AdminServices, app_id: str, body: dict[str, An
 
 
 @operation("users.explain", "GET", "/apps/{app_id}/users/one/explanation", "analyst")
-async def explain_absence(services: AdminServices, given: MissingProduct) -> dict[str, Any]:
+async def explain_absence(services: AdminServices, given: ExplainMissingProduct) -> dict[str, Any]:
     """Tell why a user does not get a product.
 
     What removed it, or which products score higher.
@@ -395,30 +395,30 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
     }
 
 
-def _require_one(given: UserLookup) -> None:
+def _require_one(given: OfUser) -> None:
     if bool(given.user_id) == bool(given.anonymous_id):
         raise Invalid("name either user_id or anonymous_id")
 
 
-def _who(given: UserLookup) -> dict[str, str]:
+def _who(given: OfUser) -> dict[str, str]:
     return {"user_id": given.user_id} if given.user_id else {"anonymous_id": given.anonymous_id}
 
 
-async def _read_record(services: AdminServices, given: UserLookup) -> dict[str, Any] | None:
+async def _read_record(services: AdminServices, given: OfUser) -> dict[str, Any] | None:
     if not given.user_id:
         return None
     body = await services.stores.records.get(given.app_id, "user", given.user_id)
     return None if body is None else dict(orjson.loads(body))
 
 
-async def _list_visitors(services: AdminServices, given: UserLookup) -> list[str]:
+async def _list_visitors(services: AdminServices, given: OfUser) -> list[str]:
     if not given.user_id:
         return []
     person = await services.stores.erasures.person(given.app_id, given.user_id, "")
     return list(person.anonymous_ids)
 
 
-async def _find_link(services: AdminServices, given: UserLookup) -> str:
+async def _find_link(services: AdminServices, given: OfUser) -> str:
     """Return the user that a visitor was linked to; empty without one."""
     if not given.anonymous_id:
         return ""

@@ -1,9 +1,12 @@
 """Sums of answers and outcomes by group and bucket of people: pure functions over polars frames, file by file.
 
-People are spread over `BUCKETS` buckets by a hash. Every figure of a report is a function of sums, so leaving out one
-bucket at a time gives its error with people as the unit (delete-a-group jackknife: Kott 2001, Journal of Official
-Statistics 17). Users and products stay numbers of a dictionary of their file, because 100 million texts take too long.
-Memory depends on groups, people and products, not on the number of answers.
+People are spread over `BUCKETS` buckets by a hash. Every figure of a report is a function of sums. So leaving out one
+bucket at a time gives its error with people as the unit (delete-a-group jackknife). Users and products stay numbers
+of a dictionary of their file, because 100 million texts take too long. Memory depends on groups, people and products,
+not on the number of answers.
+
+Source:
+    P. Kott, The Delete-a-Group Jackknife, Journal of Official Statistics 17, 2001
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class EngineScaling:
         engine = self.view.engine
         values = {name: f"{getattr(engine.scaling, name):g}" for name in Scaling.model_fields}
         values["max_replicas_per_node"] = str(engine.max_replicas_per_node or "none")
-        fields = ScalingChange.model_fields
+        fields = ScaleEngine.model_fields
         table = ResultTable(
             ("setting", "value", "means"),
             [(name, value, fields[name].description or "") for name, value in values.items()],
@@ -106,7 +106,7 @@ class DeletedEngine:
         return (f"Engine {engine.engine_id} of {engine.app_id} is deleted.",)
 
 
-class ScalingChange(OfEngine):
+class ScaleEngine(OfEngine):
     """What to change of how a dedicated engine scales; what is not named stays."""
 
     replicas_min: int | None = Field(None, title="Minimum replicas", description="Minimum replicas.")
@@ -153,7 +153,7 @@ class ScalingChange(OfEngine):
             raise Invalid(f"{where}{words[:1].lower()}{words[1:]}") from None
 
 
-class NewEngine(ScalingChange):
+class CreateEngine(ScaleEngine):
     """An engine to create."""
 
     dedicated: bool = Field(
@@ -176,7 +176,7 @@ class ExploreEngine(OfEngine):
     "Number of the best products behind the list from which the product is drawn."
 
 
-class RepeatAfter(OfEngine):
+class SetRepeatAfter(OfEngine):
     """When a product may be recommended again after an interaction."""
 
     type: str = Field(default="*", min_length=1, max_length=64)
@@ -256,7 +256,7 @@ async def get_engine(services: AdminServices, given: OfEngine) -> EngineView:
     return await read_engine_view(services.stores, engine, services.now_ms())
 
 
-def build_engine(given: NewEngine, now_ms: int) -> Engine:
+def build_engine(given: CreateEngine, now_ms: int) -> Engine:
     """Return the record of a new engine.
 
     Errors:
@@ -280,7 +280,7 @@ def build_engine(given: NewEngine, now_ms: int) -> Engine:
 @operation(
     "engines.create", "POST", "/apps/{app_id}/engines", "owner", check=lambda given: build_engine(given, 0)
 )
-async def create_engine(services: AdminServices, given: NewEngine) -> EngineView:
+async def create_engine(services: AdminServices, given: CreateEngine) -> EngineView:
     """Create an engine that reads its app's products and interactions.
 
     Errors:
@@ -341,7 +341,7 @@ def parse_placement(word: str) -> Placement:
 @operation(
     "engines.scale", "POST", "/apps/{app_id}/engines/{engine_id}/scale", "owner", read_before=get_engine
 )
-async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineScaling:
+async def scale_engine(services: AdminServices, given: ScaleEngine) -> EngineScaling:
     """Change how a dedicated engine scales."""
 
     def scaled(engine: Engine) -> Engine:
@@ -385,7 +385,7 @@ async def explore_engine(services: AdminServices, given: ExploreEngine) -> Engin
     "owner",
     read_before=get_engine,
 )
-async def change_repeat_pause(services: AdminServices, given: RepeatAfter) -> EngineView:
+async def change_repeat_pause(services: AdminServices, given: SetRepeatAfter) -> EngineView:
     """Change how long the lists of an engine leave out the products of a type of interaction.
 
     A new engine has the pauses of the engine `default`.

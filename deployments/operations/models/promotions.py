@@ -52,7 +52,7 @@ class RollBack(OfEngine):
     )
 
 
-class ReadHistory(OfEngine):
+class ListPromotions(OfEngine):
     """How much of the history."""
 
     limit: int = Field(default=50, ge=1, le=10_000)
@@ -177,7 +177,7 @@ async def preview_promotion(services: AdminServices, given: OfSnapshot) -> Promo
 
 
 @operation("promotions.list", "GET", "/apps/{app_id}/engines/{engine_id}/promotions")
-async def read_history(services: AdminServices, given: ReadHistory) -> PromotionHistory:
+async def read_history(services: AdminServices, given: ListPromotions) -> PromotionHistory:
     """List which snapshot served from when on, and who decided that; newest first."""
     from jobs.refresh.runs.promotion import get_engine
 

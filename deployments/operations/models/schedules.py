@@ -27,7 +27,7 @@ class OfSchedule(OfApp):
     schedule: str = Field(description="A name for the schedule.")
 
 
-class NewSchedule(OfSchedule):
+class AddSchedule(OfSchedule):
     """A schedule to add."""
 
     when: str = "nightly"
@@ -39,7 +39,7 @@ class NewSchedule(OfSchedule):
     "Let the result serve if the gate allows."
 
 
-class ChangedSchedule(OfSchedule):
+class ChangeSchedule(OfSchedule):
     """What to change of a schedule; what is not named stays."""
 
     when: str | None = None
@@ -158,7 +158,7 @@ def check_schedule(given: OfSchedule, when: str) -> None:
 
 
 @operation("schedules.add", "POST", "/apps/{app_id}/schedules", "editor")
-async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleView:
+async def add_schedule(services: AdminServices, given: AddSchedule) -> ScheduleView:
     """Train an engine again and again.
 
     Errors:
@@ -202,7 +202,7 @@ async def _read_schedule(services: AdminServices, given: OfSchedule) -> Schedule
 @operation(
     "schedules.change", "PATCH", "/apps/{app_id}/schedules/{schedule}", "editor", read_before=_read_schedule
 )
-async def change_schedule(services: AdminServices, given: ChangedSchedule) -> ScheduleView:
+async def change_schedule(services: AdminServices, given: ChangeSchedule) -> ScheduleView:
     """Change when an engine is trained, with which recipe, and whether the result may serve.
 
     Errors:

@@ -1,6 +1,6 @@
-"""Writing and loading of snapshot folders. A write is atomic: into a temporary folder, which is then renamed.
+"""Build the autocomplete index and the search index of a snapshot, and write its folder.
 
-Builders of the autocomplete index and the search index of a snapshot.
+A write is atomic: it goes into a temporary folder, which is then renamed.
 """
 
 from __future__ import annotations

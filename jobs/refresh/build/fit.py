@@ -1,6 +1,6 @@
 """Training of an engine from a settled recipe and data.
 
-Content weights, which score products without events; trained on the content of products with events.
+It also fits the content weights, which score products without events by the content of products with events.
 """
 
 from __future__ import annotations

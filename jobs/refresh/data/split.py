@@ -23,8 +23,13 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 
 SeenItemPolicy = Literal["out", "other_kinds", "allowed", "paused"]
-"""Items of a history that may be recommended: none, those without an event of the target types, all, or those whose
-pause after each event has ended (`repeat_after_days`; a type without a pause never ends)."""
+"""Items of a history that may be recommended.
+
+out           none
+other_kinds   those without an event of the target types
+allowed       all
+paused        those whose pause after each event has ended (`repeat_after_days`; a type without a pause never ends)
+"""
 
 _DAY_S = 86_400.0
 
@@ -124,7 +129,7 @@ class EvaluationSplit:
             people=None if self.people is None else self.people[which],
         )
 
-    def hidden_items(self) -> Targets:
+    def excluded_items(self) -> Targets:
         """Return the items of each user that lists must not contain."""
         if self.taken is not None:
             return self.taken
@@ -439,7 +444,7 @@ def _leave_out_at(
 
 def _drop_hidden_targets(trial: EvaluationSplit) -> EvaluationSplit:
     """Return the split without users whose single target is an excluded item of their history."""
-    hidden = trial.hidden_items()
+    hidden = trial.excluded_items()
     users = np.arange(len(trial))
     again = _contains_pairs(
         hidden.owners(), hidden.items, users, trial.targets.items, trial.histories.n_items

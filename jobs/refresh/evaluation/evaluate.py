@@ -250,7 +250,7 @@ def score_allowed_items(scorer: Scorer, trial: EvaluationSplit) -> Batch:
         raise Invalid(
             "scores hold what is no number; `python -m jobs.refresh conform` says which learner gives it"
         )
-    hidden = trial.hidden_items()
+    hidden = trial.excluded_items()
     # As the engine does: what lists leave out can be neither a hit nor a miss.
     scores[hidden.owners(), hidden.items] = -np.inf
     return scores

@@ -4,7 +4,7 @@ The network equals `actors.models.transformer`, for many sequences in one row: a
 loss is the softmax over all items, or over sampled ones with a correction for their frequency (logQ).
 
 With sampled items, a step reads and writes only the item vectors that it needs. An item that some steps left out
-first catches up: the optimizer would have moved it by its moments alone, and the sum of these moves has a closed form.
+first catches up. The optimizer would have moved it by its moments alone, and the sum of these moves has a closed form.
 
 Source:
     A. Petrov, C. Macdonald, gSASRec: Reducing Overconfidence in Sequential Recommendation, RecSys 2023

@@ -1,6 +1,6 @@
 """Choice of parameters and blend weights on validation.
 
-candidates        the best items of each component, the only ones that a blend can rank first
+candidate_items   the best items of each component, the only ones that a blend can rank first
 blend_weights     hill climbing of the weights; each step needs a significant gain; components that
                   lower the NDCG on other users are removed
 parameter_search  the parameters of one component

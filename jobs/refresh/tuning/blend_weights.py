@@ -16,7 +16,7 @@ from actors.vectors.types import Floats
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import mean_figure, significant_gain
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.evidence import PartVariant
 
 DEPTH = 5

@@ -18,7 +18,7 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, tune_part
 from jobs.refresh.tuning.split_selection import is_coarse_clock, select_users_with_history
 

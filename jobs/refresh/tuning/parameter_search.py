@@ -16,7 +16,7 @@ from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.neighbours.ease import EaseRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner
-from jobs.refresh.tuning.candidates import collect_candidates
+from jobs.refresh.tuning.candidate_items import collect_candidates
 
 # Decays that go on to the choice of weights, each as a variant: they cost scores, no training.
 _TIME_DECAYS_KEPT = 3

@@ -20,7 +20,7 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.blend_weights import choose_blend, choose_weights
-from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.evidence import StepCallback, TrainedVariants, ignore_step, tune_and_train
 from jobs.refresh.tuning.outcomes import PartOutcome, build_outcomes, mark_dropped
 

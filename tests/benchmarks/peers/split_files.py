@@ -31,7 +31,7 @@ LIST_LENGTH = 20
 def write_split(split: EvaluationSplit, folder: Path) -> None:
     """Write what a peer may know of a split; `split.json` is written last, so a folder with it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    train, histories, hidden = split.train, split.histories, split.hidden_items()
+    train, histories, hidden = split.train, split.histories, split.excluded_items()
     frames = {
         "train": {
             "user": train.reader,
@@ -108,7 +108,7 @@ def read_lists(path: Path, split: EvaluationSplit) -> RankedLists:
     pairs = query * n_items + item
     if len(np.unique(pairs)) < len(pairs) or len(np.unique(query * LIST_LENGTH + place)) < len(pairs):
         raise Invalid(f"{path.name} has an item twice in a list, or two items at a place")
-    hidden = split.hidden_items()
+    hidden = split.excluded_items()
     if np.isin(pairs, hidden.owners() * n_items + hidden.items).any():
         raise Invalid(f"{path.name} lists items that the split hides")
     lists: RankedLists = np.full((len(split), LIST_LENGTH), -1, np.int64)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster.records.experiment import Experiment, Exposure
-from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.engines.experiments import GUARD, AssignMode, ExperimentBook, ExperimentStore
 
 
@@ -61,7 +61,7 @@ class MemoryExperiments(ExperimentStore):
         user_keys: Sequence[str],
         proposed: Exposure | None,
         mode: AssignMode,
-        writer: BrowserWriter | None = None,
+        writer: BrowserWriteLimits | None = None,
     ) -> Exposure | None:
         given = self._apps[experiment.app_id].given[experiment.experiment_id]
         variant_ids = {variant.variant_id for variant in experiment.variants}
@@ -88,7 +88,7 @@ class MemoryExperiments(ExperimentStore):
                         given.others[person][user_key] = None
         return winner
 
-    def _admit(self, app_id: str, writer: BrowserWriter | None) -> bool:
+    def _admit(self, app_id: str, writer: BrowserWriteLimits | None) -> bool:
         if writer is None:
             return True
         mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")

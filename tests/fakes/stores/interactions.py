@@ -15,7 +15,7 @@ from cluster.store.data.append_plan import (
     CAP,
     MOST_EVICTED,
     MOST_VISITORS,
-    BrowserWriter,
+    BrowserWriteLimits,
     Recent,
     merge_recent,
 )
@@ -44,7 +44,7 @@ class MemoryInteractions(InteractionStore):
         self._strangers: dict[tuple[str, int, str], int] = {}
 
     async def append(
-        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriteLimits | None = None
     ) -> str:
         if writer is not None:
             return self._append_bounded(app_id, payload, recents, writer)
@@ -67,7 +67,7 @@ class MemoryInteractions(InteractionStore):
         return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
     def _append_bounded(
-        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriteLimits
     ) -> str:
         app, minute = self._state.apps[app_id], writer.now_ms // 60_000
         written = self._written.get((app_id, minute), 0)
@@ -90,7 +90,7 @@ class MemoryInteractions(InteractionStore):
                 _push(app, user_key, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
         return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
-    def _admit(self, app_id: str, writer: BrowserWriter) -> bool:
+    def _admit(self, app_id: str, writer: BrowserWriteLimits) -> bool:
         mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
         counts = self._strangers
         if (

@@ -65,11 +65,11 @@ async def finish(request: ConsoleRequest) -> Response:
         raise TooMany(services.text("error.too_many"), retry_after_s=wait_s)
     identity = await provider.finish(_callback(request), flow, code)
     if identity is None:
-        await services.sign_in.refuse_identity(browser, None, "the provider confirmed no identity")
+        await services.sign_in.record_refused_identity(browser, None, "the provider confirmed no identity")
         return show_form(request, goal, services.text("signin.provider_failed"), 403)
     account = await find_account(request, identity)
     if account is None:
-        await services.sign_in.refuse_identity(browser, None, "identity without an account")
+        await services.sign_in.record_refused_identity(browser, None, "identity without an account")
         name = identity.email or identity.subject.partition(" ")[2]
         return show_form(request, goal, services.text("signin.provider_unknown", name=name), 403)
     if services.sign_in.claimed is not None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from actors.archive.embedding_cache import CachingEmbedder
 from actors.archive.library import PassageLibrary
 from actors.archive.passages import Document, read_product
-from actors.archive.shared_embedder import SharedEmbedder
 from actors.language.hashing_embedder import HashingEmbedder, Vectors
 from tests.fakes.small_archive import ARTICLES
 
@@ -40,7 +40,9 @@ def documents() -> list[Document]:
 def test_a_second_replica_takes_the_vectors_the_first_one_made(tmp_path: Path) -> None:
     first, second = Slow(), Slow()
     for embedder in (first, second):
-        library = PassageLibrary(embedder, share=0.5, writing=SharedEmbedder(embedder, tmp_path, sleep=pause))
+        library = PassageLibrary(
+            embedder, share=0.5, writing=CachingEmbedder(embedder, tmp_path, sleep=pause)
+        )
         library.put(documents())
     assert first.seen == sum(len(document.passages) for document in documents())
     assert second.seen == 0
@@ -48,7 +50,7 @@ def test_a_second_replica_takes_the_vectors_the_first_one_made(tmp_path: Path) -
 
 def test_the_vectors_are_those_of_the_embedder(tmp_path: Path) -> None:
     texts = ["a river treaty", "", "beetles in orchards"]
-    once = SharedEmbedder(Slow(), tmp_path, sleep=pause)
+    once = CachingEmbedder(Slow(), tmp_path, sleep=pause)
     assert np.array_equal(once.embed(texts), HashingEmbedder().embed(texts))
     assert np.array_equal(once.embed(texts), HashingEmbedder().embed(texts))
 
@@ -57,7 +59,7 @@ def test_replicas_that_come_together_embed_a_document_once(tmp_path: Path) -> No
     embedders = [Slow(0.1) for _ in range(4)]
     threads = [
         threading.Thread(
-            target=SharedEmbedder(embedder, tmp_path, sleep=pause).embed, args=(["the same text"],)
+            target=CachingEmbedder(embedder, tmp_path, sleep=pause).embed, args=(["the same text"],)
         )
         for embedder in embedders
     ]
@@ -70,7 +72,7 @@ def test_replicas_that_come_together_embed_a_document_once(tmp_path: Path) -> No
 
 def test_who_claimed_and_died_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     embedder = Slow()
-    once = SharedEmbedder(embedder, tmp_path, sleep=pause, wait_s=0.1)
+    once = CachingEmbedder(embedder, tmp_path, sleep=pause, wait_s=0.1)
     once.embed(["a text"])
     (vectors,) = tmp_path.rglob("*.npy")
     vectors.rename(vectors.with_suffix(".claim"))
@@ -81,7 +83,7 @@ def test_who_claimed_and_died_is_not_waited_for_for_ever(tmp_path: Path) -> None
 
 def test_damaged_vectors_are_made_again(tmp_path: Path) -> None:
     embedder = Slow()
-    once = SharedEmbedder(embedder, tmp_path, sleep=pause)
+    once = CachingEmbedder(embedder, tmp_path, sleep=pause)
     expected = once.embed(["a text"])
     (vectors,) = tmp_path.rglob("*.npy")
     vectors.write_bytes(b"\x93NUMPY nonsense")

@@ -103,22 +103,22 @@ async def test_storage_is_read_once_in_half_a_minute(store: Any) -> None:
 async def test_a_passed_check_holds_until_the_measurement_is_old_or_the_settings_change(store: Any) -> None:
     clock, app = ManualClock(), _app(max_storage_mb=4)
     bounds = StorageBounds(cast(UsageStore, store), clock)
-    assert not bounds.has_passed(app, clock.monotonic_s())
+    assert not bounds.has_valid_check(app, clock.monotonic_s())
     await bounds.check(app)
-    assert bounds.has_passed(app, clock.monotonic_s())
-    assert not bounds.has_passed(_app(max_storage_mb=4), clock.monotonic_s())
+    assert bounds.has_valid_check(app, clock.monotonic_s())
+    assert not bounds.has_valid_check(_app(max_storage_mb=4), clock.monotonic_s())
     clock.advance(int(MEASURE_KEEP_S * 1000) - 1_000)
     # checked again, but not measured again
     await bounds.check(app)
     clock.advance(1_001)
-    assert not bounds.has_passed(app, clock.monotonic_s())
+    assert not bounds.has_valid_check(app, clock.monotonic_s())
     store.size = 5 << 20
     with pytest.raises(Forbidden):
         await bounds.check(app)
-    assert not bounds.has_passed(app, clock.monotonic_s())
+    assert not bounds.has_valid_check(app, clock.monotonic_s())
     unbounded = _app(max_storage_mb=0)
     await bounds.check(unbounded)
-    assert bounds.has_passed(unbounded, clock.monotonic_s() + 1e9)
+    assert bounds.has_valid_check(unbounded, clock.monotonic_s() + 1e9)
 
 
 async def test_one_engine_too_many_is_refused(store: Any) -> None:

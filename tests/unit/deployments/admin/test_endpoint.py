@@ -14,7 +14,7 @@ from cluster.errors import Forbidden
 from cluster.store.stores import Stores
 from deployments.admin import endpoint
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal, principal_of
 from deployments.operations.frame.services import AdminServices
 from tests.fakes.administration import add_apps, add_person, bearer, give_token, open_memory_admin, serve

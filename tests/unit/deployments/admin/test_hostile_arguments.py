@@ -12,9 +12,9 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.store.stores import Stores
 from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import redact_secrets
 from deployments.operations.frame.examples import example_arguments
 from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.operation_executor import redact_secrets
 from deployments.operations.frame.principal import COMMAND_LINE
 from deployments.operations.frame.services import AdminConfig
 from deployments.operations.open_admin import open_admin

@@ -12,9 +12,9 @@ from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.examples import example_arguments
 from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import AdminServices
 from tests.fakes.administration import (
     VAULT,

@@ -12,8 +12,8 @@ from cluster.records.account import check_password
 from cluster.records.administration import TOKEN_PREFIX, AppRole
 from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import result_to_json
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import COMMAND_LINE, Principal, principal_of
 from deployments.operations.open_admin import Admin
 from tests.fakes.administration import add_apps, add_person, open_memory_admin

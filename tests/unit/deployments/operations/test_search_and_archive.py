@@ -20,8 +20,8 @@ from cluster.records.archive.archive_client import CHECK_CLIENT, ArchiveCall, sh
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import result_to_json
+from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
 from deployments.operations.frame.services import AdminConfig

@@ -152,7 +152,7 @@ def test_a_session_recommends_again_only_after_the_pause() -> None:
     rows += [("new", item, day * at) for at, item in ((9, "x"), (10, "x"), (13, "x"), (14, "y"))]
     trial = split_next_in_session(data_of(rows), 5.0, pauses={"*": 2.0})
     assert histories_and_targets(trial) == [(["x", "x"], ["x"]), (["x", "x", "x"], ["y"])]
-    hidden = trial.hidden_items()
+    hidden = trial.excluded_items()
     assert hidden.lengths.tolist() == [0, 1], "the third x is a day old when y is next"
     plain = split_next_in_session(data_of(rows), 5.0)
     assert (len(plain), plain.taken) == (3, None)

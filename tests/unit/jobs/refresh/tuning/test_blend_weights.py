@@ -18,7 +18,7 @@ from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner
 from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.tuning.blend_weights import choose_weights
-from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import tune_part
 
 

@@ -61,7 +61,7 @@ def test_targets_by_time_are_what_lists_may_show(pauses: dict[str, float], expec
     trial = split_at(food_shop(), 100 * DAY_S, np.inf, seen="out", pauses=pauses)
     assert target_names(trial) == expected
     assert trial.seen == ("paused" if pauses else "out")
-    hidden = {trial.train.items.names.to_pylist()[item] for item in trial.hidden_items().items}
+    hidden = {trial.train.items.names.to_pylist()[item] for item in trial.excluded_items().items}
     assert hidden == {"rice", "oil", "film"} - set(expected)
     assert target_names(trial.exclude_seen()) == ["salt"]
 

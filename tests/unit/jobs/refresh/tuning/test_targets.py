@@ -67,7 +67,7 @@ def test_only_what_was_bought_is_hidden() -> None:
     data = shop(carted=0.6)
     trial = split_for_recipe(load_recipe("default"), data).test
     bought = data.of_kinds(("checkout",))
-    hidden = trial.hidden_items()
+    hidden = trial.excluded_items()
     first = [hidden.starts[0], hidden.starts[1]]
     assert names_of(data, hidden.items[slice(*first)]) == sorted(names_of(data, bought.item[:2]))
     assert not np.isin(trial.targets.items[:1], hidden.items[slice(*first)])
@@ -122,7 +122,7 @@ def test_kinds_of_the_recipe_are_obeyed_where_the_last_item_is_left_out() -> Non
 def test_a_sample_of_readers_keeps_what_each_of_them_bought() -> None:
     trial = split_for_recipe(load_recipe("default"), shop(carted=0.6)).test
     few = trial.pick(np.array([7, 11]))
-    hidden, every = few.hidden_items(), trial.hidden_items()
+    hidden, every = few.excluded_items(), trial.excluded_items()
     assert np.array_equal(hidden.items[: hidden.starts[1]], every.items[every.starts[7] : every.starts[8]])
     everything = replace(few, seen="out", taken=None)
-    assert len(everything.hidden_items().items) > len(hidden.items)
+    assert len(everything.excluded_items().items) > len(hidden.items)

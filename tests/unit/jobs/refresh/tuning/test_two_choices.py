@@ -71,7 +71,7 @@ def test_the_unseen_split_has_no_item_of_the_history(split: EvaluationSplit) -> 
     assert not np.asarray(seen[unseen.targets.owners(), unseen.targets.items]).any()
     plain = leave_last_out(habits()).test
     assert np.array_equal(unseen.targets.items, plain.targets.items)
-    assert np.array_equal(unseen.hidden_items().items, plain.hidden_items().items)
+    assert np.array_equal(unseen.excluded_items().items, plain.excluded_items().items)
     assert unseen.exclude_seen() is unseen
 
 

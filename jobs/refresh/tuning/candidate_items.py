@@ -165,7 +165,7 @@ def _select_best(every: Sequence[StandardizedScores], trial: EvaluationSplit, de
     Shapes:
         yields: int64 [c], ascending
     """
-    hidden = trial.hidden_items()
+    hidden = trial.excluded_items()
     # One mask for all users: to set and clear a few items costs less than a new mask each.
     seen = np.zeros(trial.histories.n_items, np.bool_)
     for row, (first, last) in enumerate(pairwise(hidden.starts.tolist())):

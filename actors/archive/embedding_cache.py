@@ -33,7 +33,7 @@ _POLL_S = 0.02
 _SWEEP_EVERY = 500
 
 
-class SharedEmbedder:
+class CachingEmbedder:
     """An embedder for writers that shares vectors with other replicas. Use from one thread at a time."""
 
     is_slow = True

@@ -1,6 +1,6 @@
 """The address of a language model: its configuration, and the addresses that a connection may have.
 
-A second look-up between check and connection could return another address.
+Connections go to the checked address itself, because a second look-up could return another one.
 """
 
 from __future__ import annotations

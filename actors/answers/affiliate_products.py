@@ -74,7 +74,7 @@ def select_affiliated(
     shown = []
     for product_id in dict.fromkeys(product_ids):
         product = products.get(product_id)
-        # Also those that the search found: the stored record decides, as the archive follows it later.
+        # Also those that the search found: the stored record decides, because the archive may lag behind it.
         if product is None or product.get("availability") == _GONE or not matches_filter(rule, product):
             continue
         kept = {name: _shorten(product[name]) for name in fields if product.get(name) is not None}

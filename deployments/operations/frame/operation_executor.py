@@ -235,7 +235,7 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
 
 
 def redact_secrets(value: Any, secret: frozenset[str]) -> Any:
-    """Return a value that every JSON holds, without the values of secret names and without keys in its texts.
+    """Return a value that every JSON parser accepts, without the values of secret names and without keys in its texts.
 
     Long texts are cut.
     """

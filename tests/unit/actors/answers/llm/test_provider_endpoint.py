@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from actors.answers.llm.model_address import GuardedTransport, InternalAddressError, ModelConfig
+from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, ModelConfig
 from cluster.errors import Invalid
 
 
