@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import exp, inf, lgamma, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,6 +112,14 @@ def _estimate_effect(
     return EffectEstimate(value, value - half, value + half, relative, abs(value) > half, p_value)
 
 
+class Moments(NamedTuple):
+    """Moments of a user's part in a mean, and of the same user's value before the experiment."""
+
+    variance: float
+    covariance: float
+    variance_before: float
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSums:
     """Sums over the users of one variant: of a value, its denominator, and the same value before the experiment.
@@ -170,8 +179,8 @@ class ValueSums:
         effective = self.magnitude**2 / self.value_value if self.value_value else 0.0
         return self.users >= _ENOUGH and effective >= _ENOUGH_VALUES
 
-    def moments(self) -> tuple[float, float, float]:
-        """Return the variance of a user's part in the mean, its covariance with the time before, and that variance.
+    def moments(self) -> Moments:
+        """Return the moments of a user's part in the mean and of the time before.
 
         The part of a user in a ratio R is (value - R * per) / mean of per: the delta method.
         """
@@ -185,7 +194,7 @@ class ValueSums:
         # sum (b - mean b)^2 = sum b^2 - (sum b)^2 / n
         before = self.before_before - self.before**2 / users
         rest = max(users - 1, 1)
-        return max(parts, 0.0) / scale**2 / rest, both / scale / rest, max(before, 0.0) / rest
+        return Moments(max(parts, 0.0) / scale**2 / rest, both / scale / rest, max(before, 0.0) / rest)
 
 
 def compare_values(
@@ -200,19 +209,18 @@ def compare_values(
     relative = value / control.mean if control.mean else None
     if not (control.is_enough and treated.is_enough and control.per > 0 and treated.per > 0):
         return EffectEstimate(value, -inf, inf, relative, False, 1.0)
-    theirs = control.moments()
-    ours = treated.moments()
-    shares = control.users / count, treated.users / count
-    spread_before = theirs[2] / shares[0] + ours[2] / shares[1]
+    sides = ((control.moments(), control.users / count), (treated.moments(), treated.users / count))
+    spread_before = sum(moments.variance_before / share for moments, share in sides)
     # the slope that makes the variance of the adjusted difference smallest
-    slope = (theirs[1] / shares[0] + ours[1] / shares[1]) / spread_before if spread_before > 0 else 0.0
+    slope = 0.0
+    if spread_before > 0:
+        slope = sum(moments.covariance / share for moments, share in sides) / spread_before
     # CUPED: difference - slope * (difference of the same means before the experiment)
     value -= slope * (treated.before / treated.users - control.before / control.users)
     relative = value / control.mean if control.mean else None
     # var(part - slope * before) = var(part) - 2 slope cov + slope^2 var(before)
     variance = sum(
-        (parts - 2 * slope * both + slope**2 * before) / share
-        for (parts, both, before), share in zip((theirs, ours), shares, strict=True)
+        (part - 2 * slope * both + slope**2 * before) / share for (part, both, before), share in sides
     )
     tuned = _tuning_parameter(alpha, looked_at)
     return _estimate_effect(value, relative, sqrt(max(variance, 0.0)), count, tuned, alpha)
