@@ -19,7 +19,7 @@ from tests.drills.journal import call, processes
 from tests.drills.storm import storm
 from tests.suites.waiting import wait_until
 
-pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 DEDICATED = application_name(APP)
 ASK = "/v1/recommendation/user_to_products"
 

@@ -30,7 +30,7 @@ from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack
 from tests.suites.busy_machine import busy_machine
 
-pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 
 BURNERS = 6
 "Processes that compute beside the installation: a load of three on each of two cores."
