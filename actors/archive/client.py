@@ -14,7 +14,6 @@ from actors.archive.messages import (
     Snippet,
 )
 from cluster.access_tier import NOBODY
-from cluster.errors import Refusal
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.question import Format, Question
 from cluster.store.archive.user_questions import StoredQuestion
@@ -103,42 +102,3 @@ class QuestionClient(Protocol):
     def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
         """Return an excerpt of a text around the question's words: HTML-escaped, with `<mark>`."""
         ...
-
-
-class LocalArchiveClient:
-    """Calls a host in this process (placement `door`)."""
-
-    def __init__(self, host: Any) -> None:
-        self._host = host
-
-    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
-        reply: ArchiveResult | Refusal = await self._host.ask(query)
-        if isinstance(reply, Refusal):
-            raise reply.error()
-        return reply
-
-    async def article(
-        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
-    ) -> ArchiveArticle | None:
-        reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position, tiers)
-        if isinstance(reply, Refusal):
-            raise reply.error()
-        return reply
-
-    async def check(
-        self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = NOBODY
-    ) -> tuple[CitationState, ...]:
-        reply: tuple[CitationState, ...] | Refusal = await self._host.check(app_id, citations, tiers)
-        if isinstance(reply, Refusal):
-            raise reply.error()
-        return reply
-
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
-        reply: Mapping[str, ArticleRevision] | Refusal = await self._host.revisions(app_id)
-        if isinstance(reply, Refusal):
-            raise reply.error()
-        return reply
-
-    def locked_accesses(self, app_id: str) -> frozenset[str] | None:
-        accesses: frozenset[str] | None = self._host.locked_accesses(app_id)
-        return accesses

@@ -18,7 +18,6 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.archive.article_revision import ArticleRevision
@@ -30,7 +29,7 @@ _HASHING_SHARE = 0.1
 
 
 class ArchiveHost:
-    """Finds passages for every app; the first request loads an app's archive."""
+    """An `ArchiveClient` for every app; the first request loads an app's archive."""
 
     def __init__(
         self,
@@ -50,55 +49,36 @@ class ArchiveHost:
         budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
         self._followers = LoadedApps(self._create_follower, budget, _WORDS, clock)
 
-    async def start(self) -> None:
-        """Get ready without loading anything: an app without requests costs nothing."""
-
     async def close(self) -> None:
         """Stop following and release everything."""
         await self._followers.close()
 
-    async def ask(self, query: ArchiveQuery) -> ArchiveResult | Refusal:
-        """Find passages, or return a refusal."""
-        try:
-            follower = await self._followers.get(query.app_id)
-            # Teasers search what the user may not read.
-            tiers = None if query.teasers else query.tiers
-            return await follower.query(partial(_search, query, self._clock.now_ms()), tiers)
-        except HouseError as error:
-            return Refusal.of(error)
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
+        follower = await self._followers.get(query.app_id)
+        # Teasers search what the user may not read.
+        tiers = None if query.teasers else query.tiers
+        return await follower.query(partial(_search, query, self._clock.now_ms()), tiers)
 
     async def article(
         self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
-    ) -> ArchiveArticle | Refusal | None:
-        """Return the article of a passage that a user with these tiers may read."""
-        try:
-            follower = await self._followers.get(app_id)
-            return await follower.query(partial(_get_article, product_id, position, tiers), tiers)
-        except HouseError as error:
-            return Refusal.of(error)
+    ) -> ArchiveArticle | None:
+        follower = await self._followers.get(app_id)
+        return await follower.query(lambda library: get_article(library, product_id, position, tiers), tiers)
 
     async def check(
         self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = NOBODY
-    ) -> tuple[CitationState, ...] | Refusal:
-        """Return what became of citations."""
-        try:
-            follower = await self._followers.get(app_id)
-            # In a thread: one call may compare many passages.
-            return await follower.query(
-                partial(_check, citations, tiers, follower.revisions), tiers, in_thread=True
-            )
-        except HouseError as error:
-            return Refusal.of(error)
+    ) -> tuple[CitationState, ...]:
+        follower = await self._followers.get(app_id)
+        revisions = follower.revisions
+        # In a thread: one call may compare many passages.
+        return await follower.query(
+            lambda library: check_citations(library, revisions, citations, tiers), tiers, in_thread=True
+        )
 
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision] | Refusal:
-        """Return the corrections and withdrawals of an app by product."""
-        try:
-            return (await self._followers.get(app_id)).revisions
-        except HouseError as error:
-            return Refusal.of(error)
+    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+        return (await self._followers.get(app_id)).revisions
 
     def locked_accesses(self, app_id: str) -> frozenset[str] | None:
-        """Return the accesses of an app's locked articles; None while its archive is not loaded."""
         follower = self._followers.find(app_id)
         return None if follower is None else follower.locked_accesses
 
@@ -134,18 +114,3 @@ def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> Archiv
     if not query.snippet_words:
         return result
     return resize_snippets(library, result, query.snippet_words, query.tiers)
-
-
-def _check(
-    citations: Sequence[Citation],
-    tiers: frozenset[str],
-    revisions: Mapping[str, ArticleRevision],
-    library: PassageLibrary,
-) -> tuple[CitationState, ...]:
-    return check_citations(library, revisions, citations, tiers)
-
-
-def _get_article(
-    product_id: str, position: int, tiers: frozenset[str], library: PassageLibrary
-) -> ArchiveArticle | None:
-    return get_article(library, product_id, position, tiers)

@@ -15,7 +15,6 @@ from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
 from actors.answers.wiring import open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
 from actors.archive.snapshot_store import PassageSnapshotStore
@@ -131,12 +130,11 @@ class Gateway:
         passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, budget)
         config = archive_config_from_settings(settings)
-        self._archive_client = client = LocalArchiveClient(self._archive_host)
         self._served_log = ServedLogWriter(stores.served, clock, meter, self._keyring.served_log_of)
         self._archive = open_archive(
             stores,
             vault,
-            client,
+            self._archive_host,
             clock,
             config,
             self._keyring,
@@ -166,7 +164,6 @@ class Gateway:
         parts: tuple[Any, ...] = (
             self._keyring,
             host,
-            self._archive_host,
             self._archive,
             self._query_log,
             self._served_log,
@@ -230,7 +227,7 @@ class Gateway:
         keys = self._keyring
         self._question_client = open_question_client(
             self._stores,
-            self._archive_client,
+            self._archive_host,
             clock,
             self._meter,
             begun=record_in_history(history),
@@ -240,7 +237,7 @@ class Gateway:
             tokens_of=keys.tokens_of,
             affiliation_of=keys.affiliation_of,
         )
-        ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
+        ask = AskServices(self._question_client, self._archive_host, self._stores.questions, clock, history)
         return ApiServices(
             self._stores,
             self._engine_router,

@@ -30,7 +30,6 @@ import psutil
 import uvicorn
 from starlette.applications import Starlette
 
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
 from actors.archive.snapshot_store import PassageSnapshotStore
@@ -55,7 +54,7 @@ WARM_UP_S = 0.5
 class Ready:
     """An archive that returns its first result for any query."""
 
-    def __init__(self, archive: LocalArchiveClient) -> None:
+    def __init__(self, archive: ArchiveHost) -> None:
         self._archive = archive
         self._answer: ArchiveResult | None = None
 
@@ -79,8 +78,7 @@ async def serve(port: int, folder: Path, ready: bool) -> None:
     await stores.client_rules.put(APP, ClientRule(client="*", calls_per_minute=6e6))
     host = ArchiveHost(stores, None, PassageSnapshotStore(ArtifactStore.open(folder)), clock, SilentMeter())
     config = ArchiveConfig(app_id=APP, port=port)
-    searching = LocalArchiveClient(host)
-    archive = Ready(searching) if ready else searching
+    archive = Ready(host) if ready else host
     services = open_archive(stores, Vault(MASTER), archive, clock, config)
     await services.start()
     app = Starlette(routes=build_archive_routes(services))
@@ -94,7 +92,9 @@ def token_for(port: int) -> str:
     """Make an access token as a finished sign-in at that server would."""
     clock = SystemClock()
     config = ArchiveConfig(app_id=APP, port=port)
-    services = open_archive(memory_stores(clock), Vault(MASTER), LocalArchiveClient(None), clock, config)
+    stores = memory_stores(clock)
+    archive = ArchiveHost(stores, None, None, clock, SilentMeter())
+    services = open_archive(stores, Vault(MASTER), archive, clock, config)
     grant = Grant(
         grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="bench",
         resource=f"http://127.0.0.1:{port}/mcp", created_at=clock.now_ms(),

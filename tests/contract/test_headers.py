@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from actors.archive.client import LocalArchiveClient
 from actors.history.client import LocalHistoryClient
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
@@ -36,7 +35,7 @@ async def corner() -> Corner:
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     archive = open_archive(
-        corner.stores, Vault(MASTER), LocalArchiveClient(corner.archive), corner.clock, ArchiveConfig(),
+        corner.stores, Vault(MASTER), corner.archive, corner.clock, ArchiveConfig(),
         log=RequestLog(),
     )  # fmt: skip
     ordinary = build_application(corner.handler, version="0", more=build_archive_routes(archive))

@@ -19,7 +19,6 @@ import pytest
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.intake.loop import IntakeLoop
@@ -288,7 +287,7 @@ async def press(
     async with Provider() as provider:
         config = ModelConfig(url=provider.url, model="m", may_be_internal=True, **QUICK)
         client = open_question_client(
-            stores, LocalArchiveClient(archive), clock, watched.meter, app_ids=lambda: (APP,),
+            stores, archive, clock, watched.meter, app_ids=lambda: (APP,),
             writer=ModelWriter(config, clock, watched.meter), tokens_of=lambda app_id: press.tokens,
         )  # fmt: skip
         press = Press(stores, client, provider)

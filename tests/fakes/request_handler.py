@@ -11,7 +11,6 @@ import orjson
 
 from actors.answers.answer_pipeline import AnswerWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
@@ -190,7 +189,6 @@ async def open_corner(
     log = RequestLog(share, Random(1))
     experiments = LocalExperimentClient(stores.experiments, clock)
     archive = ArchiveHost(stores, None, None, clock, SilentMeter())
-    local = LocalArchiveClient(archive)
 
     def record_answer(question: Question, answer: Answer, model_tokens: int) -> None:
         experiments.treatments.record_answer(question, answer)
@@ -198,11 +196,11 @@ async def open_corner(
             served_log.record_question(question, answer, model_tokens)
 
     asking = open_question_client(
-        stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
+        stores, archive, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
         answered=record_answer, affiliation_of=keyring.affiliation_of,
     )  # fmt: skip
     history = LocalHistoryClient(stores, clock)
-    ask = AskServices(asking, local, stores.questions, clock, history)
+    ask = AskServices(asking, archive, stores.questions, clock, history)
     services = ApiServices(
         stores,
         client or recommender,

@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-from actors.archive.client import LocalArchiveClient
 from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
@@ -177,7 +176,7 @@ class Installation:
             public_url=ORIGIN,
             origins=("https://tools.example.org", "chrome-extension://abcdef"),
         )
-        archive = open_archive(stores, Vault(MASTER), LocalArchiveClient(corner.archive), clock, config)
+        archive = open_archive(stores, Vault(MASTER), corner.archive, clock, config)
         await archive.start()
         closing.push_async_callback(archive.close)
         inner = build_application(corner.handler, version="0.1.0", more=build_archive_routes(archive))

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.applications import Starlette
 
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -37,9 +36,7 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
     clock = SystemClock()
     stores = memory_stores(clock)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
-    services = open_archive(
-        stores, Vault(MASTER), LocalArchiveClient(host), clock, ArchiveConfig(app_id=APP, public_url=ORIGIN)
-    )
+    services = open_archive(stores, Vault(MASTER), host, clock, ArchiveConfig(app_id=APP, public_url=ORIGIN))
     await services.start()
     app = Starlette(routes=build_archive_routes(services))
     yield ArchiveCorner(stores, clock, Vault(MASTER), SmallArchive(), services, app)  # type: ignore[arg-type]

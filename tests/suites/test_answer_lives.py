@@ -16,7 +16,6 @@ from actors.answers.passage_filter import keep_readable
 from actors.answers.render import WITHDRAWN
 from actors.answers.repeated_questions import RepeatedQuestion, StoreQuestionRepeater
 from actors.answers.wiring import LocalQuestionClient, open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.clock import SystemClock
@@ -45,11 +44,11 @@ OTHERWISE = "<p>The talks about the border failed in winter.</p>"
 TREATY = next(article for article in ARTICLES if article["product_id"] == "river-treaty")
 
 
-class Moody(LocalArchiveClient):
+class Moody(ArchiveHost):
     """An archive that does what a test wants before it answers."""
 
-    def __init__(self, host: ArchiveHost) -> None:
-        super().__init__(host)
+    def __init__(self, stores: Stores) -> None:
+        super().__init__(stores, None, None, SystemClock(), SilentMeter())
         self.gate = asyncio.Event()
         self.gate.set()
         self.wrong: list[Exception] = []
@@ -110,13 +109,12 @@ class House:
 async def house() -> AsyncIterator[House]:
     stores, clock = memory_stores(), ManualClock(SystemClock().now_ms())
     await upload(stores, ARTICLES, app_id=APP)
-    host = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
-    made = House(stores, clock, Moody(host))
+    made = House(stores, clock, Moody(stores))
     yield made
     made.archive.gate.set()
     for worker in made.open:
         await worker.close()
-    await host.close()
+    await made.archive.close()
 
 
 def kill(worker: LocalQuestionClient) -> None:

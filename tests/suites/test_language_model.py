@@ -18,7 +18,6 @@ from actors.answers.llm.model_breaker import FAILURES_TO_OPEN
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import Snippet
 from cluster.clock import SystemClock
@@ -105,7 +104,7 @@ async def press(provider: Provider, most_tokens: int) -> AsyncIterator[Press]:
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
     writer = ModelWriter(terms(provider.url), clock, SilentMeter())
     questions = open_question_client(
-        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer,
+        stores, host, clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer,
         tokens_of=lambda app_id: most_tokens,
     )  # fmt: skip
     await questions.start()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from actors.answers.wiring import LocalQuestionClient, open_question_client
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock
@@ -100,9 +99,7 @@ async def newsroom() -> AsyncIterator[Newsroom]:
     clock, stores = SystemClock(), memory_stores()
     await upload(stores, [*ARTICLES, *NOISE], app_id=APP)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
-    questions = open_question_client(
-        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,)
-    )
+    questions = open_question_client(stores, host, clock, SilentMeter(), app_ids=lambda: (APP,))
     await questions.start()
     yield Newsroom(stores, questions)
     await questions.close()

@@ -12,7 +12,6 @@ import pytest
 
 from actors.archive import citations
 from actors.archive.citations import check_citations
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Citation, CitationState
@@ -240,8 +239,7 @@ async def test_citations_that_rest_on_500_corrections_are_reported_within_5_s_an
     """2,000 articles with 5 citations each, by id and by address, half of them by digest; 500 are corrected."""
     stores = memory_stores(SystemClock())
     await upload(stores, [article(number) for number in range(2_000)], app_id=APP)
-    host = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
-    client = LocalArchiveClient(host)
+    client = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
     citations, resting = [], set()
     chosen = set(random.Random(24).sample(range(2_000), 500))
     for number in range(2_000):
@@ -275,15 +273,14 @@ async def test_citations_that_rest_on_500_corrections_are_reported_within_5_s_an
         named = [states[at] for at in resting if citations[at].passage]
         assert all("crates" in state.passage and state.correction_note for state in named)
     finally:
-        await host.close()
+        await client.close()
 
 
 async def test_a_new_replica_knows_the_revisions_of_earlier_ones() -> None:
     stores = memory_stores(SystemClock())
     await upload(stores, [MILL], app_id=APP)
     first = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
-    client = LocalArchiveClient(first)
-    assert (await client.check(APP, [Citation("mill")]))[0].status == "stands"
+    assert (await first.check(APP, [Citation("mill")]))[0].status == "stands"
     await withdraw(stores, ["mill"], app_id=APP)
 
     async def is_stored() -> bool:
@@ -293,6 +290,6 @@ async def test_a_new_replica_knows_the_revisions_of_earlier_ones() -> None:
     await first.close()
     second = ArchiveHost(stores, None, None, SystemClock(), SilentMeter())
     try:
-        assert (await LocalArchiveClient(second).check(APP, [Citation("mill")]))[0].status == "withdrawn"
+        assert (await second.check(APP, [Citation("mill")]))[0].status == "withdrawn"
     finally:
         await second.close()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import structlog
 
-from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import read_product
@@ -23,7 +22,7 @@ from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 APP = "news"
-Opened = Callable[..., LocalArchiveClient]
+Opened = Callable[..., ArchiveHost]
 
 
 @pytest.fixture
@@ -38,23 +37,21 @@ async def opened(stores: Stores) -> AsyncIterator[Opened]:
 
     def make(
         segments: SegmentStore | None = None, snapshots: PassageSnapshotStore | None = None
-    ) -> LocalArchiveClient:
+    ) -> ArchiveHost:
         hosts.append(ArchiveHost(stores, segments, snapshots, SystemClock(), SilentMeter()))
-        return LocalArchiveClient(hosts[-1])
+        return hosts[-1]
 
     yield make
     for host in hosts:
         await host.close()
 
 
-async def search(client: LocalArchiveClient, question: str, **more: Any) -> list[str]:
+async def search(client: ArchiveHost, question: str, **more: Any) -> list[str]:
     result = await client.ask(ArchiveQuery(APP, question, **more))
     return [snippet.product_id for snippet in result.snippets]
 
 
-async def eventually(
-    client: LocalArchiveClient, question: str, condition: Callable[[list[str]], bool]
-) -> None:
+async def eventually(client: ArchiveHost, question: str, condition: Callable[[list[str]], bool]) -> None:
     """Ask until the answer is as wanted."""
 
     async def is_expected() -> bool:
