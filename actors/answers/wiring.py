@@ -37,8 +37,8 @@ _MOST_RELATED = 3
 "Related products whose texts are read when a product's text gives too few questions."
 
 
-class LocalQuestionClient:
-    """A `QuestionClient` whose question queue runs in this process."""
+class QuestionClient:
+    """Accepts questions and answers them in this process after the reply; the question store holds the answers."""
 
     def __init__(
         self,
@@ -78,12 +78,19 @@ class LocalQuestionClient:
         return isinstance(self._writer, TextGenerator)
 
     async def submit(self, question: Question, entitled: Question | None = None) -> bool:
+        """Store a question, with its entitled one, and begin to answer; return False when it existed before.
+
+        Errors:
+            TooMany, Unavailable
+        """
         return await self.queue.submit(question, entitled)
 
     async def refuse(self, question: Question, reason: str) -> bool:
+        """Store a question of a user without permission: finished, `forbidden`."""
         return await self.queue.refuse(question, reason)
 
     async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
+        """Render an answer in another format than its question requested."""
         question = recorded.question
         answer = recorded.answer
         if form.source_fl != question.format.source_fl:
@@ -93,13 +100,16 @@ class LocalQuestionClient:
         return render_answer(question, answer, form)
 
     async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
+        """Return the passages from which an answer would be made, after filters over their products."""
         return await self._answering.retrieve(query, fq, boost_fq)
 
     async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
+        """Return questions about a text that the archive can answer."""
         passages = await self._answering.retrieve(ArchiveQuery(app_id, text, rows=_READ, type=None), "", "")
         return await self._related(text, passages, rows)
 
     async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        """Return questions about a product; none for a product that is not in the archive."""
         questions = await self._questions_answered_by(app_id, product_id, rows)
         if len(questions) < rows:
             named = await self._answering.list_related_ids(app_id, [product_id])
@@ -108,6 +118,7 @@ class LocalQuestionClient:
         return list(dict.fromkeys(questions))[:rows]
 
     def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
+        """Return an excerpt of a text around the question's words: HTML-escaped, with `<mark>`."""
         return highlight(text, find_question_words(text, question), most_chars=most_chars)
 
     async def _questions_answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
@@ -148,7 +159,7 @@ def open_question_client(
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
     affiliation_of: Callable[[str], tuple[str, tuple[str, ...]]] | None = None,
-) -> LocalQuestionClient:
+) -> QuestionClient:
     """Open the client with all its parts; nothing runs before `start`. `llm` contains the fields of
     `ModelConfig`; without it no language model is called. `daily_token_limit` bounds the model tokens for an
     app's answers on a day; `affiliation_of` returns an app's filter of partners'
@@ -192,4 +203,4 @@ def open_question_client(
         open_first=writer is None,
     )
     rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
-    return LocalQuestionClient(worker.answering, archive, queue, rechecker, thinking, writer)
+    return QuestionClient(worker.answering, archive, queue, rechecker, thinking, writer)

@@ -1,9 +1,9 @@
-"""Typed clients of an archive and of questions, in any placement."""
+"""The typed client of an archive."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from actors.archive.messages import (
     ArchiveArticle,
@@ -11,12 +11,9 @@ from actors.archive.messages import (
     ArchiveResult,
     Citation,
     CitationState,
-    Snippet,
 )
 from cluster.access_tier import NOBODY
 from cluster.records.archive.article_revision import ArticleRevision
-from cluster.records.question import Format, Question
-from cluster.store.archive.user_questions import StoredQuestion
 
 
 class ArchiveClient(Protocol):
@@ -60,45 +57,4 @@ class ArchiveClient(Protocol):
 
     def locked_accesses(self, app_id: str) -> frozenset[str] | None:
         """Return the accesses of an app's locked articles; None while its archive is not loaded."""
-        ...
-
-
-class QuestionClient(Protocol):
-    """Accepts questions and answers them after the reply; the question store holds the answers."""
-
-    @property
-    def can_generate(self) -> bool:
-        """Return whether a language model that writes texts is configured."""
-        ...
-
-    async def submit(self, question: Question, entitled: Question | None = None) -> bool:
-        """Store a question, with its entitled one, and begin to answer; return False when it existed before.
-
-        Errors:
-            TooMany, Unavailable
-        """
-        ...
-
-    async def refuse(self, question: Question, reason: str) -> bool:
-        """Store a question of a user without permission: finished, `forbidden`."""
-        ...
-
-    async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
-        """Render an answer in another format than its question requested."""
-        ...
-
-    async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
-        """Return the passages from which an answer would be made, after filters over their products."""
-        ...
-
-    async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
-        """Return questions about a text that the archive can answer."""
-        ...
-
-    async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        """Return questions about a product; none for a product that is not in the archive."""
-        ...
-
-    def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
-        """Return an excerpt of a text around the question's words: HTML-escaped, with `<mark>`."""
         ...

@@ -18,7 +18,7 @@ import pytest
 
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.intake.loop import IntakeLoop
@@ -254,7 +254,7 @@ def blocked(place: Path, name: str) -> Iterator[None]:
 class Press:
     """Asks questions, each another one, and waits for their ends."""
 
-    def __init__(self, stores: OpenStores, client: LocalQuestionClient, provider: Provider) -> None:
+    def __init__(self, stores: OpenStores, client: QuestionClient, provider: Provider) -> None:
         self._stores, self._client = stores, client
         self.provider = provider
         self.tokens = 0

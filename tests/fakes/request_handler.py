@@ -10,10 +10,10 @@ from typing import Any, get_args
 import orjson
 
 from actors.answers.answer_pipeline import AnswerWriter
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
-from actors.history.client import LocalHistoryClient
+from actors.history.tracker import ThreadTracker
 from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -99,7 +99,7 @@ class Corner:
     handler: RequestHandler
     experiments: LocalExperimentClient
     archive: ArchiveHost
-    asking: LocalQuestionClient
+    asking: QuestionClient
     "Answers questions once it was started; close it then."
     links: IdentityLinkWriter
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -199,7 +199,7 @@ async def open_corner(
         stores, archive, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
         answered=record_answer, affiliation_of=keyring.affiliation_of,
     )  # fmt: skip
-    history = LocalHistoryClient(stores, clock)
+    history = ThreadTracker(stores, clock)
     ask = AskServices(asking, archive, stores.questions, clock, history)
     services = ApiServices(
         stores,

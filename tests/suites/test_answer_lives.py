@@ -14,8 +14,8 @@ from actors.answers.leased_answer import LEASE_MS
 from actors.answers.leased_questions import MAX_ATTEMPTS
 from actors.answers.passage_filter import keep_readable
 from actors.answers.render import WITHDRAWN
-from actors.answers.repeated_questions import RepeatedQuestion, StoreQuestionRepeater
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.repeated_questions import QuestionRepeater
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.clock import SystemClock
@@ -69,9 +69,9 @@ class House:
         self.stores = stores
         self.clock = clock
         self.archive = archive
-        self.open: list[LocalQuestionClient] = []
+        self.open: list[QuestionClient] = []
 
-    async def worker(self) -> LocalQuestionClient:
+    async def worker(self) -> QuestionClient:
         """Start a process that answers; its loops are turned by hand."""
         made = open_question_client(
             self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,)
@@ -117,7 +117,7 @@ async def house() -> AsyncIterator[House]:
     await made.archive.close()
 
 
-def kill(worker: LocalQuestionClient) -> None:
+def kill(worker: QuestionClient) -> None:
     """Stop a process between two instructions: nothing is released, nothing is written."""
     for task in [*worker.queue._tasks.values(), *worker.queue._loops]:
         task.cancel()
@@ -274,22 +274,23 @@ async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House)
 
 async def test_a_submitted_question_is_stored(house: House) -> None:
     parent = await house.answered(user_id="gina")
-    asking = StoreQuestionRepeater(house.stores.questions, house.clock, new_question_id)
-    again = RepeatedQuestion(APP, "gina", QUESTION, parent.question_id, question_id=new_question_id())
-    assert await asking.ask(again) == again.question_id == await asking.ask(again)
-    outcome = await asking.get_outcome(APP, again.question_id)
+    asking = QuestionRepeater(house.stores.questions, house.clock)
+    question_id = new_question_id()
+    for _ in range(2):
+        await asking.ask(APP, "gina", QUESTION, parent.question_id, question_id)
+    outcome = await asking.get_progress(APP, question_id)
     assert outcome is not None
     assert not outcome.finished
     worker = await house.worker()
     await worker.queue.sweep()
     await worker.queue.wait_idle()
-    outcome = await asking.get_outcome(APP, again.question_id)
+    outcome = await asking.get_progress(APP, question_id)
     assert outcome is not None
-    assert (outcome.finish_reason, outcome.sources[0]) == ("success", "river-treaty")
-    record = await house.shown((await house.recorded(again.question_id)).question)
+    assert (outcome.has_answer, outcome.sources[0]) == (True, "river-treaty")
+    record = await house.shown((await house.recorded(question_id)).question)
     assert record["parent_question_id"] == parent.question_id
     assert record["metadata"] == {"service_generated_by": "answer_update_monitor"}
-    assert await asking.get_outcome(APP, new_question_id()) is None
+    assert await asking.get_progress(APP, new_question_id()) is None
 
 
 # --- what is cited changes ------------------------------------------------------------------------------------------

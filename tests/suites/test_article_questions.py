@@ -11,7 +11,7 @@ from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.llm.draft import NO_ANSWER
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.render import composed_from_answer
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from actors.archive.retrieve import search_passages
 from cluster.clock import SystemClock
@@ -88,7 +88,7 @@ class ModelRun:
     """A question client with a recorded language model behind a real HTTP server."""
 
     def __init__(
-        self, stores: Stores, archive: LibraryArchiveClient, client: LocalQuestionClient, provider: Provider
+        self, stores: Stores, archive: LibraryArchiveClient, client: QuestionClient, provider: Provider
     ) -> None:
         self._stores = stores
         self._archive = archive

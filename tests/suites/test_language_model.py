@@ -17,7 +17,7 @@ from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.llm.model_breaker import FAILURES_TO_OPEN
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import Snippet
 from cluster.clock import SystemClock
@@ -72,7 +72,7 @@ async def provider() -> AsyncIterator[Provider]:
 class Press:
     """Stores, a small archive, and whoever answers with the provider's help."""
 
-    def __init__(self, stores: Stores, questions: LocalQuestionClient, writer: ModelWriter) -> None:
+    def __init__(self, stores: Stores, questions: QuestionClient, writer: ModelWriter) -> None:
         self.stores = stores
         self.questions = questions
         self.writer = writer

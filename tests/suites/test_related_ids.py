@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock
@@ -70,7 +70,7 @@ def test_products_that_a_product_names_as_related_come_up_beside_it(named: str) 
 class Newsroom:
     """Stores, a small archive and a process that answers."""
 
-    def __init__(self, stores: Stores, questions: LocalQuestionClient) -> None:
+    def __init__(self, stores: Stores, questions: QuestionClient) -> None:
         self.stores = stores
         self.questions = questions
 

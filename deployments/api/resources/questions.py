@@ -15,8 +15,9 @@ import structlog
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from actors.archive.client import ArchiveClient, QuestionClient
-from actors.history.client import LocalHistoryClient
+from actors.answers.wiring import QuestionClient
+from actors.archive.client import ArchiveClient
+from actors.history.tracker import ThreadTracker
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.serving.client import RecommenderClient
@@ -59,7 +60,7 @@ class AskServices:
     archive: ArchiveClient
     store: QuestionStore
     clock: Clock
-    history: LocalHistoryClient
+    history: ThreadTracker
     new_question_id: Callable[[], str] = new_question_id
 
 
@@ -317,7 +318,7 @@ class QuestionsResource:
         return task
 
 
-def record_in_history(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
+def record_in_history(history: ThreadTracker) -> Callable[[Question], Awaitable[None]]:
     """Return the function that adds a question to its user's history; a repeated call changes nothing."""
 
     async def note(question: Question) -> None:
