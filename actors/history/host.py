@@ -1,8 +1,7 @@
 """The history tracker as a named, restarted Ray actor: `tracker@<release>`. All its state is in the store.
 
 Its monitor runs in a separate thread with its own event loop. When this loop ends or hangs, the process exits, so that
-Ray starts another. The actor's event loop applies changes of threads for programs that are not API replicas; API
-replicas apply changes themselves.
+Ray starts another. API replicas change threads themselves (`actors.history.tracker`).
 
     kind, means = "actors.history.host:TrackerHost", "package.module:open_tracker_services"
     roster.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
@@ -10,7 +9,6 @@ replicas apply changes themselves.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 import threading
@@ -21,19 +19,11 @@ from typing import Any
 import structlog
 
 from actors.history.loop import TrackerLoop
-from actors.history.messages import (
-    AnswerService,
-    GenerateUpdate,
-    GenerateUpdateResult,
-    ThreadChange,
-    ThreadChangeResult,
-)
+from actors.history.messages import AnswerService
 from actors.history.monitor import RelevanceConfig
-from actors.history.tracker import ThreadTracker
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.errors import NewerRelease, Refusal
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
@@ -49,7 +39,7 @@ OpenServices = Callable[[Stores], "tuple[RelevanceConfig, AnswerService]"]
 
 
 class TrackerHost:
-    """Runs the monitor loop and changes threads."""
+    """Runs the monitor loop."""
 
     def __init__(
         self,
@@ -71,41 +61,15 @@ class TrackerHost:
         self._born_s = self._clock.monotonic_s()
         self._log = structlog.get_logger()
         self._loop: TrackerLoop | None = None
-        self._opening: asyncio.Future[ThreadTracker] | None = None
         work = (self._watch(), end_process)
         threading.Thread(target=run_or_exit, args=("tracker", *work), name="tracker", daemon=True).start()
         threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
-
-    async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
-        """Change a user's threads."""
-        try:
-            return await (await self._tracker()).change(change)
-        except NewerRelease as error:
-            return Refusal.of(error)
-
-    async def generate(self, request: GenerateUpdate) -> GenerateUpdateResult | Refusal:
-        """Ask a thread's question again now and append the answer."""
-        try:
-            return await (await self._tracker()).generate_update(request)
-        except NewerRelease as error:
-            return Refusal.of(error)
 
     async def health(self) -> dict[str, Any]:
         """Return the process and the monitor's counters since its start."""
         loop = self._loop
         state = {} if loop is None else asdict(loop.state())
         return {"alive": True, "pid": os.getpid(), "still_s": self._idle_s(), **state}
-
-    async def _tracker(self) -> ThreadTracker:
-        if self._opening is None or (self._opening.done() and self._opening.exception()):
-            self._opening = asyncio.ensure_future(self._open_tracker())
-        # Shared by all callers: one that is cancelled must not cancel the others' opening.
-        return await asyncio.shield(self._opening)
-
-    async def _open_tracker(self) -> ThreadTracker:
-        stores = await self._connect()
-        _, answering = self._open_services(stores)
-        return ThreadTracker(stores.threads, stores.changes, self._clock, answering)
 
     async def _watch(self) -> None:
         async with self._connect() as stores:

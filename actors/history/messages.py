@@ -1,9 +1,11 @@
-"""Requests and replies about a user's threads: frozen values that cross processes."""
+"""Requests and replies about a user's threads, as frozen values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from cluster.records.thread import ThreadAnswer
 
 ThreadVerb = Literal[
     "asked",
@@ -66,18 +68,6 @@ class GenerateUpdateResult:
     "The appended question; empty when none was appended."
     appended: bool = True
     "A thread without a subscription takes no updates, so no answer is generated for it."
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadAnswer:
-    """The progress of an answer."""
-
-    finished: bool
-    has_answer: bool = False
-    "The answer rests on passages of the archive."
-    sources: tuple[str, ...] = ()
-    "Product ids it cites."
-    text: str = ""
 
 
 class AnswerService(Protocol):

@@ -36,13 +36,14 @@ from actors.history.article_relevance import (
 )
 from actors.history.messages import AnswerService
 from actors.history.notifier import UpdateNotifier
-from actors.history.tracker import ThreadTracker, new_question_id
+from actors.history.tracker import ThreadTracker
 from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from actors.language.analysis import Analyzers
 from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Fault
+from cluster.ids import new_question_id
 from cluster.meter import Meter
 from cluster.records.thread import News
 from cluster.store.data.changes import ChangeLogEntry, Follower
@@ -89,7 +90,6 @@ class AppMonitor:
         languages: tuple[str, ...] = ("en",),
         segments: SegmentStore | None = None,
         alive: Callable[[], None] = lambda: None,
-        new_id: Callable[[], str] = new_question_id,
     ) -> None:
         self._app_id = app_id
         self._stores = stores
@@ -97,12 +97,11 @@ class AppMonitor:
         self._clock = clock
         self._meter = meter
         self._lag_ms = lag_ms
-        self._new_id = new_id
         self._segments = segments
         self._compacted_changes: deque[ChangeLogEntry] = deque()
         "Read from the artifact store and not scored yet; the log follows."
         self._alive = alive
-        self._tracker = ThreadTracker(stores.threads, stores.changes, clock)
+        self._tracker = ThreadTracker(stores, clock)
         self._analyzers = Analyzers()
         self._frequencies = TermFrequencies()
         self._embeddings = QuestionEmbeddings(judges.embedder)
@@ -262,7 +261,7 @@ class AppMonitor:
         verdict, best = matches[0]
         now_ms = self._clock.now_ms()
         news = News(
-            question_id=self._new_id(),
+            question_id=new_question_id(),
             offset=offset,
             product_ids=tuple(content.product_id for _, content in matches[: rules.MAX_PRODUCTS]),
             score=round(verdict.score, 4),

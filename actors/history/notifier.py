@@ -15,13 +15,13 @@ from collections.abc import Callable
 import structlog
 
 from actors.history import threads as rules
-from actors.history.messages import AnswerService, ThreadAnswer
+from actors.history.messages import AnswerService
 from actors.history.tracker import ThreadTracker
 from actors.history.watched_thread_index import ThreadKey, WatchedThreadIndex
 from cluster.clock import Clock
 from cluster.errors import TooMany
 from cluster.meter import Meter
-from cluster.records.thread import News, Thread, UserThreads
+from cluster.records.thread import News, Thread, ThreadAnswer, UserThreads
 
 MAX_OPEN_QUESTIONS = 4
 "Repeated questions of one app that are in work at the same time; users who wait for answers have priority."

@@ -1,4 +1,4 @@
-"""Change users' threads, one step at a time. All state is in the store, so any number of trackers agree.
+"""Read and change users' threads, one step at a time. All state is in the store, so any number of trackers agree.
 
     read -> apply the rules -> write if no other process wrote meanwhile, else again
 
@@ -8,7 +8,6 @@ Every later read sees an acknowledged change, and a repeated change has no furth
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable
 
 from actors.history import threads as rules
@@ -20,10 +19,10 @@ from actors.history.messages import (
     ThreadChangeResult,
 )
 from cluster.clock import Clock
-from cluster.errors import Fault, HouseError, Refusal, Unavailable
+from cluster.errors import Fault, Unavailable
+from cluster.ids import new_question_id
 from cluster.records.thread import UserThreads
-from cluster.store.archive.threads import ThreadStore
-from cluster.store.data.changes import ChangeLog
+from cluster.store.stores import Stores
 
 MAX_TRIES = 32
 "Attempts of a change; of concurrent changes of one user, one succeeds each time."
@@ -34,42 +33,58 @@ _POLL_S = 0.1
 ThreadRule = Callable[[UserThreads], UserThreads]
 
 
-def new_question_id() -> str:
-    """Return a new id of a question."""
-    return str(uuid.uuid4())
-
-
 class ThreadTracker:
-    """Changes users' threads."""
+    """Reads and changes users' threads in this process.
 
-    def __init__(
-        self,
-        store: ThreadStore,
-        changes: ChangeLog,
-        clock: Clock,
-        answering: AnswerService | None = None,
-        *,
-        new_id: Callable[[], str] = new_question_id,
-    ) -> None:
-        self._store = store
-        self._changes = changes
+    The store accepts one change of a user at a time, so API replicas need no hop. Every method may raise `Unavailable`
+    when the store is unreachable. Then nothing was changed, or the whole change was; repeating it is safe.
+    """
+
+    def __init__(self, stores: Stores, clock: Clock, answering: AnswerService | None = None) -> None:
+        self._store = stores.threads
+        self._changes = stores.changes
         self._clock = clock
         self._answering = answering
-        self._new_id = new_id
 
-    async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
-        """Apply a change; return a refusal if nothing was changed."""
-        try:
-            return await self._make_change(change)
-        except HouseError as error:
-            return Refusal.of(error)
+    async def has_new(self, app_id: str, user_id: str) -> bool:
+        """Return whether the account's indicator is on, with one short read of the store."""
+        return await self._store.has_new(app_id, user_id)
 
-    async def generate_update(self, request: GenerateUpdate) -> GenerateUpdateResult | Refusal:
-        """Ask a thread's question again now and append the answer as an update."""
-        try:
-            return await self._generate(request)
-        except HouseError as error:
-            return Refusal.of(error)
+    async def list_threads(
+        self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
+    ) -> rules.ThreadPage:
+        """List threads, latest activity first."""
+        user_threads = await self._store.read(app_id, user_id)
+        return rules.list_threads(user_threads, rows=rows, start=start, before_ms=before_ms)
+
+    async def list_questions(
+        self,
+        app_id: str,
+        user_id: str,
+        thread_id: str,
+        *,
+        rows: int,
+        descending: bool = False,
+        after: str = "",
+    ) -> rules.QuestionPage:
+        """List the questions of the thread that contains a question.
+
+        Errors:
+            NotFound: the thread does not belong to this user
+        """
+        user_threads = await self._store.read(app_id, user_id)
+        return rules.list_questions(user_threads, thread_id, rows=rows, descending=descending, after=after)
+
+    async def add_question(
+        self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
+    ) -> None:
+        """Add a question of an authenticated user to the thread of its parent, or to a new thread.
+
+        Adding it again changes nothing.
+        """
+        await self.change(
+            ThreadChange(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
+        )
 
     async def apply(self, app_id: str, user_id: str, rule: ThreadRule) -> UserThreads:
         """Change a user's threads by a rule; return the new value.
@@ -86,7 +101,12 @@ class ThreadTracker:
                 return after
         raise Unavailable("these threads are being changed by too many at once", retry_after_s=1)
 
-    async def _make_change(self, change: ThreadChange) -> ThreadChangeResult:
+    async def change(self, change: ThreadChange) -> ThreadChangeResult:
+        """Change a user's threads; every later read sees the change.
+
+        Errors:
+            NotFound: the thread does not belong to this user
+        """
         now_ms = change.at_ms or self._clock.now_ms()
         first = change.thread_ids[0] if change.thread_ids else ""
         if change.verb == "delete":
@@ -144,10 +164,16 @@ class ThreadTracker:
         after = await self.apply(change.app_id, change.user_id, rule)
         return ThreadChangeResult(rules.get_thread(after, thread_id).thread_id, count=int(moved))
 
-    async def _generate(self, request: GenerateUpdate) -> GenerateUpdateResult:
+    async def generate_update(self, request: GenerateUpdate) -> GenerateUpdateResult:
+        """Ask a thread's question again now and append the answer as an update.
+
+        Errors:
+            NotFound: the thread does not belong to this user
+            Unavailable: no process answers questions
+        """
         user_threads = await self._store.read(request.app_id, request.user_id)
         thread = rules.get_thread(user_threads, request.thread_id)
-        question_id = self._new_id()
+        question_id = new_question_id()
         if not thread.subscribed:
             return GenerateUpdateResult(thread.thread_id, "", appended=False)
         if self._answering is None:

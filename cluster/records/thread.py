@@ -6,6 +6,7 @@ Published in `docs/reference/rest.md`, section History.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -94,3 +95,15 @@ class UserThreads(BaseModel):
     def watched(self) -> tuple[Thread, ...]:
         """Return the threads that are watched for news."""
         return tuple(thread for thread in self.threads.values() if thread.subscribed)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAnswer:
+    """The progress of an answer."""
+
+    finished: bool
+    has_answer: bool = False
+    "The answer rests on passages of the archive."
+    sources: tuple[str, ...] = ()
+    "Product ids it cites."
+    text: str = ""

@@ -20,7 +20,7 @@ from actors.archive.messages import ArchiveQuery
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.experiments.guardrails import GuardrailWatcher
-from actors.history.client import LocalHistoryClient
+from actors.history.tracker import ThreadTracker
 from actors.hosting.memory_budget import MemoryBudget
 from actors.language.imported_encoders import EncoderStore
 from actors.models.loading.allowed_learners import ALLOWED
@@ -223,7 +223,7 @@ class Gateway:
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
-        history = LocalHistoryClient(self._stores, clock, open_answering(self._stores))
+        history = ThreadTracker(self._stores, clock, open_answering(self._stores))
         keys = self._keyring
         self._question_client = open_question_client(
             self._stores,

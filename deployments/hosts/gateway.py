@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.answers.repeated_questions import QuestionRepeater, RepeatedQuestion, StoreQuestionRepeater
+from actors.answers.repeated_questions import QuestionRepeater
 from actors.archive.passages import read_product
 from actors.history.article_relevance import UploadedArticle
-from actors.history.messages import AnswerService, ThreadAnswer
+from actors.history.messages import AnswerService
 from actors.history.monitor import RelevanceConfig
-from actors.history.tracker import new_question_id
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import SystemClock
@@ -20,23 +19,6 @@ from cluster.store.stores import Stores
 _MOST_PASSAGES = 200
 
 
-class StoreAnswering:
-    """Implements `AnswerService` with a `QuestionRepeater`."""
-
-    def __init__(self, repeater: QuestionRepeater) -> None:
-        self._repeater = repeater
-
-    async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
-        await self._repeater.ask(RepeatedQuestion(app_id, user_id, text, parent_id, question_id))
-
-    async def get_progress(self, app_id: str, question_id: str) -> ThreadAnswer | None:
-        outcome = await self._repeater.get_outcome(app_id, question_id)
-        if outcome is None:
-            return None
-        good = outcome.finish_reason == "success" and bool(outcome.sources)
-        return ThreadAnswer(outcome.finished, good, outcome.sources, outcome.answer)
-
-
 def open_tracker_services(stores: Stores) -> tuple[RelevanceConfig, AnswerService]:
     """Return the configuration of the content monitor, and the service that answers questions again."""
     return RelevanceConfig(read_article, HashingEmbedder()), open_answering(stores)
@@ -44,7 +26,7 @@ def open_tracker_services(stores: Stores) -> tuple[RelevanceConfig, AnswerServic
 
 def open_answering(stores: Stores) -> AnswerService:
     """Return the service that answers the questions of threads again."""
-    return StoreAnswering(StoreQuestionRepeater(stores.questions, SystemClock(), new_question_id))
+    return QuestionRepeater(stores.questions, SystemClock())
 
 
 def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:

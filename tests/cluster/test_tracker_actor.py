@@ -11,10 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.history.client import LocalHistoryClient
-from actors.history.messages import ThreadChange, ThreadChangeResult
+from actors.history.messages import ThreadChange
+from actors.history.tracker import ThreadTracker
 from cluster.clock import SystemClock
-from cluster.errors import Refusal
 from cluster.records.apps import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
@@ -89,15 +88,11 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
     try:
         assert made[0] == made[1]
         pid = (await watching())["pid"]
-        history = LocalHistoryClient(stores, SystemClock())
+        history = ThreadTracker(stores, SystemClock())
         await history.add_question(
             APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?"
         )
-        assert await made[0].change.remote(
-            ThreadChange(APP, "ada", "subscribe", ("q1",))
-        ) == ThreadChangeResult("q1", "Who is the owner of the old cement works at Harrow Bay?")
-        refused = await made[0].change.remote(ThreadChange(APP, "ada", "subscribe", ("q9",)))
-        assert isinstance(refused, Refusal)
+        await history.change(ThreadChange(APP, "ada", "subscribe", ("q1",)))
         await upload(stores, 0)
         thread, took_s = await wait_for_questions(stores, 2)
         print(f"\ntracker actor: told {took_s:.1f} s after the upload")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.history.client import LocalHistoryClient
+from actors.history.tracker import ThreadTracker
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
 from deployments.api.http.hot import HotLayer
@@ -26,9 +26,7 @@ THREAD = "11111111-0000-4000-8000-000000000001"
 async def corner() -> Corner:
     corner = await open_corner()
     await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-    await LocalHistoryClient(corner.stores, corner.clock).add_question(
-        "shop", "gina-7", THREAD, "How deep?", None
-    )
+    await ThreadTracker(corner.stores, corner.clock).add_question("shop", "gina-7", THREAD, "How deep?", None)
     return corner
 
 
@@ -125,7 +123,7 @@ async def test_a_changed_thread_has_another_tag(corner: Corner, app: Any) -> Non
     paths = [path for path in await polled(corner, app) if path.endswith("threads?user_id=gina-7")]
     path = paths[0] if paths else path
     first = await call(app, "GET", path, headers=corner.headers())
-    await LocalHistoryClient(corner.stores, corner.clock).add_question(
+    await ThreadTracker(corner.stores, corner.clock).add_question(
         "shop", "gina-7", "22222222-0000-4000-8000-000000000002", "And tulips?", None
     )
     again = await call(app, "GET", path, headers={**corner.headers(), "If-None-Match": first.headers["etag"]})

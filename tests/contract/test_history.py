@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
 from actors.history.threads import append_update
+from actors.history.tracker import ThreadTracker
 from cluster.errors import Unavailable
 from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
@@ -34,7 +34,7 @@ QUESTIONS = (
 
 async def with_threads() -> Corner:
     corner = await open_corner()
-    history, store = LocalHistoryClient(corner.stores, corner.clock), corner.stores.threads
+    history, store = ThreadTracker(corner.stores, corner.clock), corner.stores.threads
     for user_id, question_id, text, parent_id in QUESTIONS[:3]:
         await history.add_question("shop", user_id, question_id, text, parent_id)
         corner.clock.pass_ms(1)

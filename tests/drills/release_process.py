@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 
 from actors.experiments.client import LocalExperimentAdmin
-from actors.history.client import LocalHistoryClient
+from actors.history.tracker import ThreadTracker
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
@@ -96,7 +96,7 @@ class Load:
         self._stores = stores
         self._headers = corner.headers(APP)
         self._app = build_application(corner.handler, version=installed_version())
-        self._history = LocalHistoryClient(stores, CLOCK)
+        self._history = ThreadTracker(stores, CLOCK)
         self._experiments = LocalExperimentAdmin(stores, None, CLOCK)
         self.kept: dict[str, Any] = {"users": [], "questions": [], "rules": [], "figure": 0, "colour": ""}
         self.done: Counter[str] = Counter()

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.history.article_relevance import UploadedArticle
-from actors.history.messages import AnswerService, ThreadAnswer
+from actors.history.messages import AnswerService
 from actors.history.monitor import RelevanceConfig
 from actors.language.hashing_embedder import HashingEmbedder
+from cluster.records.thread import ThreadAnswer
 from cluster.store.stores import Stores
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
 from actors.history.monitor import LAG_MS, AppMonitor, RelevanceConfig
+from actors.history.tracker import ThreadTracker
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
@@ -44,8 +44,8 @@ class Newsroom:
     meter: Meter = field(default_factory=SilentMeter)
 
     @property
-    def history(self) -> LocalHistoryClient:
-        return LocalHistoryClient(self.stores, self.clock, self.answerer)
+    def history(self) -> ThreadTracker:
+        return ThreadTracker(self.stores, self.clock, self.answerer)
 
     async def watch(self, user_id: str = "ada", thread_id: str = "q1", text: str = "") -> None:
         text = text or "Who is the owner of the old cement works at Harrow Bay?"

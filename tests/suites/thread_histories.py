@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.history import threads as rules
-from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange, ThreadVerb
 from actors.history.tracker import ThreadTracker
 from cluster.errors import HouseError, NotFound
@@ -98,7 +97,7 @@ class Clients:
 
     async def play(self) -> UserThreads:
         """Run all clients to their ends; return where they begin."""
-        first = LocalHistoryClient(self._stores, self._clock)
+        first = ThreadTracker(self._stores, self._clock)
         for root in ROOTS:
             await first.add_question(APP, self.user_id, root, root)
         await first.change(ThreadChange(APP, self.user_id, "subscribe", (ROOTS[0],)))
@@ -132,14 +131,14 @@ class Clients:
         self.calls.append(Call(verb, name, began, ended, answer))
 
     async def _answered(self, verb: str, name: str) -> Answer:
-        client = LocalHistoryClient(self._stores, self._clock)
+        client = ThreadTracker(self._stores, self._clock)
         if verb == "poll":
             return await client.has_new(APP, self.user_id)
         if verb == "list":
             return seen(await self._stores.threads.read(APP, self.user_id))
         if verb == "update":
             tracker, now_ms = (
-                ThreadTracker(self._stores.threads, self._stores.changes, self._clock),
+                ThreadTracker(self._stores, self._clock),
                 self._clock.now_ms(),
             )
             await tracker.apply(
@@ -148,7 +147,7 @@ class Clients:
             return None
         return await self._changed(client, verb, name)  # type: ignore[arg-type]
 
-    async def _changed(self, client: LocalHistoryClient, verb: ThreadVerb, name: str) -> Answer:
+    async def _changed(self, client: ThreadTracker, verb: ThreadVerb, name: str) -> Answer:
         try:
             if verb == "asked":
                 await client.add_question(APP, self.user_id, name, name)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from actors.history import threads as rules
-from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange, ThreadVerb
 from actors.history.tracker import ThreadTracker
 from cluster.errors import NotFound
@@ -51,8 +50,8 @@ class ThreadMachine(StoreMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._clients = [LocalHistoryClient(self._stores, self._clock) for _ in range(2)]
-        self._tracker = ThreadTracker(self._stores.threads, self._stores.changes, self._clock)
+        self._clients = [ThreadTracker(self._stores, self._clock) for _ in range(2)]
+        self._tracker = ThreadTracker(self._stores, self._clock)
         self._expected = {"ada": Expected(), "bob": Expected()}
         self._count = 0
 

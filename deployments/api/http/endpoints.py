@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
-from actors.history.client import LocalHistoryClient
+from actors.history.tracker import ThreadTracker
 from actors.recommender.messages import QueryKind
 from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient, StoredRules
@@ -90,7 +90,7 @@ class ApiServices:
     query_log: QueryLog = field(default_factory=DisabledQueryLog)
     served_log: ServedLogWriter | None = None
     "None: answers are not logged."
-    history: LocalHistoryClient | None = None
+    history: ThreadTracker | None = None
     "None: threads are stored from this process, and their questions are not answered again."
     ask: AskServices | None = None
     "None: the ask endpoints are missing."
@@ -109,7 +109,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     rules = StoredRules(services.stores.boost_rules, services.clock)
     experiments = services.experiments or LocalExperimentClient(services.stores.experiments, services.clock)
     treatment = QueryTreatment(rules, experiments, services.clock)
-    history = services.history or LocalHistoryClient(services.stores, services.clock)
+    history = services.history or ThreadTracker(services.stores, services.clock)
     banks = QuestionBankCache(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
     table = (

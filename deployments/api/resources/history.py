@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.history.client import LocalHistoryClient
 from actors.history.messages import GenerateUpdate, ThreadChange, ThreadChangeResult, ThreadVerb
+from actors.history.tracker import ThreadTracker
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound, Unauthenticated, Unavailable, messages
 from cluster.records.thread import Thread
@@ -41,7 +41,7 @@ class HistoryRequest:
 class HistoryResource:
     """The endpoints of threads with POST bodies."""
 
-    def __init__(self, client: LocalHistoryClient) -> None:
+    def __init__(self, client: ThreadTracker) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body) -> Callable[[ApiRequest], HistoryRequest]:
@@ -181,7 +181,7 @@ Read = Callable[[ApiRequest], HistoryRequest]
 class ThreadsResource:
     """The endpoints of one user's threads and notifications as resources."""
 
-    def __init__(self, client: LocalHistoryClient) -> None:
+    def __init__(self, client: ThreadTracker) -> None:
         self._client = client
 
     def body_parser(self, model: wire.Body = wire.UserBody) -> Read:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.history.loop import TrackerLoop
-from actors.history.messages import GenerateUpdate, ThreadAnswer, ThreadChange
+from actors.history.messages import GenerateUpdate, ThreadChange
 from actors.history.monitor import LAG_MS
 from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS
@@ -17,6 +17,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
+from cluster.records.thread import ThreadAnswer
 from tests.fakes.newsroom import APP, JUDGES, Newsroom, damage, sale
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
