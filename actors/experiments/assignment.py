@@ -24,7 +24,7 @@ from typing import Final
 from actors.experiments.messages import BOTH_VARIANTS, Assignment, ExperimentEvent, ExperimentTreatment
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.clock import Clock
-from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
+from cluster.errors import NotFound, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
 from cluster.records.question import Answer, Question
@@ -419,23 +419,15 @@ class ExperimentAssigner:
         self._clock = clock
         self._cache = cache or ExperimentCache(store, clock)
 
-    async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
-        """Record an event and return the variant of its user, or a refusal.
-
-        Repeating the call returns the same result and changes nothing.
+    async def record(self, event: ExperimentEvent) -> Assignment:
+        """Record an event and return the variant of its user; repeating the call returns the same and changes nothing.
 
         Errors:
-            NotFound: the experiment does not exist; returned as a refusal
+            NotFound: the experiment does not exist
         """
-        try:
-            experiment = await self._cache.find(event.app_id, event.named)
-            if experiment is None or experiment.method == "interleave":
-                raise NotFound(messages.EXPERIMENT_NOT_FOUND)
-            return await self._assign(experiment, event)
-        except HouseError as error:
-            return Refusal.of(error)
-
-    async def _assign(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
+        experiment = await self._cache.find(event.app_id, event.named)
+        if experiment is None or experiment.method == "interleave":
+            raise NotFound(messages.EXPERIMENT_NOT_FOUND)
         now_ms = self._clock.now_ms()
         user_keys = event.user_keys
         named = event.variant_name

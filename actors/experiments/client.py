@@ -69,7 +69,7 @@ class LocalExperimentClient:
         self.treatments = TreatmentAssigner(store, cache, clock, meter)
 
     async def record(self, event: ExperimentEvent) -> Assignment:
-        return _unwrap(await self._assigner.record(event))
+        return await self._assigner.record(event)
 
 
 class ActorExperimentClient:
@@ -116,7 +116,7 @@ class ActorExperimentClient:
         if self._clock.monotonic_s() >= self._again_s:
             if self._handle is not None:
                 try:
-                    return _unwrap(await self._call_actor(event))
+                    return await self._call_actor(event)
                 except self._lost:
                     self._delay_retry()
                     self._handle = None
@@ -132,14 +132,14 @@ class ActorExperimentClient:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    async def _call_actor(self, event: ExperimentEvent) -> Assignment | Refusal:
+    async def _call_actor(self, event: ExperimentEvent) -> Assignment:
         payload = EXPERIMENT_MESSAGES.encode(event)
         reply = EXPERIMENT_MESSAGES.decode(
             await run_within(_awaited(self._handle.record.remote(payload)), self._patience_s)
         )
-        if isinstance(reply, Refusal) and isinstance(error := reply.error(), NewerRelease):
-            raise error
-        return cast("Assignment | Refusal", reply)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return cast("Assignment", reply)
 
     async def _find_actor(self) -> None:
         self._handle = await self._find()
@@ -235,9 +235,3 @@ class LocalExperimentAdmin:
 
 async def _awaited(reference: Any) -> Any:
     return await reference
-
-
-def _unwrap(reply: Assignment | Refusal) -> Assignment:
-    if isinstance(reply, Refusal):
-        raise reply.error()
-    return reply

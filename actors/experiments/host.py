@@ -16,7 +16,7 @@ import structlog
 from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
 from cluster.clock import SystemClock
-from cluster.errors import NewerRelease, Refusal
+from cluster.errors import HouseError, Refusal
 from cluster.log import set_up_logging
 from cluster.store.connect import OpenStores
 
@@ -33,18 +33,19 @@ class AssignerHost:
     async def record(self, payload: bytes) -> bytes:
         """Record one event; event and reply are encoded by `EXPERIMENT_MESSAGES`."""
         try:
-            return EXPERIMENT_MESSAGES.encode(await self._record(EXPERIMENT_MESSAGES.decode(payload)))
-        except NewerRelease as error:
+            assignment = await self._record(EXPERIMENT_MESSAGES.decode(payload))
+        except HouseError as error:
+            self._counts["refused"] += 1
             return EXPERIMENT_MESSAGES.encode(Refusal.of(error))
+        self._counts["recorded"] += 1
+        return EXPERIMENT_MESSAGES.encode(assignment)
 
-    async def _record(self, event: ExperimentEvent) -> Assignment | Refusal:
+    async def _record(self, event: ExperimentEvent) -> Assignment:
         # The next event tries a failed opening again.
         if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open_assigner())
         # Shielded: a cancelled request must not end the opening that others wait for.
-        reply = await (await asyncio.shield(self._opening)).record(event)
-        self._counts["refused" if isinstance(reply, Refusal) else "recorded"] += 1
-        return reply
+        return await (await asyncio.shield(self._opening)).record(event)
 
     async def health(self) -> dict[str, Any]:
         """Return the process and its counters since its start."""

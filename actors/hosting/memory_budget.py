@@ -17,6 +17,7 @@ import structlog
 from cluster.clock import Clock, SystemClock
 from cluster.machine_memory import release_memory
 from cluster.meter import Meter, SilentMeter
+from cluster.store.installation.replica_memory import ReplicaMemory
 
 DEFAULT_MB = 512
 SOON_S = 600.0
@@ -34,21 +35,6 @@ class LoadedSize:
     "The app with the earliest time leaves first."
     used_s: float
     "Monotonic time of the last request."
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """What the apps of a process take of its budget."""
-
-    budget_bytes: int
-    counted_bytes: int
-    "Estimate for all loaded apps."
-    apps: int
-    "Number of loaded engines and archives."
-    large_apps: Mapping[str, int]
-    "App -> bytes, of apps that alone take more than the budget."
-    reloads: Mapping[str, int]
-    "App -> number of loads within ten minutes of its unloading, in the last ten minutes."
 
 
 class BudgetMember(Protocol):
@@ -134,15 +120,17 @@ class MemoryBudget:
         counted = sum(size.nbytes for member in self._members for size in member.list_sizes().values())
         return counted + nbytes <= self.budget_bytes
 
-    def read_use(self) -> MemoryUse:
-        """Return what the loaded apps take now."""
+    def describe_use(self, replica: str, at_ms: int) -> ReplicaMemory:
+        """Return what the loaded apps of a replica take now."""
         sizes = [size for member in self._members for size in member.list_sizes().values()]
         since_s = self._clock.monotonic_s() - SOON_S
         while self._reloads and self._reloads[0][0] < since_s:
             self._reloads.popleft()
         reloads = Counter(app_id for _, app_id in self._reloads)
         counted = sum(size.nbytes for size in sizes)
-        return MemoryUse(self.budget_bytes, counted, len(sizes), dict(self._large), dict(reloads))
+        return ReplicaMemory(
+            replica, at_ms, self.budget_bytes, counted, len(sizes), dict(self._large), dict(reloads)
+        )
 
     def _report_large(self, sizes: Mapping[str, int]) -> None:
         """Name each app that alone takes more than the budget: it is served, and no other stays beside it."""

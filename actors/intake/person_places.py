@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
+from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.app_storage import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
@@ -46,18 +47,6 @@ PLACES = (
 "Places outside of Redis, in the order of receipts."
 
 
-class FilesNamingPersons(Protocol):
-    """Files of this machine that may name a person. Both methods block."""
-
-    def find(self, person: Person) -> dict[str, list[Any]]:
-        """Return entries that name the person, by place."""
-        ...
-
-    def erase(self, person: Person) -> None:
-        """Remove these entries."""
-        ...
-
-
 class PersonPlaces:
     """Reads all data of a person.
 
@@ -65,9 +54,7 @@ class PersonPlaces:
         PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
-    def __init__(
-        self, stores: Stores, artifacts: ArtifactStore, files: FilesNamingPersons | None = None
-    ) -> None:
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, files: PersonFiles | None = None) -> None:
         self._stores = stores
         self._artifacts = artifacts
         self._segments = SegmentStore(artifacts)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -51,7 +50,7 @@ from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.installation.live_figures import LiveFigureStore
-from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
@@ -321,11 +320,9 @@ class Gateway:
 
     async def _report_memory(self) -> None:
         """Record what the loaded apps take, for `kiosk status`; without Redis nobody reads it."""
-        use = asdict(self._budget.read_use())
+        memory = self._budget.describe_use(self._replica, SystemClock().now_ms())
         with contextlib.suppress(HouseError):
-            await ReplicaMemoryStore(self._stores.server).record(
-                ReplicaMemory(self._replica, SystemClock().now_ms(), **use)
-            )
+            await ReplicaMemoryStore(self._stores.server).record(memory)
 
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:

@@ -1,7 +1,6 @@
 """Evaluation of scorers: full ranking of the whole catalog, metrics by user and segment, confidence intervals.
 
-`evaluate` computes the metrics of each user, `summarize_evaluation` their means. `compare_evaluations` pairs two
-evaluations of the same users, so that smaller differences become significant.
+`evaluate` computes the metrics of each user; `jobs.refresh.evaluation.reports` reports their means and compares.
 """
 
 from __future__ import annotations
@@ -89,72 +88,6 @@ class EvaluationResult:
     def coverage(self) -> float:
         """Return the share of the trained items that occur in the first k places of any list."""
         return float(np.count_nonzero(self.shown)) / max(self.trained_items, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricEstimate:
-    """A mean over users with its 95 % confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentMetrics:
-    """Metrics of a group of users."""
-
-    name: str
-    users: int
-    figures: Mapping[str, MetricEstimate]
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSummary:
-    """Metrics of one engine on one split, by segment."""
-
-    trial: str
-    k: int
-    coverage: float
-    segments: tuple[SegmentMetrics, ...]
-    """All users first, then the non-empty groups of new, light and heavy users, then users by the popularity of their
-    targets."""
-    gini: float = 0.0
-
-    @property
-    def all(self) -> SegmentMetrics:
-        return self.segments[0]
-
-    def segment(self, name: str) -> SegmentMetrics | None:
-        """Return a segment by its name, None if it has no users."""
-        return next((segment for segment in self.segments if segment.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricComparison:
-    """Paired difference of one metric between two scorers."""
-
-    figure: str
-    users: int
-    before: float
-    after: float
-    low: float
-    "Lower bound of the 95 % interval of the difference."
-    high: float
-
-    @property
-    def difference(self) -> float:
-        return self.after - self.before
-
-    @property
-    def is_better(self) -> bool:
-        """Return true if the whole interval is above 0."""
-        return self.low > 0
-
-    @property
-    def is_worse(self) -> bool:
-        """Return true if the whole interval is below 0."""
-        return self.high < 0
 
 
 def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int = 20) -> EvaluationResult:
@@ -256,19 +189,6 @@ def score_allowed_items(scorer: Scorer, trial: EvaluationSplit) -> Batch:
     return scores
 
 
-def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:
-    """Return the means of an evaluation and their intervals, by segment."""
-    segments = tuple(
-        SegmentMetrics(
-            name,
-            len(next(iter(figures.values()))),
-            _estimate_metrics(figures, rng, examined.segment_people(name)),
-        )
-        for name, figures in segment_figures(examined).items()
-    )
-    return EvaluationSummary(examined.trial, examined.k, examined.coverage, segments, examined.gini)
-
-
 def segment_figures(examined: EvaluationResult) -> dict[str, Mapping[str, Floats]]:
     """Return the metrics of the users of each segment: by the length of their history, then by their targets.
 
@@ -296,25 +216,6 @@ def segment_masks(events: Rows) -> dict[str, Mask]:
         "heavy": events >= LIGHT_USER_BELOW,
     }
     return {name: members for name, members in groups.items() if name == "all" or members.any()}
-
-
-def compare_evaluations(
-    before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator
-) -> MetricComparison:
-    """Return the paired difference of one metric between two evaluations of the same users.
-
-    Errors:
-        Invalid: the evaluations have different users, or lack the metric
-    """
-    if figure not in before.figures or figure not in after.figures:
-        raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")
-    first = before.figures[figure]
-    second = after.figures[figure]
-    if len(first) != len(second) or before.trial != after.trial:
-        raise Invalid("only examinations of the same trial can be compared")
-    # Of the differences by user: both scorers find the same users hard, and that cancels out.
-    low, high = bootstrap_interval(second - first, rng, before.people)
-    return MetricComparison(figure, len(first), float(first.mean()), float(second.mean()), low, high)
 
 
 def bootstrap_interval(
@@ -384,13 +285,3 @@ def _count_targets(targets: Targets, members: Mask) -> Rows:
         members: bool [n]; returns: int64 [q]
     """
     return np.bincount(targets.owners()[members[targets.items]], minlength=len(targets))
-
-
-def _estimate_metrics(
-    figures: Mapping[str, Floats], rng: np.random.Generator, people: Rows | None
-) -> dict[str, MetricEstimate]:
-    estimates = {}
-    for name, values in figures.items():
-        low, high = bootstrap_interval(values, rng, people)
-        estimates[name] = MetricEstimate(float(values.mean()), low, high)
-    return estimates

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import ValidationError
 
+from actors.vectors.types import Floats, Rows
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
-from cluster.errors import Fault, NotFound
+from cluster.errors import Fault, Invalid, NotFound
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.data.unordered_baskets import ENDS_IN_BASKETS, shared_last_timestamp_share
@@ -25,11 +26,8 @@ from jobs.refresh.evaluation.evaluate import (
     LIGHT_USER_BELOW,
     POPULAR_SHARE,
     EvaluationResult,
-    MetricComparison,
     bootstrap_interval,
-    compare_evaluations,
     segment_figures,
-    summarize_evaluation,
 )
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.logged_report import logged_markdown
@@ -53,41 +51,56 @@ _SEED = 95
 
 
 def report_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationReport:
-    """Return a report with the metrics of an evaluation."""
-    summed = summarize_evaluation(examined, rng)
+    """Return a report with the means of an evaluation and their intervals, by segment."""
     return EvaluationReport(
-        trial=summed.trial,
-        k=summed.k,
-        coverage=round(summed.coverage, 6),
-        gini=round(summed.gini, 6),
+        trial=examined.trial,
+        k=examined.k,
+        coverage=round(examined.coverage, 6),
+        gini=round(examined.gini, 6),
         segments=[
             SegmentFigures(
-                name=segment.name,
-                users=segment.users,
+                name=name,
+                users=len(next(iter(figures.values()))),
                 figures={
-                    name: MeanInterval(
-                        mean=_rounded(figure.mean), low=_rounded(figure.low), high=_rounded(figure.high)
-                    )
-                    for name, figure in segment.figures.items()
+                    figure: _mean_interval(values, rng, examined.segment_people(name))
+                    for figure, values in figures.items()
                 },
             )
-            for segment in summed.segments
+            for name, figures in segment_figures(examined).items()
         ],
     )
+
+
+def _mean_interval(values: Floats, rng: np.random.Generator, people: Rows | None) -> MeanInterval:
+    low, high = bootstrap_interval(values, rng, people)
+    return MeanInterval(mean=_rounded(values.mean()), low=_rounded(low), high=_rounded(high))
 
 
 def report_comparison(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: str
 ) -> ScorerComparison:
-    """Return the comparison of two evaluations of the same users; `about` may have the `version` of the first."""
-    comparison: MetricComparison = compare_evaluations(before, after, figure, rng)
+    """Return the paired difference of a metric between two evaluations of the same users.
+
+    `about` may have the `version` of the first. Paired differences are significant when they are smaller.
+
+    Errors:
+        Invalid: the evaluations have different users, or lack the metric
+    """
+    if figure not in before.figures or figure not in after.figures:
+        raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")
+    first = before.figures[figure]
+    second = after.figures[figure]
+    if len(first) != len(second) or before.trial != after.trial:
+        raise Invalid("only examinations of the same trial can be compared")
+    # Of the differences by user: both scorers find the same users hard, and that cancels out.
+    low, high = bootstrap_interval(second - first, rng, before.people)
     return ScorerComparison(
         figure=figure,
-        users=comparison.users,
-        before=_rounded(comparison.before),
-        after=_rounded(comparison.after),
-        low=_rounded(comparison.low),
-        high=_rounded(comparison.high),
+        users=len(first),
+        before=_rounded(first.mean()),
+        after=_rounded(second.mean()),
+        low=_rounded(low),
+        high=_rounded(high),
         coverage_before=round(before.coverage, 6),
         segments=mean_metrics(before),
         intervals=metric_intervals(before, figure),

@@ -12,9 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
-from actors.hosting.memory_budget import MemoryBudget, MemoryUse
+from actors.hosting.memory_budget import MemoryBudget
 from cluster.errors import Fault
 from cluster.meter import SilentMeter
+from cluster.store.installation.replica_memory import ReplicaMemory
 from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
@@ -150,7 +151,7 @@ async def test_engines_and_archives_share_one_budget() -> None:
     passages = await archives.get("news")
     clock.advance(1_000)
     second = await engines.get("toys")
-    assert budget.read_use() == MemoryUse(35, 30, 3, {}, {})
+    assert budget.describe_use("api-1", 7) == ReplicaMemory("api-1", 7, 35, 30, 3, {}, {})
     passages.nbytes = 20
     assert await budget.evict() == 30
     assert [first.closed, passages.closed, second.closed] == [True, False, False]
@@ -162,7 +163,7 @@ async def test_engines_and_archives_share_one_budget() -> None:
     clock.advance(1_000)
     await engines.get("toys")
     assert await budget.evict() == 40
-    assert budget.read_use() == MemoryUse(35, 40, 1, {"toys": 40}, {"shop": 1})
+    assert budget.describe_use("api-1", 7) == ReplicaMemory("api-1", 7, 35, 40, 1, {"toys": 40}, {"shop": 1})
     clock.advance(600_001)
     assert budget.read_use().reloads == {}
     await asyncio.gather(engines.close(), archives.close())
