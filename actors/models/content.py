@@ -7,7 +7,7 @@ the sum over its features, also for a product uploaded after the training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,6 @@ class ContentWeights:
             return np.zeros(products.shape[0], np.float32)
         scores: Scores = (products @ liked - usual.mean()) * np.float32(1 / spread)
         return scores
-
-    def fading_as(self, fading: TimeDecay) -> ContentWeights:
-        """Return the same weights with another time decay of the history."""
-        return replace(self, fading=fading)
 
     def save(self) -> ModelState:
         """Return weights and sample as three arrays each, and the features."""

@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -70,10 +70,6 @@ class FactorModel:
         """
         scores: Batch = self.compute_user_vectors(histories) @ self.items.T
         return scores
-
-    def fading_as(self, fading: TimeDecay) -> FactorModel:
-        """Return the same vectors with another time decay of the history."""
-        return replace(self, fading=fading)
 
     def save(self) -> ModelState:
         """Return the vectors as arrays, the parameters as facts."""

@@ -9,7 +9,7 @@ each row and for the gap after it. Rows go from last to first: a gap then ends b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -123,10 +123,6 @@ class NeighbourModel:
             8,000 pairs: 25 us
         """
         return add_rows(self.weights, *past.apply_time_decay(self.fading), total)
-
-    def fading_as(self, fading: TimeDecay) -> NeighbourModel:
-        """Return the same pairs with another time decay of the history."""
-        return replace(self, fading=fading)
 
     def save(self) -> ModelState:
         """Return the matrix as three arrays and the time decay as facts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,6 @@ class RepeatModel:
             returns: int64 [k], items that may repeat and then add up, and float32 [k]
         """
         return past.apply_time_decay(self.fading)
-
-    def fading_as(self, fading: TimeDecay) -> RepeatModel:
-        """Return the model with another time decay."""
-        return replace(self, fading=fading)
 
     def score(self, histories: UserHistories) -> Batch:
         """Return the scores of the items in every history.

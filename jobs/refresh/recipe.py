@@ -17,16 +17,14 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
@@ -42,7 +40,7 @@ from jobs.refresh.learners.neighbours.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.neighbours.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
-from jobs.refresh.learners.protocol import STRICT, CustomLearnerRecipe, PartRecipe
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, PartRecipe, RecipeModel
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
@@ -51,6 +49,10 @@ from jobs.refresh.learners.transformer import TransformerRecipe
 PRESETS = ("default", "fast", "deep", "sequence", "shop", "session")
 
 Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _part_tag(part: Any) -> str:
@@ -88,10 +90,8 @@ AnyPart = Annotated[
 ]
 
 
-class CompletionsRecipe(BaseModel):
+class CompletionsRecipe(RecipeModel):
     """Parameters of the autocomplete index."""
-
-    model_config = STRICT
 
     fields: tuple[str, ...] = Field(default=("title",), min_length=1, max_length=16)
     "Fields that the training indexes; a recommender indexes any other field when a request first names it."
@@ -99,19 +99,15 @@ class CompletionsRecipe(BaseModel):
     "Half-life in days of an event's contribution to the popularity of a title."
 
 
-class SearchRecipe(BaseModel):
+class SearchRecipe(RecipeModel):
     """Parameters of the search index."""
-
-    model_config = STRICT
 
     learn_from: int = Field(default=5_000, ge=0, le=50_000)
     "Number of products for the training of text vectors; with 0, the search uses the recommendation vectors."
 
 
-class EventsRecipe(BaseModel):
+class EventsRecipe(RecipeModel):
     """Selection and weights of the training events."""
-
-    model_config = STRICT
 
     weights: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=dict)
     "Type of event -> weight, -1 to 1; overrides the default weight."
@@ -119,14 +115,15 @@ class EventsRecipe(BaseModel):
     "Maximum number of training events; the newest are kept."
 
 
-class BlendRecipe(BaseModel):
+class BlendRecipe(RecipeModel):
     """Weights with which the component scores are summed."""
-
-    model_config = STRICT
 
     weights: Weights = "auto"
     "Component -> weight for users with a history; `auto` chooses the weights on validation."
-    weights_unseen: dict[str, Annotated[float, Field(ge=0, le=100)]] | None = None
+    # Left out if none, so that a snapshot has the version that earlier releases gave it; likewise below.
+    weights_unseen: dict[str, Annotated[float, Field(ge=0, le=100)]] | None = Field(
+        default=None, exclude_if=_is_none
+    )
     """Component -> weight for lists without products of the user's history; none: as `weights`. The training sets it
     if users repeat products and `weights` is `auto`."""
     start: dict[str, float] = Field(default_factory=dict)
@@ -138,19 +135,9 @@ class BlendRecipe(BaseModel):
     k: int = Field(default=10, ge=1)
     "Length of the lists whose NDCG decides the choice."
 
-    @model_serializer(mode="wrap")
-    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        # A snapshot without a second set has the version that earlier releases gave it.
-        if fields.get("weights_unseen", 0) is None:
-            del fields["weights_unseen"]
-        return fields
 
-
-class ValidationRecipe(BaseModel):
+class ValidationRecipe(RecipeModel):
     """Validation of weights and parameters on the newest events; the final model is trained on all events."""
-
-    model_config = STRICT
 
     protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
     """`auto`: by time if the split has enough users with targets and does not cut their only session; otherwise
@@ -162,7 +149,7 @@ class ValidationRecipe(BaseModel):
     `other_kinds`: only items without an event of `kinds`, for example an item in the cart that was not bought.
     `paused`: only items whose pause has ended; a training sets it where it would set `out` and there are pauses."""
     repeat_after_days: dict[str, Annotated[float, Field(ge=0, le=36_500)]] = Field(
-        default_factory=dict, max_length=32
+        default_factory=dict, max_length=32, exclude_if=lambda days: not days
     )
     """Days by type of interaction after which an item of the history counts as recommendable; `*` is any other type. A
     training takes those of its engine unless the recipe names some. Data without times ignores them."""
@@ -180,28 +167,16 @@ class ValidationRecipe(BaseModel):
     tune_items: int = Field(default=5_000, ge=10)
     "Largest catalog in which EASE is tuned; in a larger one, the first value of each parameter is used."
 
-    @model_serializer(mode="wrap")
-    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        # A snapshot without pauses has the version that earlier releases gave it.
-        if not fields.get("repeat_after_days", True):
-            del fields["repeat_after_days"]
-        return fields
 
-
-class LimitsRecipe(BaseModel):
+class LimitsRecipe(RecipeModel):
     """Resource limits of a training."""
-
-    model_config = STRICT
 
     memory_mb: int = Field(default=4_096, ge=64, le=1 << 20)
     "A training with a larger memory estimate is refused before it starts."
 
 
-class Recipe(BaseModel):
+class Recipe(RecipeModel):
     """Complete configuration of a training; with the data and the seed it determines the snapshot."""
-
-    model_config = STRICT
 
     name: str = Field(default="own", pattern=r"^[\w.-]{1,64}$")
     "Name in displays and reports."
@@ -219,9 +194,9 @@ class Recipe(BaseModel):
     "Learner of popularity by cohort, for users without a history."
     content: ContentRecipe | None = None
     "Learner of content weights, for items without events."
-    reranker: RerankerRecipe | None = None
+    reranker: RerankerRecipe | None = Field(default=None, exclude_if=_is_none)
     "Learner of the re-ranker, from the log of answers; without it, or without a certain gain, the blend alone ranks."
-    search_reranker: RerankerRecipe | None = None
+    search_reranker: RerankerRecipe | None = Field(default=None, exclude_if=_is_none)
     "Learner of the re-ranker of searches, likewise; without it, words and the blend alone rank."
     completions: CompletionsRecipe | None = CompletionsRecipe()
     "Autocomplete index of the titles; without it, each recommender builds the index."
@@ -246,15 +221,6 @@ class Recipe(BaseModel):
         for name, part in self.parts.items():
             _check_tuning(name, part)
         return self
-
-    @model_serializer(mode="wrap")
-    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        # A snapshot without a re-ranker has the version that earlier releases gave it.
-        for name in ("reranker", "search_reranker"):
-            if fields.get(name, 0) is None:
-                del fields[name]
-        return fields
 
     def list_rerankers(self) -> list[tuple[str, RerankerRecipe]]:
         """Return the re-rankers with the names of their sections."""
@@ -374,28 +340,11 @@ def _field_suggestion(place: list[str], fields: Mapping[str, Any]) -> str:
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
-    "events": EventsRecipe,
-    "blend": BlendRecipe,
-    "validation": ValidationRecipe,
-    "limits": LimitsRecipe,
-    "baskets": BasketsRecipe,
-    "cohorts": CohortRecipe,
-    "content": ContentRecipe,
-    "reranker": RerankerRecipe,
-    "search_reranker": RerankerRecipe,
-    "completions": CompletionsRecipe,
-    "search": SearchRecipe,
+    name: model
+    for name, field in Recipe.model_fields.items()
+    for model in (field.annotation, *get_args(field.annotation))
+    if isinstance(model, type) and issubclass(model, BaseModel)
 }
 _LEARNERS: Mapping[str, type[PartRecipe]] = {
-    "ease": EaseRecipe,
-    "rules": RulesRecipe,
-    "item_knn": ItemKnnRecipe,
-    "graph_filter": GraphFilterRecipe,
-    "content_knn": ContentKnnRecipe,
-    "session_knn": SessionKnnRecipe,
-    "popularity": PopularityRecipe,
-    "repeats": RepeatsRecipe,
-    "baskets": BasketsRecipe,
-    "als": AlsRecipe,
-    "transformer": TransformerRecipe,
+    tag.tag: model for model, tag in map(get_args, get_args(get_args(AnyPart)[0])) if tag.tag != "own"
 }

@@ -17,11 +17,10 @@ from pydantic import Field
 
 from actors.models.factors import FactorModel, SolverConfig, solve_factors
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
 class AlsRecipe(PartRecipe):
@@ -49,7 +48,7 @@ class AlsRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class AlsLearner:
+class AlsLearner(BuiltInLearner):
     """Learner of implicit ALS."""
 
     recipe: AlsRecipe = field(default_factory=AlsRecipe)
@@ -75,7 +74,3 @@ class AlsLearner:
             users = solve_factors(matrix, items, users, recipe.solving)
             items = solve_factors(by_item, users, items, recipe.solving)
         return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
-
-    def load(self, parts: ModelState) -> FactorModel:
-        """Return the model of a saved state."""
-        return FactorModel.load(parts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.models.cohorts import ATTRIBUTES, CohortModel, estimate_prior
 from actors.models.user_histories import DAY_S
@@ -18,7 +18,7 @@ from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.popularity import select_daily_votes
-from jobs.refresh.learners.protocol import STRICT
+from jobs.refresh.learners.protocol import RecipeModel
 
 PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
 HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
@@ -30,10 +30,8 @@ _ENOUGH_USERS = 30
 _MOST_USERS = 2_000
 
 
-class CohortRecipe(BaseModel):
+class CohortRecipe(RecipeModel):
     """Parameters of popularity by cohort."""
-
-    model_config = STRICT
 
     fields: tuple[str, ...] = ()
     "Profile fields that group users, for example `country` or `custom_attributes.plan`."

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 from scipy.linalg import solve
 
 from actors.models.content import ContentWeights
@@ -28,7 +28,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, select_strongest
-from jobs.refresh.learners.protocol import STRICT
+from jobs.refresh.learners.protocol import RecipeModel
 
 _BLOCK = 1_000
 _RETIRED = ("power", "likeness")
@@ -55,10 +55,8 @@ _ITEMS_UP_TO = 400_000
 "With so many items, the regression still fits into the default limit of memory."
 
 
-class ContentRecipe(BaseModel):
+class ContentRecipe(RecipeModel):
     """Parameters of the regression."""
-
-    model_config = STRICT
 
     regularisation: tuple[float, ...] = Field(
         default=(50.0, 0.5, 2.0, 10.0, 200.0), min_length=1, max_length=16
@@ -78,16 +76,9 @@ class ContentRecipe(BaseModel):
     "Weights kept per item."
     readers: int = Field(default=600, ge=1)
     "Maximum number of users on which the values are chosen."
-    items_up_to: int = Field(default=_ITEMS_UP_TO, ge=1)
+    # The default is left out: earlier releases read stored recipes without the field, and name versions by them.
+    items_up_to: int = Field(default=_ITEMS_UP_TO, ge=1, exclude_if=lambda most: most == _ITEMS_UP_TO)
     "The regression is omitted if the catalog has more items: it needs 5 KB of memory for each."
-
-    @model_serializer(mode="wrap")
-    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        # Earlier releases read stored recipes without the field, and name versions by them.
-        if fields.get("items_up_to", 0) == _ITEMS_UP_TO:
-            del fields["items_up_to"]
-        return fields
 
     @model_validator(mode="before")
     @classmethod

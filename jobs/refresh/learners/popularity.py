@@ -10,10 +10,9 @@ from pydantic import Field
 
 from actors.models.popularity import PopularityModel
 from actors.models.user_histories import DAY_S
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
 class PopularityRecipe(PartRecipe):
@@ -27,7 +26,7 @@ class PopularityRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class PopularityLearner:
+class PopularityLearner(BuiltInLearner):
     """Learner of popularity."""
 
     recipe: PopularityRecipe = field(default_factory=PopularityRecipe)
@@ -38,10 +37,6 @@ class PopularityLearner:
         half_life_days = self.recipe.half_life_days if data.clock else None
         scores = (counts**self.recipe.power).astype(np.float32)
         return PopularityModel(scores, half_life_days, self.recipe.power)
-
-    def load(self, parts: ModelState) -> PopularityModel:
-        """Return the model of a saved state."""
-        return PopularityModel.load(parts)
 
 
 def compute_decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:

@@ -33,13 +33,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from actors.models.loading.registry import load_model
 from actors.models.model import Model
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-
-STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-"Recipes are immutable; an unknown field is an error."
 
 _PACKAGES: Final = {
     "jax": (
@@ -65,10 +63,14 @@ def check_package(module: str) -> None:
         raise Invalid(f"{need}, which is not installed here. Where trainings run: pip install {remedy}")
 
 
-class PartRecipe(BaseModel):
-    """Parameters that the recipes of all components share."""
+class RecipeModel(BaseModel):
+    """A section of a recipe: immutable, and an unknown field is an error."""
 
-    model_config = STRICT
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class PartRecipe(RecipeModel):
+    """Parameters that the recipes of all components share."""
 
     tune: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     "Parameter -> candidate values; the tuning selects the best on validation."
@@ -85,6 +87,16 @@ class CustomLearnerRecipe(PartRecipe):
     "Import path of the class: `package.module:Class`."
     config: dict[str, Any] = Field(default_factory=dict)
     "Keyword arguments of its constructor."
+
+
+class BuiltInLearner:
+    """A learner whose model the processes that serve can load by the name of the learner."""
+
+    recipe: PartRecipe
+
+    def load(self, parts: ModelState) -> Model:
+        """Return the model of a saved state."""
+        return load_model(type(self.recipe).model_fields["learner"].default, parts)
 
 
 @runtime_checkable

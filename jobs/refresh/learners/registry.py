@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -22,6 +24,22 @@ from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe
 
+_LEARNERS: Mapping[type[PartRecipe], Callable[[Any], Learner]] = MappingProxyType(
+    {
+        EaseRecipe: EaseLearner,
+        RulesRecipe: SequentialRulesLearner,
+        ItemKnnRecipe: ItemKnnLearner,
+        GraphFilterRecipe: GraphFilterLearner,
+        ContentKnnRecipe: ContentKnnLearner,
+        SessionKnnRecipe: SessionKnnLearner,
+        PopularityRecipe: PopularityLearner,
+        RepeatsRecipe: RepeatLearner,
+        BasketsRecipe: BasketsLearner,
+        AlsRecipe: AlsLearner,
+        TransformerRecipe: TransformerLearner,
+    }
+)
+
 
 def build_learner(part: PartRecipe) -> Learner:
     """Return the learner of a component.
@@ -29,32 +47,11 @@ def build_learner(part: PartRecipe) -> Learner:
     Errors:
         Invalid: a custom class is not allowed, can't be imported, or does not accept its `config`
     """
-    match part:
-        case EaseRecipe():
-            return EaseLearner(part)
-        case RulesRecipe():
-            return SequentialRulesLearner(part)
-        case ItemKnnRecipe():
-            return ItemKnnLearner(part)
-        case GraphFilterRecipe():
-            return GraphFilterLearner(part)
-        case ContentKnnRecipe():
-            return ContentKnnLearner(part)
-        case SessionKnnRecipe():
-            return SessionKnnLearner(part)
-        case PopularityRecipe():
-            return PopularityLearner(part)
-        case RepeatsRecipe():
-            return RepeatLearner(part)
-        case BasketsRecipe():
-            return BasketsLearner(part)
-        case AlsRecipe():
-            return AlsLearner(part)
-        case TransformerRecipe():
-            return TransformerLearner(part)
-        case CustomLearnerRecipe():
-            return _build_custom_learner(part)
-    raise Invalid(f"there is no learner for {type(part).__name__}")
+    if isinstance(part, CustomLearnerRecipe):
+        return _build_custom_learner(part)
+    if type(part) not in _LEARNERS:
+        raise Invalid(f"there is no learner for {type(part).__name__}")
+    return _LEARNERS[type(part)](part)
 
 
 def check_packages(parts: Iterable[PartRecipe], *, reranks: bool = False) -> None:

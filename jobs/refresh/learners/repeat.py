@@ -9,9 +9,8 @@ import numpy as np
 
 from actors.models.repeat import RepeatModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
 class RepeatsRecipe(PartRecipe):
@@ -23,7 +22,7 @@ class RepeatsRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatLearner:
+class RepeatLearner(BuiltInLearner):
     """Learner of repeat consumption."""
 
     recipe: RepeatsRecipe = field(default_factory=RepeatsRecipe)
@@ -31,7 +30,3 @@ class RepeatLearner:
     def train(self, data: Interactions, rng: np.random.Generator) -> RepeatModel:
         """Return a model with the time decay of the recipe."""
         return RepeatModel(self.recipe.fading)
-
-    def load(self, parts: ModelState) -> RepeatModel:
-        """Return the model of a saved state."""
-        return RepeatModel.load(parts)

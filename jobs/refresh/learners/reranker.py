@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.models.tree_ensemble import MOST_LEAVES, MOST_TREES, TreeArrays
 from actors.vectors.types import Floats, Mask, Rows
-from jobs.refresh.learners.protocol import STRICT
+from jobs.refresh.learners.protocol import RecipeModel
 
 _DEFAULT_LEFT = 2
 _MISSING_TYPE = 12
@@ -23,10 +23,8 @@ _MISSING_IS_NAN = 8
 "Bits of `decision_type` in the text form of a tree."
 
 
-class RerankerRecipe(BaseModel):
+class RerankerRecipe(RecipeModel):
     """Parameters of the re-ranker."""
-
-    model_config = STRICT
 
     candidates: int = Field(default=200, ge=10, le=200)
     "Number of best products of a list that it may move."

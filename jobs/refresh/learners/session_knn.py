@@ -10,10 +10,9 @@ from pydantic import Field
 
 from actors.models.sessions import SessionModel, SessionSearchConfig
 from actors.vectors.row_selection import distinct_pairs
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
 class SessionKnnRecipe(PartRecipe):
@@ -42,7 +41,7 @@ class SessionKnnRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionKnnLearner:
+class SessionKnnLearner(BuiltInLearner):
     """Learner of session neighbours."""
 
     recipe: SessionKnnRecipe = field(default_factory=SessionKnnRecipe)
@@ -77,10 +76,6 @@ class SessionKnnLearner:
         # At least 1: an item that no kept session has would divide by 0.
         idf = np.log(max(len(newest), 1) / np.maximum(frequency, 1)).astype(np.float32)
         return SessionModel(*by_session, *by_item, idf, self.recipe.search_scope)
-
-    def load(self, parts: ModelState) -> SessionModel:
-        """Return the model of a saved state."""
-        return SessionModel.load(parts)
 
 
 def _build_index(owner: Rows, values: Rows, count: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from actors.models.transformer import TransformerConfig, TransformerModel, array_names
 from actors.vectors.snapshot_arrays import ModelState
@@ -20,7 +20,7 @@ from actors.vectors.types import Matrix, Rows
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import select_newest_per_user
 from jobs.refresh.learners.item_samples import ItemSampler
-from jobs.refresh.learners.protocol import PartRecipe, check_package
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe, check_package
 from jobs.refresh.learners.training_progress import current_progress, digest_training
 from jobs.refresh.learners.transformer_rows import (
     Sequences,
@@ -64,7 +64,8 @@ class TransformerRecipe(PartRecipe):
     "Number of sampled items with which a target is compared; in a catalog of at most this size, all items."
     epochs: int = Field(default=60, ge=1, le=1_000)
     "Maximum number of passes over the events."
-    event_visits: int = Field(default=_EVENT_VISITS, ge=1)
+    # The default is left out: a snapshot has the version that earlier releases gave it, and stored states continue.
+    event_visits: int = Field(default=_EVENT_VISITS, ge=1, exclude_if=lambda most: most == _EVENT_VISITS)
     "Maximum number of events that all passes visit together; large data get fewer passes, at least one."
     patience: int = Field(default=5, ge=1)
     "Number of passes without a better NDCG after which the training stops."
@@ -72,14 +73,6 @@ class TransformerRecipe(PartRecipe):
     "Number of items with a score for a user."
     power: float = Field(default=0.5, gt=0, le=2)
     "Exponent of the softmax share that is the score of an item."
-
-    @model_serializer(mode="wrap")
-    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = dump(self)
-        # With the default, a snapshot has the version that earlier releases gave it, and their stored states continue.
-        if fields.get("event_visits", 0) == _EVENT_VISITS:
-            del fields["event_visits"]
-        return fields
 
     def limit_epochs(self, events: int) -> int:
         """Return the maximum number of passes over a number of events."""
@@ -115,7 +108,7 @@ class _TrainingState:
 
 
 @dataclass(frozen=True, slots=True)
-class TransformerLearner:
+class TransformerLearner(BuiltInLearner):
     """Learner of the transformer."""
 
     recipe: TransformerRecipe = field(default_factory=TransformerRecipe)
@@ -142,10 +135,6 @@ class TransformerLearner:
         items, arrays = training.read_arrays(state.best)
         facts = {"curve": state.curve}
         return TransformerModel(items, arrays, config, data.clock, facts).with_sketches()
-
-    def load(self, parts: ModelState) -> TransformerModel:
-        """Return the model of a saved state."""
-        return TransformerModel.load(parts)
 
 
 class _Training:

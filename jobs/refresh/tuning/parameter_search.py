@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from actors.models.factors import FactorModel
 from actors.models.model import Model
+from actors.models.neighbours import NeighbourModel
+from actors.models.repeat import RepeatModel
 from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats
 from jobs.refresh.data.split import EvaluationSplit
@@ -18,6 +21,8 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.tuning.candidate_items import collect_candidates
 
+_FADING = (FactorModel, NeighbourModel, RepeatModel)
+"Models that score with another time decay without a new training."
 # Decays that go on to the choice of weights, each as a variant: they cost scores, no training.
 _TIME_DECAYS_KEPT = 3
 
@@ -87,7 +92,7 @@ def expand_time_decays(
     part: PartRecipe, model: Model, fadings: Sequence[TimeDecay]
 ) -> list[tuple[PartRecipe, Model]]:
     """Return a trained component once per candidate time decay, or unchanged without candidates."""
-    if not fadings or not hasattr(model, "fading_as"):
+    if not fadings or not isinstance(model, _FADING):
         return [(part, model)]
     return [
         (part.model_copy(update={"fading": fading}), _set_time_decay(model, fading)) for fading in fadings
@@ -154,5 +159,4 @@ class _ParameterSearch:
 
 
 def _set_time_decay(model: Model, fading: TimeDecay) -> Model:
-    changed: Model = model.fading_as(fading) if hasattr(model, "fading_as") else model
-    return changed
+    return replace(model, fading=fading) if isinstance(model, _FADING) else model

@@ -12,12 +12,11 @@ from pydantic import Field
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import compute_event_weights
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 _BLOCK_PAIRS = 8_000_000
 
@@ -41,7 +40,7 @@ class BasketsRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class BasketsLearner:
+class BasketsLearner(BuiltInLearner):
     """Learner of basket co-occurrence."""
 
     recipe: BasketsRecipe = field(default_factory=BasketsRecipe)
@@ -74,10 +73,6 @@ class BasketsLearner:
         frequency = np.maximum(np.asarray(lines.sum(axis=0)).ravel(), 1.0)
         whole = self._count_pairs(lines.T.tocsr(), weighted, frequency)
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
     def _count_pairs(
         self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats

@@ -12,10 +12,9 @@ from pydantic import Field
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, select_strongest
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 _BLOCK_BYTES = 64 << 20
 
@@ -33,7 +32,7 @@ class ContentKnnRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class ContentKnnLearner:
+class ContentKnnLearner(BuiltInLearner):
     """Learner of content neighbours; without content, its model scores all items 0."""
 
     recipe: ContentKnnRecipe = field(default_factory=ContentKnnRecipe)
@@ -56,10 +55,6 @@ class ContentKnnLearner:
             alike[np.arange(len(alike)), np.arange(first, first + len(alike))] = 0.0
             blocks.append(select_strongest(alike, self.recipe.neighbours, columns, data.n_items))
         return NeighbourModel(normalize_matrix(sp.vstack(blocks, format="csr")), self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
     def _similarities(self, some: Any, content: Any) -> npt.NDArray[np.float32]:
         """Compute the similarity of some items to all items.

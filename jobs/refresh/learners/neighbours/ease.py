@@ -19,7 +19,6 @@ from scipy.linalg import lapack
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
@@ -29,7 +28,7 @@ from jobs.refresh.learners.neighbours.sparse_weights import (
     normalize_matrix,
     select_strongest,
 )
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 _BLOCK = 512
 _FLOPS_PER_S = 1.1e11
@@ -55,7 +54,7 @@ class EaseRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class EaseLearner:
+class EaseLearner(BuiltInLearner):
     """Learner of EASE."""
 
     recipe: EaseRecipe = field(default_factory=EaseRecipe)
@@ -76,10 +75,6 @@ class EaseLearner:
         inverse = _gram_inverse(matrix[:, chosen], self.recipe.regularisation)
         weights = _prune_weights(inverse, chosen, data.n_items, self.recipe.keep)
         return NeighbourModel(weights, self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
 
 def estimate_memory_bytes(items: int, keep: int) -> int:

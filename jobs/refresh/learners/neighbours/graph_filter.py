@@ -20,12 +20,11 @@ from pydantic import Field
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats, Matrix
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 # Additional random directions; without them the last singular vectors are inexact (Halko et al.).
 _OVERSAMPLING = 8
@@ -53,7 +52,7 @@ class GraphFilterRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFilterLearner:
+class GraphFilterLearner(BuiltInLearner):
     """Learner of the graph filter."""
 
     recipe: GraphFilterRecipe = field(default_factory=GraphFilterRecipe)
@@ -78,10 +77,6 @@ class GraphFilterLearner:
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
     def _vectors(self, scaled: Any, rng: np.random.Generator) -> Matrix:
         factors = min(self.recipe.factors, *scaled.shape)

@@ -11,11 +11,10 @@ from pydantic import Field
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
 class ItemKnnRecipe(PartRecipe):
@@ -33,7 +32,7 @@ class ItemKnnRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemKnnLearner:
+class ItemKnnLearner(BuiltInLearner):
     """Learner of item-kNN."""
 
     recipe: ItemKnnRecipe = field(default_factory=ItemKnnRecipe)
@@ -53,10 +52,6 @@ class ItemKnnLearner:
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
 
 def _block(

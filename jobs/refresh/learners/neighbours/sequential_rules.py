@@ -12,12 +12,11 @@ from pydantic import Field
 
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
-from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.interaction_matrix import compute_event_weights, select_newest_per_user
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 _BLOCK_PAIRS = 8_000_000
 
@@ -47,7 +46,7 @@ class RulesRecipe(PartRecipe):
 
 
 @dataclass(frozen=True, slots=True)
-class SequentialRulesLearner:
+class SequentialRulesLearner(BuiltInLearner):
     """Learner of sequential rules."""
 
     recipe: RulesRecipe = field(default_factory=RulesRecipe)
@@ -72,10 +71,6 @@ class SequentialRulesLearner:
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
-
-    def load(self, parts: ModelState) -> NeighbourModel:
-        """Return the model of a saved state."""
-        return NeighbourModel.load(parts)
 
     def _blocks(self, frequency: Floats) -> list[tuple[int, int]]:
         """Return blocks of items that each create at most some million pairs."""

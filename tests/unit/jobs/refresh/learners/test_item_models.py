@@ -193,4 +193,4 @@ def test_fading_can_be_changed_without_training() -> None:
     fading = TimeDecay(half_life_items=None)
     again = SequentialRulesLearner(RulesRecipe(fading=fading)).train(data, np.random.default_rng(0))
     histories = UserHistories.of_lists([[1, 2, 3]], data.n_items)
-    np.testing.assert_array_equal(model.fading_as(fading).score(histories), again.score(histories))
+    np.testing.assert_array_equal(replace(model, fading=fading).score(histories), again.score(histories))
