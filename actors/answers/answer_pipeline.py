@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import structlog
 
@@ -38,6 +38,7 @@ from actors.answers.extractive.followups import (
 from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.leased_answer import LeasedAnswer
 from actors.answers.llm.draft import Draft
+from actors.answers.llm.writer import LanguageModelError, ModelWriter
 from actors.answers.passage_filter import (
     add_product_fields,
     collect_related_ids,
@@ -89,40 +90,6 @@ _STANDARD_FIELDS = frozenset({"title", "product_id", "snippet"})
 T = TypeVar("T")
 
 
-class LanguageModelError(Exception):
-    """The language model returned no (more) text: late, broken, refused. The reason is safe to log."""
-
-
-class AnswerWriter(Protocol):
-    """A language model that writes from passages."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the model: a part of the digest of reusable answers."""
-        ...
-
-    def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
-        """Write an answer, in pieces as they arrive.
-
-        Errors:
-            LanguageModelError
-        """
-        ...
-
-
-@runtime_checkable
-class QuestionRewriter(Protocol):
-    """A language model that rewrites follow-up questions as standalone ones."""
-
-    async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Rewrite a question; `before` oldest first.
-
-        Errors:
-            LanguageModelError
-        """
-        ...
-
-
 def unlimited_tokens(app_id: str) -> int:
     """Allow any number of tokens."""
     return 0
@@ -138,7 +105,7 @@ class AnswerServices:
     clock: Clock
     meter: Meter
     executor: ThreadPoolExecutor
-    writer: AnswerWriter | None = None
+    writer: ModelWriter | None = None
     daily_token_limit: Callable[[str], int] = unlimited_tokens
     "App -> maximal number of model tokens for its answers on a day; 0: no limit."
     affiliation_of: RulesOf = no_affiliation
@@ -218,7 +185,7 @@ class AnswerPipeline:
         """
         question_text = resolve_followup(question.text, question.before)
         writer = self._services.writer
-        if not isinstance(writer, QuestionRewriter) or question_text == clean_text(question.text):
+        if writer is None or question_text == clean_text(question.text):
             return question_text
         tools = self._services
         app_id = question.app_id

@@ -9,17 +9,18 @@ So a process may die at any moment, and another one continues.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import structlog
 
-from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, LanguageModelError
+from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices
 from actors.answers.extractive.answer_composer import ComposedAnswer
 from actors.answers.leased_answer import LeasedAnswer
 from actors.answers.llm.draft import Draft
+from actors.answers.llm.writer import LanguageModelError, ModelWriter
 from actors.answers.passage_filter import load_products
 from actors.answers.render import drop_uncited, passage_from_snippet, sentences_from_composed
 from actors.archive.messages import Snippet
@@ -42,19 +43,6 @@ _CHARS_A_TOKEN = 3
 _RESERVED = 1_000
 _RULES_CHARS = 1_800
 _DAY_MS = 86_400_000
-
-
-@runtime_checkable
-class TextGenerator(Protocol):
-    """A language model that writes what instructions ask for, from passages."""
-
-    def generate(self, instructions: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
-        """Write a text, in pieces as they arrive.
-
-        Errors:
-            LanguageModelError
-        """
-        ...
 
 
 def combine_instructions(generation: TextGeneration) -> str:
@@ -112,7 +100,7 @@ class GenerationPipeline:
         assert generation is not None
         writer = self._services.writer
         services = self._services
-        if not isinstance(writer, TextGenerator):
+        if writer is None:
             return await _fail(hand, NO_MODEL)
         await hand.write_revision(stage=FETCHING)
         products = await load_products(services.records, hand.question.app_id, generation.product_ids)
@@ -153,7 +141,7 @@ class GenerationPipeline:
     async def _write(
         self,
         hand: LeasedAnswer,
-        writer: TextGenerator,
+        writer: ModelWriter,
         instructions: str,
         snippets: Sequence[Snippet],
         draft: Draft,

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import structlog
 
 from actors.answers.answer_pipeline import loggable_reason
+from actors.answers.generation import QuestionWorker
 from actors.answers.leased_answer import LEASE_MS, LeasedAnswer, LeaseLost
 from actors.answers.render import answer_to_json
 from cluster.clock import Clock
@@ -42,25 +42,13 @@ OnAnswered = Callable[[Question, Answer, int], None]
 "Called with finished questions, and the tokens that the language model took."
 
 
-class LeaseWorker(Protocol):
-    """Brings a question to its end."""
-
-    async def answer(self, hand: LeasedAnswer) -> None:
-        """Write the last revision of an answer.
-
-        Errors:
-            LeaseLost, HouseError
-        """
-        ...
-
-
 class QuestionQueue:
     """The questions that one process answers."""
 
     def __init__(
         self,
         store: QuestionStore,
-        answering: LeaseWorker,
+        answering: QuestionWorker,
         clock: Clock,
         meter: Meter,
         *,

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.answers.affiliate_products import AffiliationRules, no_affiliation
-from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, AnswerWriter, unlimited_tokens
+from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, unlimited_tokens
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
-from actors.answers.generation import QuestionWorker, TextGenerator
+from actors.answers.generation import QuestionWorker
 from actors.answers.leased_questions import OnAnswered, OnTakenOver, QuestionQueue
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
@@ -47,7 +47,7 @@ class QuestionClient:
         queue: QuestionQueue,
         rechecker: CitationRechecker,
         thinking: ThreadPoolExecutor,
-        writer: AnswerWriter | None = None,
+        writer: ModelWriter | None = None,
     ) -> None:
         self._answering = answering
         self._archive = archive
@@ -68,14 +68,14 @@ class QuestionClient:
             self._rechecking.cancel()
             await asyncio.gather(self._rechecking, return_exceptions=True)
         await self.queue.close()
-        if isinstance(self._writer, ModelWriter):
+        if self._writer is not None:
             await self._writer.close()
         self._thinking.shutdown(wait=False, cancel_futures=True)
 
     @property
     def can_generate(self) -> bool:
         """Return whether a language model that writes texts is configured."""
-        return isinstance(self._writer, TextGenerator)
+        return self._writer is not None
 
     async def submit(self, question: Question, entitled: Question | None = None) -> bool:
         """Store a question, with its entitled one, and begin to answer; return False when it existed before.
@@ -156,7 +156,7 @@ def open_question_client(
     begun: OnTakenOver | None = None,
     answered: OnAnswered | None = None,
     llm: Mapping[str, Any] | None = None,
-    writer: AnswerWriter | None = None,
+    writer: ModelWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
     affiliation_of: Callable[[str], tuple[str, tuple[str, ...]]] | None = None,
 ) -> QuestionClient:

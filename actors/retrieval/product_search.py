@@ -18,7 +18,7 @@ from actors.language.hashing_embedder import Embedder
 from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
-from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch, VectorSearch
+from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch
 from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows, Scores, ensure_capacity
@@ -186,9 +186,7 @@ class ProductSearch:
         present = self._catalog.present
         # Cut to the shorter one: a mask may be older than the newest rows.
         allowed = present if rows is None else rows[: len(present)] & present[: len(rows)]
-        vectors: VectorSearch = (
-            self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
-        )
+        vectors = self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
         nearest, cosines = vectors.find_nearest_to_text((hits.used or query.text)[:_LONGEST], allowed, BEST)
         # A `meaning` of 0.5 gives the vectors their usual share.
         share = min(2 * query.meaning * vectors.share, 1.0)

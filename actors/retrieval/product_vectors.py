@@ -7,7 +7,7 @@ live       without a snapshot: the vectors that recommendations use
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,37 +16,17 @@ from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, ensure_capacity
 
 
-class VectorSearch(Protocol):
-    """Finds the nearest products, and has their weight in a blend."""
-
-    @property
-    def share(self) -> float:
-        """Return the weight of vector search relative to words, 0 to 1."""
-        ...
-
-    @property
-    def bend(self) -> float:
-        """Return the exponent of lexical scores before blending."""
-        ...
-
-    def find_nearest_to_text(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
-        """Find the products with the nearest vectors, best first, and their cosines.
-
-        Shapes:
-            allowed: bool [n]
-        """
-        ...
-
-
 class LiveVectorSearch:
     """Searches the vectors that recommendations use."""
 
     bend = 1.0
+    "Exponent of lexical scores before they are blended with cosines."
 
     def __init__(self, vectors: Any, embedder: Any, share: float) -> None:
         self._vectors = vectors
         self._embedder = embedder
         self.share = share
+        "Weight of vector search relative to words, 0 to 1."
 
     def find_nearest_to_text(self, text: str, allowed: Mask, limit: int) -> tuple[Rows, Scores]:
         """Find the products with the nearest vectors, best first, and their cosines.

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -121,28 +121,6 @@ _TRIES = 5
 _BATCH = 10_000
 
 
-class ExportSource(Protocol):
-    """The rows of one subject."""
-
-    @property
-    def rows(self) -> int:
-        """Return an upper bound of the number of rows."""
-        ...
-
-    def tables(self) -> Iterator[Any]:
-        """Yield the rows in batches.
-
-        Errors:
-            NotFound: a file was replaced during the export
-            Fault: a file is damaged
-        """
-        ...
-
-    def is_current(self) -> bool:
-        """Return true if no row was erased since the source was opened."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RecordSource:
     """The source of users, products or interactions."""
@@ -156,15 +134,23 @@ class RecordSource:
 
     @property
     def rows(self) -> int:
+        """Return an upper bound of the number of rows."""
         return self.settled.rows + self.tail.rows
 
     def tables(self) -> Iterator[Any]:
+        """Yield the rows in batches.
+
+        Errors:
+            NotFound: a file was replaced during the export
+            Fault: a file is damaged
+        """
         noun = NOUN_OF[self.subject]
         if noun == "interaction":
             return self._batches(self._interactions())
         return self._batches(self.stream.records(noun, self.tail.records_newest_first()))
 
     def is_current(self) -> bool:
+        """Return true if no row was erased since the source was opened."""
         return self.stream.measure(NOUN_OF[self.subject]).erasures == self.settled.erasures
 
     def _interactions(self) -> Iterator[Any]:
@@ -238,6 +224,10 @@ class LogSource(Generic[Row]):
         rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), source.commit)
         rows = self.daily_log.add_context(source.app_id, rows, source.commit)
         return rows.filter(pc.greater_equal(rows["at"], source.since_ms))
+
+
+ExportSource = RecordSource | DaySource | LogSource[Any]
+"The rows of one subject."
 
 
 def split_table(table: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import orjson
 
-from actors.answers.answer_pipeline import AnswerWriter
+from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
@@ -176,7 +176,7 @@ async def open_corner(
     artifacts: ArtifactStore | None = None,
     find_unknown_products: Callable[[str, Iterable[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
-    writer: AnswerWriter | None = None,
+    writer: ModelWriter | None = None,
     new_service_id: Callable[[], ServiceId] = new_service_id,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""

@@ -3,5 +3,5 @@
 provider_endpoint  address of the server, time limits, and addresses to which connections are allowed
 prompt         question and passages as messages, passages behind a fence; checks of the sentences of the model
 stream         parse server-sent events into pieces of text
-writer         the `AnswerWriter` that combines them, with a circuit breaker
+writer         the client that combines them, with a circuit breaker
 """

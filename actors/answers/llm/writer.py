@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 
-from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.llm.model_breaker import ModelBreaker
 from actors.answers.llm.prompt import (
     build_answer_messages,
@@ -39,8 +38,12 @@ _TURN_S = 2.0
 _Messages = list[dict[str, str]]
 
 
+class LanguageModelError(Exception):
+    """The language model returned no (more) text: late, broken, refused. The reason is safe to log."""
+
+
 class ModelWriter:
-    """Implements `AnswerWriter` with any server that has the OpenAI chat interface."""
+    """A language model that writes from passages, behind any server that has the OpenAI chat interface."""
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class ModelWriter:
 
     @property
     def name(self) -> str:
+        """Return the name of the model: a part of the digest of reusable answers."""
         return self._terms.name
 
     async def close(self) -> None:
