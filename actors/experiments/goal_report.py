@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any, Final, Literal
 
@@ -44,14 +44,7 @@ class GoalComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON."""
-        return {
-            "variant_id": self.variant_id,
-            "people": self.people,
-            "mean": self.mean,
-            "lift": effect_to_dict(self.lift),
-            "adjusted_p_value": self.adjusted_p_value,
-            "verdict": self.verdict,
-        }
+        return {**asdict(self), "lift": effect_to_dict(self.lift)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +161,5 @@ def effect_to_dict(effect: EffectEstimate | None) -> dict[str, Any] | None:
     """Return an effect as JSON; an infinite interval has null ends."""
     if effect is None:
         return None
-    return {
-        "value": effect.value,
-        "low": effect.low if isfinite(effect.low) else None,
-        "high": effect.high if isfinite(effect.high) else None,
-        "relative": effect.relative,
-        "decided": effect.decided,
-        "p_value": effect.p_value,
-    }
+    ends = {"low": effect.low, "high": effect.high}
+    return {**asdict(effect), **{name: end if isfinite(end) else None for name, end in ends.items()}}

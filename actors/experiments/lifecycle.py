@@ -60,18 +60,9 @@ def _new_salt() -> str:
 class ExperimentLifecycle:
     """Creates experiments and changes their status. API replicas see changes within a second."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        clock: Clock,
-        *,
-        new_id: Callable[[], str] = _new_id,
-        new_salt: Callable[[], str] = _new_salt,
-    ) -> None:
+    def __init__(self, stores: Stores, clock: Clock) -> None:
         self._stores = stores
         self._clock = clock
-        self._new_id = new_id
-        self._new_salt = new_salt
 
     async def create(self, app_id: str, drafts: Sequence[Any]) -> list[Experiment]:
         """Create experiments from drafts, all with the status `Draft`; none when one of them is invalid.
@@ -80,7 +71,7 @@ class ExperimentLifecycle:
             Invalid: a draft makes no sense; Conflict: a slug is taken
         """
         now_ms = self._clock.now_ms()
-        made = build_experiments(drafts, app_id, now_ms=now_ms, new_id=self._new_id, new_salt=self._new_salt)
+        made = build_experiments(drafts, app_id, now_ms=now_ms)
         book = await self._stores.experiments.read_all(app_id)
         for experiment in made:
             if book.find(experiment.slug) is not None:
@@ -314,18 +305,13 @@ def parse_drafts(written: Any) -> list[Any] | None:
     return list(written) if isinstance(written, list) and written else None
 
 
-def build_experiments(
-    items: Sequence[Any], app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
-) -> list[Experiment]:
+def build_experiments(items: Sequence[Any], app_id: str, *, now_ms: int) -> list[Experiment]:
     """Build experiments from drafts; generate ids, salts and missing slugs.
 
     Errors:
         Invalid: names the draft, the field and the problem
     """
-    results = [
-        _build_experiment(at, item, app_id, now_ms=now_ms, new_id=new_id, new_salt=new_salt)
-        for at, item in enumerate(items)
-    ]
+    results = [_build_experiment(at, item, app_id, now_ms=now_ms) for at, item in enumerate(items)]
     slugs = [experiment.slug for experiment in results]
     for at, slug in enumerate(slugs):
         if slug in slugs[:at]:
@@ -340,21 +326,19 @@ def slug_from_name(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:63].rstrip("-_")
 
 
-def _build_experiment(
-    at: int, item: Any, app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
-) -> Experiment:
+def _build_experiment(at: int, item: Any, app_id: str, *, now_ms: int) -> Experiment:
     if not isinstance(item, Mapping):
         raise Invalid(f"experiments.{at} is invalid. An experiment is an object")
     for name in _SERVER_FIELDS:
         if name in item:
             raise Invalid(f"experiments.{at}.{name} is invalid. It is not for a draft to say")
-    written: dict[str, Any] = {"entry_salt": new_salt(), "variant_salt": new_salt(), **item}
+    written: dict[str, Any] = {"entry_salt": _new_salt(), "variant_salt": _new_salt(), **item}
     # A millisecond apart, so that the drafts of one document keep their order.
-    written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms + at}
+    written |= {"app_id": app_id, "experiment_id": _new_id(), "created_at": now_ms + at}
     written.setdefault("slug", slug_from_name(str(item.get("name", ""))))
     variants = item.get("variants", ())
     if isinstance(variants, Sequence) and not isinstance(variants, str):
-        written["variants"] = [_build_variant(variant, new_id) for variant in variants]
+        written["variants"] = [_build_variant(variant) for variant in variants]
     try:
         experiment = Experiment.model_validate(written)
     except ValidationError as error:
@@ -371,10 +355,10 @@ def _build_experiment(
     return experiment
 
 
-def _build_variant(written: Any, new_id: Callable[[], str]) -> Any:
+def _build_variant(written: Any) -> Any:
     if not isinstance(written, Mapping):
         return written
-    return {"variant_id": new_id(), "slug": slug_from_name(str(written.get("name", ""))), **written}
+    return {"variant_id": _new_id(), "slug": slug_from_name(str(written.get("name", ""))), **written}
 
 
 def _error_message(at: int, error: ValidationError) -> str:

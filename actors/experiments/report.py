@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -102,12 +102,7 @@ class ExperimentReport:
             "slug": self.experiment.slug,
             "goal": list(self.experiment.goal),
             "variants": [_variant_to_dict(line) for line in self.lines],
-            "split": {
-                "p_value": self.split.p_value,
-                "mismatch": self.split.mismatch,
-                "slice": self.split.slice,
-                "slice_p_value": self.split.slice_p_value,
-            },
+            "split": asdict(self.split),
             "days": self.days,
             "settling": self.settling,
             **({"paused_by": self.experiment.paused_by} if self.experiment.paused_by else {}),
@@ -226,18 +221,12 @@ def _compare_with_control(line: VariantReport, control: VariantReport, alpha: fl
 
     ours = line.served
     theirs = control.served
-    return VariantReport(
-        line.variant,
-        line.share,
-        line.people,
-        line.converted,
-        line.conversions,
-        line.forced,
-        ours,
-        against((line.people, line.converted), (control.people, control.converted)),
+    return replace(
+        line,
+        lift=against((line.people, line.converted), (control.people, control.converted)),
         # one failed request more for both, so that a control without any is comparable
-        against((ours.requests + 1, ours.failed + 1), (theirs.requests + 1, theirs.failed + 1)),
-        against((ours.answered + 1, ours.slow + 1), (theirs.answered + 1, theirs.slow + 1)),
+        failures=against((ours.requests + 1, ours.failed + 1), (theirs.requests + 1, theirs.failed + 1)),
+        slowness=against((ours.answered + 1, ours.slow + 1), (theirs.answered + 1, theirs.slow + 1)),
     )
 
 
@@ -291,7 +280,6 @@ def _latency_quantile(classes: Sequence[int], answered: int, part: float) -> int
 
 
 def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
-    served = line.served
     return {
         "variant_id": line.variant.variant_id,
         "slug": line.variant.slug,
@@ -303,13 +291,7 @@ def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
         "rate": line.rate,
         "forced": line.forced,
         "lift": effect_to_dict(line.lift),
-        "served": {
-            "requests": served.requests,
-            "failed": served.failed,
-            "slow": served.slow,
-            "p50_ms": served.p50_ms,
-            "p95_ms": served.p95_ms,
-        },
+        "served": asdict(line.served),
         "guardrails": {"errors": effect_to_dict(line.failures), "latency": effect_to_dict(line.slowness)},
         "broken": line.broken,
     }

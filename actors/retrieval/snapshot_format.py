@@ -14,14 +14,13 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pyarrow as pa
 
 from actors.language import latent_embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical import snapshot_format
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.snapshot_format import SavedIndex
-from actors.retrieval.source_texts import SourceTexts
+from actors.retrieval.source_texts import SourceTexts, load_product_ids
 from actors.vectors.compact import CompactVectors
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Mask, Rows
@@ -69,7 +68,7 @@ class SearchSnapshot:
         if index is None:
             return None
         fingerprints = np.asarray(parts.array("marks"))
-        names = _names(parts)
+        names = load_product_ids(parts, SEARCH)
         if not len(names) == len(fingerprints) == len(index):
             raise Fault("snapshot is damaged: the search index: products do not fit", path=SEARCH)
         return cls(version, names, fingerprints, index, _meaning(parts, len(index)))
@@ -143,18 +142,3 @@ def _meaning(parts: ModelState, products: int) -> SavedProductVectors | None:
         raise Fault("snapshot is damaged: the search index: meaning does not fit", path=SEARCH)
     embedder = LatentEmbedder(features, projection, str(facts["version"]))
     return SavedProductVectors(embedder, CompactVectors(codes, scales), float(facts["share"]))
-
-
-def _names(parts: ModelState) -> Vocabulary:
-    blob = np.asarray(parts.array("products.blob"))
-    ends = np.asarray(parts.array("products.ends"))
-    fits = blob.dtype == np.uint8 and len(ends) and ends[0] == 0 and ends[-1] == len(blob)
-    if not fits or not (np.diff(ends) >= 0).all():
-        raise Fault("snapshot is damaged: the search index: names do not fit", path=SEARCH)
-    offsets = pa.py_buffer(ends.astype(np.int32))
-    strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
-    try:
-        strings.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise Fault(f"snapshot is damaged: names of products: {error}", path=SEARCH) from error
-    return Vocabulary(strings)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from actors.retrieval.autocomplete.completed_values import field_fingerprint, languages_of, values_of_field
 from actors.retrieval.autocomplete.folded_texts import MARGIN, FoldedTexts
@@ -30,10 +29,9 @@ from actors.retrieval.autocomplete.lookup import CompletionIndex
 from actors.retrieval.autocomplete.prefixes import BLOCK, PrefixIndex
 from actors.retrieval.autocomplete.text_index import TextIndex
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.source_texts import SourceTexts
+from actors.retrieval.source_texts import SourceTexts, is_in_turn, load_product_ids
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Floats, Rows
-from actors.vectors.vocabulary import Vocabulary
 from cluster.access_tier import access_of
 from cluster.errors import Fault
 
@@ -93,7 +91,7 @@ def _texts(taken: Arrays, key: str) -> FoldedTexts:
     codes = taken[key + "codes"]
     starts = taken[key + "starts"]
     _check_index(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
-    _check_index(_in_turn(starts, len(codes) - MARGIN), key + "starts")
+    _check_index(is_in_turn(starts, len(codes) - MARGIN), key + "starts")
     _check_index(not codes[len(codes) - MARGIN :].any(), key + "codes")
     return FoldedTexts(codes, starts)
 
@@ -133,7 +131,7 @@ def _words(taken: Arrays, key: str, texts: FoldedTexts) -> WordIndex:
 
 
 def _lists(starts: npt.NDArray[Any], values: npt.NDArray[Any], lists: int, below: int) -> bool:
-    return len(starts) == lists + 1 and _in_turn(starts, len(values)) and _numbers(values, below)
+    return len(starts) == lists + 1 and is_in_turn(starts, len(values)) and _numbers(values, below)
 
 
 def _numbers(values: npt.NDArray[Any], below: int) -> bool:
@@ -210,7 +208,7 @@ class CompletionSnapshot:
         if parts.facts.get("form") != FORM:
             # another release wrote it: this process builds the indexes
             return cls(version, {}, np.full(len(product_ids), -1, np.int64))
-        names = _names(parts)
+        names = load_product_ids(parts, COMPLETIONS)
         fields = {
             facts["name"]: _field(parts, f"f{at}", facts, len(names))
             for at, facts in enumerate(parts.facts["fields"])
@@ -304,37 +302,13 @@ def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> T
         raise Fault(f"snapshot is damaged: completions have no {error}", path=COMPLETIONS) from error
     index = index_from_arrays(index_arrays)
     texts = len(index.texts)
-    whole = originals.blob.dtype == np.uint8 and _in_turn(originals.ends, len(originals.blob))
+    whole = originals.blob.dtype == np.uint8 and is_in_turn(originals.ends, len(originals.blob))
     _check(whole and len(originals) == texts, f"{key}originals")
-    _check(len(starts) == texts + 1 and _in_turn(starts, len(holders)), f"{key}starts")
+    _check(len(starts) == texts + 1 and is_in_turn(starts, len(holders)), f"{key}starts")
     _check(holders.dtype.kind == "i" and holders.ndim == 1, f"{key}holders")
     _check(not len(holders) or (holders.min() >= 0 and holders.max() < len(marks)), f"{key}holders")
     _check(bool((np.diff(starts) > 0).all()), f"{key}starts")
     return TextIndex(index, originals, starts, holders, marks)
-
-
-def _names(parts: ModelState) -> Vocabulary:
-    blob = np.asarray(parts.array("products.blob"))
-    ends = np.asarray(parts.array("products.ends"))
-    _check(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
-    # Arrow's plain strings have offsets of 32 bits, so all names together stay below 2 GB.
-    offsets = pa.py_buffer(ends.astype(np.int32))
-    strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
-    try:
-        strings.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise Fault(f"snapshot is damaged: names of products: {error}", path=COMPLETIONS) from error
-    names = Vocabulary(strings)
-    # Codes are looked up by binary search, which unsorted names would mislead without an error.
-    _check(names.is_ordered, "products")
-    return names
-
-
-def _in_turn(ends: Array, last: int) -> bool:
-    """Check that ends ascend from 0 to the last position."""
-    if ends.ndim != 1 or ends.dtype != np.int64 or not len(ends):
-        return False
-    return bool(ends[0] == 0 and ends[-1] == last and (np.diff(ends) >= 0).all())
 
 
 def _check(sound: bool | np.bool_, name: str) -> None:
