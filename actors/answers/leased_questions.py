@@ -154,7 +154,6 @@ class QuestionQueue:
                     await self._notify_taken_over(claimed.question)
 
     async def wait_idle(self) -> None:
-        """Wait until no question is in work."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 

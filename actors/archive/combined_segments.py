@@ -62,7 +62,6 @@ class JoinedSegments:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all postings."""
         return sum(run.postings.nbytes for run in self._runs.values())
 
     def count(self, accesses: Accesses) -> None:

@@ -109,7 +109,6 @@ class ArchiveFollower:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes in memory or mapped, estimated."""
         return 0 if self._library is None else self._library.nbytes
 
     @property

@@ -50,7 +50,6 @@ class ArchiveHost:
         self._followers = LoadedApps(self._create_follower, budget, _WORDS, clock)
 
     async def close(self) -> None:
-        """Stop following and release everything."""
         await self._followers.close()
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:

@@ -116,7 +116,6 @@ class PassageLibrary:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything, mapped or held."""
         return sum(segment.nbytes for segment in self.segments) + self._joined.nbytes
 
     @property

@@ -180,7 +180,6 @@ class PassageSnapshot:
 
     @property
     def facts(self) -> Any:
-        """Return the facts of the manifest."""
         return self.manifest.facts
 
     def open_segments(self) -> list[PassageSegment]:

@@ -80,18 +80,12 @@ class DocumentSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def document(self, number: int) -> Document:
-        """Return a document."""
-        ...
+    def document(self, number: int) -> Document: ...
 
-    def excerpt(self, number: int, position: int) -> PassageExcerpt:
-        """Return a passage of a document."""
-        ...
+    def excerpt(self, number: int, position: int) -> PassageExcerpt: ...
 
     @property
-    def nbytes(self) -> int:
-        """Return the bytes in memory, estimated."""
-        ...
+    def nbytes(self) -> int: ...
 
 
 class MemoryDocuments:
@@ -168,7 +162,6 @@ class PassageSegment:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes in memory or mapped."""
         frame = sum(array.nbytes for array in self.frame.arrays().values())
         vectors = 0 if self.vectors is None else self.vectors.nbytes
         return frame + self.postings.nbytes + vectors + self.document_source.nbytes + len(self)

@@ -43,7 +43,6 @@ class ServingCounts:
 
     @property
     def answered(self) -> int:
-        """Return the number of requests that did not fail."""
         return self.requests - self.failed
 
 

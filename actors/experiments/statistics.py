@@ -52,7 +52,6 @@ class VariantSample:
 
     @classmethod
     def from_conversions(cls, users: int, converted: int) -> VariantSample:
-        """Build a sample from the number of users who converted."""
         return cls(users, float(converted), float(converted))
 
     @property
@@ -164,7 +163,6 @@ class ValueSums:
         )
 
     def __add__(self, other: ValueSums) -> ValueSums:
-        """Return the sums over the users of both."""
         return ValueSums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     @property

@@ -42,9 +42,7 @@ class LoadedApp(Protocol):
         """Load the state, and start to follow the change log."""
         ...
 
-    async def close(self) -> None:
-        """Stop following and release the memory."""
-        ...
+    async def close(self) -> None: ...
 
 
 H = TypeVar("H", bound=LoadedApp)
@@ -140,7 +138,6 @@ class LoadedApps(Generic[H]):
 
     @property
     def memory_gauge(self) -> str:
-        """Return the name of the gauge of the memory of these apps."""
         return self._labels.memory_gauge
 
     def list_sizes(self) -> dict[str, LoadedSize]:

@@ -41,17 +41,11 @@ class BudgetMember(Protocol):
     """A host of loaded apps."""
 
     @property
-    def memory_gauge(self) -> str:
-        """Return the name of the gauge of its memory."""
-        ...
+    def memory_gauge(self) -> str: ...
 
-    def list_sizes(self) -> Mapping[str, LoadedSize]:
-        """Return the apps that are loaded."""
-        ...
+    def list_sizes(self) -> Mapping[str, LoadedSize]: ...
 
-    async def unload(self, app_id: str) -> None:
-        """Unload an app for lack of memory."""
-        ...
+    async def unload(self, app_id: str) -> None: ...
 
 
 class MemoryBudget:
@@ -69,7 +63,6 @@ class MemoryBudget:
         self._log = structlog.get_logger()
 
     def add_member(self, member: BudgetMember) -> None:
-        """Count the apps of a host."""
         self._members.append(member)
 
     def record_reload(self, app_id: str) -> None:

@@ -72,7 +72,6 @@ class FactorModel:
         return scores
 
     def save(self) -> ModelState:
-        """Return the vectors as arrays, the parameters as facts."""
         facts = {"solving": asdict(self.solving), "fading": self.fading.model_dump()}
         return ModelState({"items": self.items, "gram": self.gram}, facts)
 

@@ -43,7 +43,6 @@ class PopularityModel:
         return np.repeat(self.scores[None], len(histories), axis=0)
 
     def save(self) -> ModelState:
-        """Return the scores as an array, the parameters as facts."""
         facts = {"half_life_days": self.half_life_days, "power": self.power}
         return ModelState({"scores": self.scores}, facts)
 

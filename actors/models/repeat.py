@@ -47,7 +47,6 @@ class RepeatModel:
         return scores
 
     def save(self) -> ModelState:
-        """Return the time decay as facts."""
         return ModelState({}, {"fading": self.fading.model_dump()})
 
     @classmethod

@@ -262,7 +262,6 @@ class TransformerModel:
         return scores
 
     def save(self) -> ModelState:
-        """Return the arrays, and the sizes as facts."""
         facts = {"config": asdict(self.config), "clock": self.clock, "training": dict(self.facts)}
         return ModelState({"items": self.items, **self.arrays, **self.sketch_arrays}, facts)
 

@@ -54,14 +54,10 @@ class EventTable(Protocol):
         ...
 
     @property
-    def n_readers(self) -> int:
-        """Return the number of users."""
-        ...
+    def n_readers(self) -> int: ...
 
     @property
-    def n_items(self) -> int:
-        """Return the number of items."""
-        ...
+    def n_items(self) -> int: ...
 
     @property
     def now_s(self) -> float:

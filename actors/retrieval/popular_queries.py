@@ -53,7 +53,6 @@ class PopularQueries:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory in bytes."""
         return self._texts.nbytes + 500 * len(self._users) + 150 * len(self._queries_of)
 
     def record(

@@ -141,7 +141,6 @@ class ProductSearch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, estimated."""
         return self._index.nbytes + self._fingerprints.nbytes
 
     @property

@@ -188,7 +188,6 @@ class AppFollower:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory, in bytes."""
         return self.recommender.nbytes
 
     async def answer(

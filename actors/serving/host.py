@@ -89,7 +89,6 @@ class EngineHost:
         """Start without loading data: an app without queries costs nothing."""
 
     async def close(self) -> None:
-        """Stop following and release the memory."""
         await self._followers.close()
 
     @property

@@ -75,7 +75,6 @@ class _Graph:
         return self.node("Add", product, self.weight(name + ".bias"))
 
     def norm(self, value: str, name: str) -> str:
-        """Normalise a layer."""
         parts = (self.weight(name + ".weight"), self.weight(name + ".bias"))
         return self.node("LayerNormalization", value, *parts, axis=-1, epsilon=_EPSILON)
 

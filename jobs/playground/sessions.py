@@ -32,18 +32,15 @@ class SessionRecorder:
         self._write("home_page_view", 6, duration=self._draw_duration(3, 25))
 
     def browse(self, path: tuple[str, ...]) -> None:
-        """Record a view of a category page."""
         self._write("category_page_view", 8, category=list(path), duration=self._draw_duration(4, 40))
 
     def search(self, keywords: str) -> None:
         self._write("search", 7, search={"keywords": keywords, "filters": {}})
 
     def show_list(self, things: list[SampleItem]) -> None:
-        """Record a shown list of items."""
         self._write("impression", 2, product_ids=[self.choose_variant(thing)[0] for thing in things])
 
     def click(self, thing: SampleItem) -> None:
-        """Record a click on an item of a list."""
         self._write("click", 2, product_ids=[self.choose_variant(thing)[0]])
 
     def view(self, thing: SampleItem, *, bored: bool = False) -> None:
@@ -77,11 +74,9 @@ class SessionRecorder:
         self._write("rate", 12, product_ids=[self.choose_variant(thing)[0]], rating=rating)
 
     def add_to_cart(self, thing: SampleItem, quantity: int) -> None:
-        """Record that the user adds a product to the cart."""
         self._write("add_to_cart", 9, product_ids=[self.choose_variant(thing)[0]], quantities=[quantity])
 
     def check_out(self, cart: list[tuple[SampleItem, int]]) -> None:
-        """Record a checkout."""
         bought = [(*self.choose_variant(thing), quantity) for thing, quantity in cart]
         revenue = round(sum(price * quantity for _, price, quantity in bought), 2)
         self._write(

@@ -186,7 +186,6 @@ class RayWorkerPool:
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
 
     def start(self, assignment: RunAssignment) -> None:
-        """Start a worker for a run as a Ray task."""
         package = None
         if assignment.code:  # ship the package: the node of the worker may have another data directory
             with contextlib.suppress(
@@ -196,7 +195,6 @@ class RayWorkerPool:
         self._at_work[self._task.remote(assignment, *self._given, package)] = assignment
 
     def collect_finished(self) -> list[RunAssignment]:
-        """Return the workers that have ended since the last call."""
         if not self._at_work:
             return []
         # Timeout 0: what has ended by now, without waiting in the round of the scheduler.

@@ -52,7 +52,6 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Return the size of all files, in bytes."""
         return sum(entry.size for entry in self.manifest.files)
 
     @classmethod

@@ -73,7 +73,6 @@ class Catalog:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory of columns, records and rows, in bytes."""
         return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
     def row_of(self, name: str) -> int:
@@ -245,7 +244,6 @@ class Catalog:
 
     @property
     def has_variants(self) -> bool:
-        """Return whether a product has several variants."""
         return bool(self._siblings)
 
     def group_by_attribute(self, field: str) -> Groups[str]:

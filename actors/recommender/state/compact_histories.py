@@ -95,7 +95,6 @@ class CompactHistories:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory, in bytes."""
         users = len(self._users) * _USER_BYTES + len(self._newer) * _NEWER_USER_BYTES
         return 8 * len(self) + users
 

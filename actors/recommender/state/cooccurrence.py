@@ -123,7 +123,6 @@ class CooccurrenceTable:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of neighbours and weights, in bytes."""
         return self._rows.nbytes + self._weights.nbytes
 
     def _reserve(self, count: int) -> None:

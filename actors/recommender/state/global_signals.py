@@ -168,7 +168,6 @@ class GlobalSignalsCache:
         return now
 
     def compute(self, now_ms: int) -> None:
-        """Compute the signals now."""
         self._signals = self._build(now_ms)
 
     def leave_out(self, signals: GlobalSignals, rows: Rows) -> GlobalSignals:

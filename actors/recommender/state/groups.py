@@ -39,7 +39,6 @@ class Groups(Generic[V]):
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory of pairs, values and sorted arrays, in bytes."""
         arrays = self._pairs.nbytes + self._starts.nbytes + self._lengths.nbytes
         return arrays + 16 * self._count + 8 * self._rows_below + 200 * len(self.values)
 

@@ -81,7 +81,6 @@ class Overlay:
         self._votes = DailyVotes()
 
     def apply(self, *changes: ChangeLogEntry) -> None:
-        """Apply changes at once."""
         for _ in self.apply_in_steps(changes):
             pass
 

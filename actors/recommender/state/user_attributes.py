@@ -51,7 +51,6 @@ class UserAttributes:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory, in bytes."""
         return self._codes.nbytes + len(self) * _USER_BYTES
 
     def put(self, slot: int, user: Mapping[str, Any]) -> tuple[int, bool]:

@@ -69,7 +69,6 @@ class UserContributions:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory of events and ids, in bytes."""
         return self._entries.nbytes + len(self._codes) * _USER_BYTES + 8 * len(self._hashes)
 
     def get_code(self, user_key: str) -> int:

@@ -88,7 +88,6 @@ class FieldIndex:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory in bytes."""
         return self._main.nbytes + self._later.nbytes + sum(map(self.changed_bytes, self._changed))
 
     def changed_bytes(self, row: int) -> int:

@@ -137,16 +137,13 @@ class FieldIndexes:
 
     @property
     def nbytes(self) -> int:
-        """Return an estimate of the memory of all indexes in bytes."""
         return sum(field.nbytes for field in self._fields.values())
 
     def has_field(self, key: FieldKey) -> bool:
-        """Return whether the index of a field is in memory."""
         return key in self._fields
 
     @property
     def field_keys(self) -> list[FieldKey]:
-        """Return the fields whose indexes are in memory."""
         return list(self._fields)
 
     @property

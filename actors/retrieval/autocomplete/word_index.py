@@ -95,7 +95,6 @@ class WordIndex:
         return texts, cost
 
     def has_word(self, typed: str) -> bool:
-        """Return whether a text has exactly this word."""
         first, last = self.prefixes.find_range(char_codes(typed + " "), self.vocabulary.codes)
         return first < last
 

@@ -38,7 +38,6 @@ class CombinationUsage(Generic[Combination]):
         self._searches: Counter[Combination] = Counter()
 
     def count(self, combination: Combination) -> None:
-        """Count a search."""
         # Clients choose the tiers of a query, so the number of combinations must be bounded.
         if len(self._searches) >= _MOST_COUNTED:
             self._searches.clear()
@@ -80,7 +79,6 @@ class JoinedParts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all postings."""
         return sum(joined.segments.nbytes for joined in self._joined.values())
 
     def list_ready(self) -> list[IndexSegments]:
@@ -109,7 +107,6 @@ class JoinedParts:
                 joined.segments.remove(row)
 
     def clear(self) -> None:
-        """Drop all copies."""
         self._joined.clear()
         self._searches.clear()
 

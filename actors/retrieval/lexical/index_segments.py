@@ -153,11 +153,9 @@ class IndexSegments:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all postings."""
         return sum(segment.nbytes for segment in self._segments.values()) + self._owner.nbytes
 
     def has(self, row: int) -> bool:
-        """Return whether a row has a product."""
         return row < self._rows and int(self._owner[row]) != _GONE
 
     def put(self, text: TermVector) -> None:

@@ -143,11 +143,9 @@ class FirstRows:
         self._left = most
 
     def find(self, address: str) -> list[SourceFile]:
-        """Return the files of an address in a stable order."""
         return self._files.find(address)
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        """Yield chunks until the bound is reached."""
         if self._left <= 0:
             return
         for first, rows in self._files.chunks(source, size, skip):

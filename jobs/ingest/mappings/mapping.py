@@ -117,7 +117,6 @@ class FieldMap:
 
     @property
     def is_empty(self) -> bool:
-        """Return true if there is no rule of any kind."""
         return not (self.rules or self.excluded or self.order_rule or self.has_refunds)
 
     def with_order_column(self, columns: Collection[str]) -> FieldMap:

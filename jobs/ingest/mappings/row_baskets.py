@@ -93,7 +93,6 @@ class BasketFiles:
         self.report = BasketReport()
 
     def find(self, address: str) -> list[SourceFile]:
-        """Return the files of an address in a stable order."""
         return self._files.find(address)
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, BasketChunk]]:

@@ -63,12 +63,10 @@ class Interactions:
 
     @property
     def n_readers(self) -> int:
-        """Return the number of users in the vocabulary."""
         return len(self.readers)
 
     @property
     def n_items(self) -> int:
-        """Return the number of items in the vocabulary."""
         return len(self.items)
 
     @property

@@ -29,9 +29,7 @@ class TrainingProgress(Protocol):
         """
         ...
 
-    def load(self, name: str) -> ModelState | None:
-        """Return a stored state, None without a valid one."""
-        ...
+    def load(self, name: str) -> ModelState | None: ...
 
     def store(self, name: str, state: ModelState) -> None:
         """Store a state in place of an earlier one of the same name."""

@@ -117,15 +117,12 @@ class StoredProgress:
         self._show = show
 
     def show(self, text: str) -> None:
-        """Show a text beside the present step."""
         self._show(text)
 
     def load(self, name: str) -> ModelState | None:
-        """Return a stored state, None without a valid one."""
         return self._checkpoints.get_state(name)
 
     def store(self, name: str, state: ModelState) -> None:
-        """Store a state in place of an earlier one."""
         self._checkpoints.put_state(name, state)
 
 

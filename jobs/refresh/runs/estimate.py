@@ -291,7 +291,6 @@ class DryRunEstimate:
 
     @property
     def fits(self) -> bool:
-        """Return true if the memory limits allow the training."""
         return self.memory <= self.memory_allowed
 
     def to_dict(self) -> dict[str, Any]:
