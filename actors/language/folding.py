@@ -157,3 +157,13 @@ def _pair_up(word: str) -> list[str]:
     if len(word) < 3 or not _IDEOGRAPHS.search(word):
         return [word]
     return [word[at : at + 2] for at in range(len(word) - 1)]
+
+
+def count_shared_letters(text: str, other: str) -> int:
+    """Return how many first letters two texts share."""
+    count = 0
+    for left, right in zip(text, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count

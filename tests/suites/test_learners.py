@@ -15,7 +15,7 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
 from jobs.refresh.learners.conformance import PROMISES, check_conformance
-from jobs.refresh.learners.neighbours.baskets import BasketsLearner
+from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.learners.neighbours.content_knn import ContentKnnLearner, ContentKnnRecipe
 from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
@@ -23,7 +23,7 @@ from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, Seque
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 from jobs.refresh.learners.registry import build_learner
-from jobs.refresh.learners.repeat import RepeatLearner
+from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from tests.suites.learners import LearnerSuite
 
@@ -69,13 +69,13 @@ class TestPopularity(LearnerSuite):
 class TestRepeats(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
-        return RepeatLearner()
+        return RepeatLearner(RepeatsRecipe())
 
 
 class TestBaskets(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
-        return BasketsLearner()
+        return BasketsLearner(BasketsRecipe())
 
 
 class TestAls(LearnerSuite):

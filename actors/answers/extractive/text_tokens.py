@@ -12,6 +12,7 @@ from functools import cache
 from types import MappingProxyType
 
 from actors.language.analysis import Analyzer
+from actors.language.folding import count_shared_letters
 from actors.language.language_data import collect_words, load_languages
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
@@ -140,22 +141,13 @@ def _letter_similarity(stem: str, other: str) -> float:
         return 0.0
     # Three letters first: most pairs end here, before the prefix is counted.
     if short[:3] == long[:3]:
-        prefix = _prefix_length(short, long)
+        prefix = count_shared_letters(short, long)
         if prefix >= max(_LEAST_ROOT, len(short) - 2) and len(long) - prefix <= _LONGEST_ENDING:
             return _DERIVED_SIMILARITY
     # A part of a compound: `boat` in `lifeboat`.
     if len(short) > _LEAST_ROOT and (long.endswith(short) or long.startswith(short)):
         return _COMPOUND_SIMILARITY
     return 0.0
-
-
-def _prefix_length(text: str, other: str) -> int:
-    count = 0
-    for a, b in zip(text, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
 
 
 def select_names(text: str, words: Sequence[TextToken]) -> list[TextToken]:

@@ -222,7 +222,7 @@ def events_from_table(
     kind = kinds.indices.to_numpy(zero_copy_only=False)
     weights = weigh_events(names, kind, table["value"].fill_null(0).to_numpy())
     # No later than the write, as in `parse_interactions`: both ways must give equal events.
-    at_ms = np.minimum(table["at_ms"].to_numpy(), _offset_times_ms(table["offset"].combine_chunks()))
+    at_ms = np.minimum(table["at_ms"].to_numpy(), offset_times_ms(table["offset"].combine_chunks()))
     lists = table["product_ids"].combine_chunks()
     products = lists.flatten().dictionary_encode()
     rows = np.array([row_of(product) for product in products.dictionary.to_pylist()], np.int64)
@@ -260,7 +260,12 @@ def _read_value(item: Mapping[str, Any]) -> float:
     return 0.0 if duration_s is None else max(float(duration_s), _SHORTEST_S)
 
 
-def _offset_times_ms(offsets: Any) -> Ints:
+def offset_times_ms(offsets: Any) -> Ints:
+    """Return the times of an Arrow array of offsets.
+
+    Shapes:
+        returns: int64 [m]
+    """
     encoded = offsets.dictionary_encode()
     # All interactions of one upload share an offset, so few texts are parsed.
     times = np.array([offset_time_ms(offset) for offset in encoded.dictionary.to_pylist()], np.int64)

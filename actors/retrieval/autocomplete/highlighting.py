@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from actors.language.folding import fold_with_positions
+from actors.language.folding import count_shared_letters, fold_with_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
     ends: dict[int, int] = {}
     for word in typed.split():
         lengths = [
-            (_shared_prefix(word, other), -begin, begin) for begin, other in places if begin not in ends
+            (count_shared_letters(word, other), -begin, begin) for begin, other in places if begin not in ends
         ]
         length, _, begin = max(lengths, default=(0, 0, 0))
         if length:
@@ -86,12 +86,3 @@ def _split(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bo
     if at < length:
         pieces.append((at, length, False))
     return pieces
-
-
-def _shared_prefix(text: str, other: str) -> int:
-    length = 0
-    for left, right in zip(text, other, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length

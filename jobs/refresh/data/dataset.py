@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from actors.recommender.state.events import EVENT_WEIGHTS, weigh_events
+from actors.recommender.state.events import EVENT_WEIGHTS, offset_times_ms, weigh_events
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Invalid
@@ -92,10 +92,16 @@ class Interactions:
 
     def of_kinds(self, kinds: tuple[str, ...]) -> Interactions:
         """Return the events of some types; all events if `kinds` is empty."""
-        if not kinds:
-            return self
-        codes = [code for code, kind in enumerate(self.kinds) if kind in kinds]
-        return self.pick(np.isin(self.kind, codes))
+        return self.pick(self.mark_kinds(kinds)) if kinds else self
+
+    def mark_kinds(self, kinds: tuple[str, ...]) -> Mask:
+        """Mark the events of some types; all events if `kinds` is empty.
+
+        Shapes:
+            returns: bool [m]
+        """
+        codes = [code for code, kind in enumerate(self.kinds) if kind in kinds or not kinds]
+        return np.isin(self.kind, codes)
 
     def with_content(self, content: Any) -> Interactions:
         """Return the same events with content vectors of the items.
@@ -190,7 +196,7 @@ def interactions_from_segments(table: Any, factors: Mapping[str, float] | None =
     at_ms = table["at_ms"].fill_null(0).to_numpy()
     if "offset" in table.column_names:
         # Clients may send times of the future; nothing happened after it was written.
-        at_ms = np.minimum(at_ms, _written_ms(_one_chunk(table["offset"])))
+        at_ms = np.minimum(at_ms, offset_times_ms(_one_chunk(table["offset"])))
     return _build_interactions(
         _one_chunk(table["reader"]).take(pa.array(owner)),
         lists.flatten(),
@@ -282,12 +288,6 @@ def _build_interactions(
 
 def _one_chunk(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _written_ms(offsets: Any) -> Rows:
-    encoded = offsets.dictionary_encode()
-    times = np.array([int(text.partition("-")[0]) for text in encoded.dictionary.to_pylist()], np.int64)
-    return times[encoded.indices.to_numpy(zero_copy_only=False)] if len(times) else times
 
 
 def _texts_from_series(series: pl.Series) -> Any:

@@ -411,7 +411,7 @@ def _leave_out_at(
     name: str, data: Interactions, place: int, least_before: int, rule: _SeenItemRule
 ) -> EvaluationSplit:
     """Return the split whose target is the item at a position from the end; later events are dropped."""
-    is_target = _kind_mask(data, rule.kinds)
+    is_target = data.mark_kinds(rule.kinds)
     bounds = data.starts()
     # Prefix sums: the number of target events between two positions is a difference of two entries.
     counted = np.concatenate(([0], np.cumsum(is_target)))
@@ -450,15 +450,6 @@ def _drop_hidden_targets(trial: EvaluationSplit) -> EvaluationSplit:
         hidden.owners(), hidden.items, users, trial.targets.items, trial.histories.n_items
     )
     return trial.pick(np.flatnonzero(~again))
-
-
-def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
-    """Mark the events of some types; all events if `kinds` is empty."""
-    if not kinds:
-        return np.ones(len(data), np.bool_)
-    codes = [code for code, kind in enumerate(data.kinds) if kind in kinds]
-    mask: Mask = np.isin(data.kind, codes)
-    return mask
 
 
 def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:

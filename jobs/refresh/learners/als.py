@@ -9,7 +9,6 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -47,11 +46,8 @@ class AlsRecipe(PartRecipe):
         return SolverConfig(self.regularisation, self.confidence, self.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class AlsLearner(BuiltInLearner):
+class AlsLearner(BuiltInLearner[AlsRecipe]):
     """Learner of implicit ALS."""
-
-    recipe: AlsRecipe = field(default_factory=AlsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> FactorModel:
         """Train item vectors and return the model.

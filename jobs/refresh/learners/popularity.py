@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -25,11 +24,8 @@ class PopularityRecipe(PartRecipe):
     "Exponent of the counts; a value below 1 compresses the lead of the most popular items."
 
 
-@dataclass(frozen=True, slots=True)
-class PopularityLearner(BuiltInLearner):
+class PopularityLearner(BuiltInLearner[PopularityRecipe]):
     """Learner of popularity."""
-
-    recipe: PopularityRecipe = field(default_factory=PopularityRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> PopularityModel:
         """Count votes, decayed to the time of the newest event, and return the model."""

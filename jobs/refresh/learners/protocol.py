@@ -28,7 +28,7 @@ keyword arguments.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -89,10 +89,14 @@ class CustomLearnerRecipe(PartRecipe):
     "Keyword arguments of its constructor."
 
 
-class BuiltInLearner:
+RecipeT = TypeVar("RecipeT", bound=PartRecipe)
+
+
+class BuiltInLearner(Generic[RecipeT]):
     """A learner whose model the processes that serve can load by the name of the learner."""
 
-    recipe: PartRecipe
+    def __init__(self, recipe: RecipeT) -> None:
+        self.recipe = recipe
 
     def load(self, parts: ModelState) -> Model:
         """Return the model of a saved state."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -21,11 +20,8 @@ class RepeatsRecipe(PartRecipe):
     "Time decay of the history."
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatLearner(BuiltInLearner):
+class RepeatLearner(BuiltInLearner[RepeatsRecipe]):
     """Learner of repeat consumption."""
-
-    recipe: RepeatsRecipe = field(default_factory=RepeatsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> RepeatModel:
         """Return a model with the time decay of the recipe."""

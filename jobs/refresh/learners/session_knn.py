@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -40,11 +39,8 @@ class SessionKnnRecipe(PartRecipe):
         return SessionSearchConfig(self.neighbours, self.candidates, self.idf, self.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKnnLearner(BuiltInLearner):
+class SessionKnnLearner(BuiltInLearner[SessionKnnRecipe]):
     """Learner of session neighbours."""
-
-    recipe: SessionKnnRecipe = field(default_factory=SessionKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> SessionModel:
         """Sort sessions by their end, index them by item and return the model.

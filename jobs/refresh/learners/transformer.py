@@ -7,7 +7,7 @@ its state is stored, so a killed training continues there and ends with the same
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -107,11 +107,8 @@ class _TrainingState:
         return ModelState(arrays, {"epoch": self.epoch, "step": self.step, "curve": list(self.curve)})
 
 
-@dataclass(frozen=True, slots=True)
-class TransformerLearner(BuiltInLearner):
+class TransformerLearner(BuiltInLearner[TransformerRecipe]):
     """Learner of the transformer."""
-
-    recipe: TransformerRecipe = field(default_factory=TransformerRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> TransformerModel:
         """Train on the newest events of each user and return the best epoch.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -39,11 +38,8 @@ class BasketsRecipe(PartRecipe):
     "Time decay of the given items."
 
 
-@dataclass(frozen=True, slots=True)
-class BasketsLearner(BuiltInLearner):
+class BasketsLearner(BuiltInLearner[BasketsRecipe]):
     """Learner of basket co-occurrence."""
-
-    recipe: BasketsRecipe = field(default_factory=BasketsRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Count pairs of items in common baskets and return the model."""

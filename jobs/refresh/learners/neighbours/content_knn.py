@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -31,11 +30,8 @@ class ContentKnnRecipe(PartRecipe):
     "Time decay of the history when scoring."
 
 
-@dataclass(frozen=True, slots=True)
-class ContentKnnLearner(BuiltInLearner):
+class ContentKnnLearner(BuiltInLearner[ContentKnnRecipe]):
     """Learner of content neighbours; without content, its model scores all items 0."""
-
-    recipe: ContentKnnRecipe = field(default_factory=ContentKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Find the most similar items of each item and return the model.

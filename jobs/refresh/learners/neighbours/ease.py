@@ -8,7 +8,6 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -53,11 +52,8 @@ class EaseRecipe(PartRecipe):
     "Time decay of the history when scoring."
 
 
-@dataclass(frozen=True, slots=True)
-class EaseLearner(BuiltInLearner):
+class EaseLearner(BuiltInLearner[EaseRecipe]):
     """Learner of EASE."""
-
-    recipe: EaseRecipe = field(default_factory=EaseRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Train item-to-item weights and return the model.

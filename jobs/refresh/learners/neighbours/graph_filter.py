@@ -11,7 +11,6 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -51,11 +50,8 @@ class GraphFilterRecipe(PartRecipe):
     "Time decay of the history when scoring."
 
 
-@dataclass(frozen=True, slots=True)
-class GraphFilterLearner(BuiltInLearner):
+class GraphFilterLearner(BuiltInLearner[GraphFilterRecipe]):
     """Learner of the graph filter."""
-
-    recipe: GraphFilterRecipe = field(default_factory=GraphFilterRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Train item-to-item weights and return the model.

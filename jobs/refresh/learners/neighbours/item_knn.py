@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -31,11 +30,8 @@ class ItemKnnRecipe(PartRecipe):
     "Time decay of the history when scoring."
 
 
-@dataclass(frozen=True, slots=True)
-class ItemKnnLearner(BuiltInLearner):
+class ItemKnnLearner(BuiltInLearner[ItemKnnRecipe]):
     """Learner of item-kNN."""
-
-    recipe: ItemKnnRecipe = field(default_factory=ItemKnnRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Compute the nearest neighbours of each item and return the model.

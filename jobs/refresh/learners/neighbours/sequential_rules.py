@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -45,11 +44,8 @@ class RulesRecipe(PartRecipe):
     "Time decay of the history when scoring."
 
 
-@dataclass(frozen=True, slots=True)
-class SequentialRulesLearner(BuiltInLearner):
+class SequentialRulesLearner(BuiltInLearner[RulesRecipe]):
     """Learner of sequential rules."""
-
-    recipe: RulesRecipe = field(default_factory=RulesRecipe)
 
     def train(self, data: Interactions, rng: np.random.Generator) -> NeighbourModel:
         """Count pairs of consecutive items and return the model.

@@ -118,9 +118,9 @@ def test_repeating_an_item_is_one_step() -> None:
 
 def test_rules_in_blocks_equal_rules_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data()
-    whole = matrix_of(SequentialRulesLearner(), data)
+    whole = matrix_of(SequentialRulesLearner(RulesRecipe()), data)
     monkeypatch.setattr("jobs.refresh.learners.neighbours.sequential_rules._BLOCK_PAIRS", 500)
-    np.testing.assert_array_equal(matrix_of(SequentialRulesLearner(), data), whole)
+    np.testing.assert_array_equal(matrix_of(SequentialRulesLearner(RulesRecipe()), data), whole)
 
 
 def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_the_strongest_of_a_block_stand_in_their_columns() -> None:
 
 def test_fading_can_be_changed_without_training() -> None:
     data = random_data()
-    model = SequentialRulesLearner().train(data, np.random.default_rng(0))
+    model = SequentialRulesLearner(RulesRecipe()).train(data, np.random.default_rng(0))
     fading = TimeDecay(half_life_items=None)
     again = SequentialRulesLearner(RulesRecipe(fading=fading)).train(data, np.random.default_rng(0))
     histories = UserHistories.of_lists([[1, 2, 3]], data.n_items)

@@ -78,7 +78,7 @@ def test_newer_sessions_win_when_there_are_too_many() -> None:
 
 def test_the_later_item_of_a_session_weighs_more() -> None:
     data = events(("a", "x", 1), ("a", "p", 2), ("b", "y", 3), ("b", "q", 4))
-    model = SessionKnnLearner().train(data, np.random.default_rng(0))
+    model = SessionKnnLearner(SessionKnnRecipe()).train(data, np.random.default_rng(0))
     p, q, x, y = range(4)
     scores = model.score(UserHistories.of_lists([[x, y], [y, x]], 4))
     assert scores[0, q] > scores[0, p] > 0

@@ -14,7 +14,7 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.metrics import significant_gain
-from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner
+from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.tuning.blend_weights import choose_weights
@@ -70,8 +70,8 @@ def trial() -> EvaluationSplit:
 def models(trial: EvaluationSplit) -> list[Model]:
     rng = np.random.default_rng(0)
     return [
-        SequentialRulesLearner().train(trial.train, rng),
-        ItemKnnLearner().train(trial.train, rng),
+        SequentialRulesLearner(RulesRecipe()).train(trial.train, rng),
+        ItemKnnLearner(ItemKnnRecipe()).train(trial.train, rng),
         PopularityLearner(PopularityRecipe(half_life_days=None)).train(trial.train, rng),
         Dense(np.linspace(1, 0, trial.train.n_items).tolist()),
     ]
@@ -99,8 +99,8 @@ def test_short_lists_hold_the_first_places() -> None:
     trial = leave_last_out(walks(400, 80)).test
     rng = np.random.default_rng(0)
     models: list[Model] = [
-        SequentialRulesLearner().train(trial.train, rng),
-        ItemKnnLearner().train(trial.train, rng),
+        SequentialRulesLearner(RulesRecipe()).train(trial.train, rng),
+        ItemKnnLearner(ItemKnnRecipe()).train(trial.train, rng),
     ]
     models.append(Dense(np.linspace(1, 0, 80).tolist()))
     few, whole = collect_candidates(models, trial, depth=15), collect_candidates(models, trial, depth=80)

@@ -98,5 +98,5 @@ def test_its_cost_is_estimated_before_it_starts() -> None:
 
 def test_nothing_taken_gives_nothing() -> None:
     data = taken().pick(np.zeros(360, np.bool_))
-    model = GraphFilterLearner().train(data, np.random.default_rng(1))
+    model = GraphFilterLearner(GraphFilterRecipe()).train(data, np.random.default_rng(1))
     assert model.weights.nnz == 0
