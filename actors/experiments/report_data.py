@@ -54,10 +54,8 @@ async def load_report(
     """Read all data in a separate thread and build the report; without an artifact store there are no conversions."""
     app_id = experiment.app_id
     name = experiment.experiment_id
-    exposures = [row async for row in stores.experiments.exposures(app_id, name)]
+    exposures, links = await _read_exposures(stores, experiment)
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
-    links = await stores.interactions.links(app_id, visitors)
     # Linked users too: a visitor may convert after the sign-in.
     user_keys = [*(user_key for user_key, _ in exposures), *(f"u:{user}" for user in links.values())]
     goal_interactions, after = await asyncio.to_thread(
@@ -101,13 +99,19 @@ async def load_people_figures(
     stores: Stores, artifacts: ArtifactStore, experiment: Experiment
 ) -> tuple[ExperimentPeople, PeopleFigures]:
     """Read the people of an experiment and the figures of all its goals."""
-    exposures = [
-        row async for row in stores.experiments.exposures(experiment.app_id, experiment.experiment_id)
-    ]
-    visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
-    links = await stores.interactions.links(experiment.app_id, visitors)
+    exposures, links = await _read_exposures(stores, experiment)
     people, _ = await asyncio.to_thread(list_people, experiment, exposures, links)
     return people, await load_figures(stores, artifacts, experiment.app_id, list_goals(experiment), people)
+
+
+async def _read_exposures(
+    stores: Stores, experiment: Experiment
+) -> tuple[list[tuple[str, Exposure]], Mapping[str, str]]:
+    """Return the exposures of all users, and the users to which anonymous visitors are linked."""
+    app_id = experiment.app_id
+    exposures = [row async for row in stores.experiments.exposures(app_id, experiment.experiment_id)]
+    visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
+    return exposures, await stores.interactions.links(app_id, visitors)
 
 
 def list_people(

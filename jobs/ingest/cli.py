@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cluster.errors import Invalid
-from jobs.command_line import WORDS, DefaultGroup, build_app
+from jobs.command_line import WORDS, AsJson, DefaultGroup, build_app
 
 if TYPE_CHECKING:
     from jobs.ingest.pipeline import IngestOrder
@@ -191,7 +191,6 @@ RestartOption = Annotated[
 ]
 AsJsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")]
 FieldsNounOption = Annotated[Noun, typer.Argument(help="The noun.")]
-FieldsAsJsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> typer.Typer:
@@ -237,7 +236,7 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
     @app.command("fields")
     def list_fields(
         noun: FieldsNounOption,
-        as_json: FieldsAsJsonOption = False,
+        as_json: AsJson = False,
     ) -> None:
         """List the fields of a noun, what each takes and which are required."""
         from jobs.ingest.fields import show_fields

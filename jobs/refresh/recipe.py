@@ -29,6 +29,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from actors.language.language_data import parse_toml
 from cluster.errors import Invalid, NotFound
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe
@@ -268,7 +269,7 @@ def load_recipe_file(name: str | Path) -> Recipe:
     """
     if str(name) in PRESETS:
         text = (resources.files("jobs.refresh") / "recipes" / f"{name}.toml").read_text("utf-8")
-        return parse_recipe(_parse_toml(text, str(name)))
+        return _parse_toml_recipe(text, str(name))
     path = Path(name)
     if not path.is_file():
         raise NotFound(f"no recipe {str(name)!r}: neither a file nor one of {', '.join(PRESETS)}")
@@ -281,18 +282,15 @@ def load_recipe_file(name: str | Path) -> Recipe:
             return parse_recipe(json.loads(text))
         except json.JSONDecodeError as error:
             raise Invalid(f"{path.name} is not JSON: {error}") from None
-    return parse_recipe(_parse_toml(text, path.name))
+    return _parse_toml_recipe(text, path.name)
 
 
-def _parse_toml(text: str, name: str) -> dict[str, Any]:
+def _parse_toml_recipe(text: str, name: str) -> Recipe:
     try:
-        import tomllib as toml  # 3.11 and later
-    except ModuleNotFoundError:  # pragma: no cover
-        import tomli as toml  # type: ignore[import-not-found,no-redef,unused-ignore]
-    try:
-        return toml.loads(text)
-    except toml.TOMLDecodeError as error:
+        fields = parse_toml(text)
+    except ValueError as error:  # the error of both parsers of TOML is a ValueError
         raise Invalid(f"{name} is not TOML: {error}") from None
+    return parse_recipe(fields)
 
 
 def _check_tuning(name: str, part: PartRecipe) -> None:

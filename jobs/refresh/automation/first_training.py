@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from jobs.refresh.runs.estimate import DryRunEstimate
 
 LEAST_EVENTS: Final = 1_000
 LEAST_PEOPLE: Final = 100
@@ -17,35 +18,14 @@ RECIPES: Final = ("default", "fast")
 "Recipes of a first training, the best first."
 
 
-@dataclass(frozen=True, slots=True)
-class DataCounts:
-    """What an app has to learn from."""
-
-    events: int
-    people: int
-    "With two events or more."
-    products: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecipeCost:
-    """What the training of a recipe would take here."""
-
-    fits: bool
-    "Whether its memory is free."
-    seconds: float
-
-
-def has_enough_data(counts: DataCounts) -> bool:
+def has_enough_data(events: int, people: int, products: int) -> bool:
     """Return whether a training could learn more than live counts know."""
-    return (
-        counts.events >= LEAST_EVENTS and counts.people >= LEAST_PEOPLE and counts.products >= LEAST_PRODUCTS
-    )
+    return events >= LEAST_EVENTS and people >= LEAST_PEOPLE and products >= LEAST_PRODUCTS
 
 
-def choose_first_recipe(costs: Mapping[str, RecipeCost]) -> str | None:
+def choose_first_recipe(estimates: Mapping[str, DryRunEstimate]) -> str | None:
     """Return the best recipe whose training fits into memory and into an hour; None if there is none."""
     for name in RECIPES:
-        if costs[name].fits and costs[name].seconds <= LONGEST_S:
+        if estimates[name].fits and estimates[name].seconds <= LONGEST_S:
             return name
     return None

@@ -29,13 +29,11 @@ from jobs.refresh.automation.first_training import (
     LEAST_EVENTS,
     LEAST_PRODUCTS,
     RECIPES,
-    DataCounts,
-    RecipeCost,
     choose_first_recipe,
     has_enough_data,
 )
 from jobs.refresh.automation.interleaving_watch import InterleavingWatch
-from jobs.refresh.automation.trial_watch import TrialWatch
+from jobs.refresh.automation.trial_watch import BY, TrialWatch
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.estimate import estimate_sizes
 from jobs.refresh.runs.local_worker import free_memory_mb
@@ -57,7 +55,6 @@ REST_MS: Final = 6 * HOUR_MS
 COOLDOWN_MS: Final = DAY_MS
 "An engine is trained early at most once in this time."
 SCHEDULE: Final = "nightly"
-BY: Final = "automatic_models"
 EARLY: Final = "drift: "
 "Who ordered the runs, in their records; `EARLY` stands before the reason."
 
@@ -234,15 +231,12 @@ def _choose_recipe(artifacts: ArtifactStore, app_id: str) -> dict[str, Any] | No
     if events < LEAST_EVENTS or products < LEAST_PRODUCTS:
         return None
     people, all_people = _count_people(artifacts, app_id)
-    if not has_enough_data(DataCounts(events, people, products)):
+    if not has_enough_data(events, people, products):
         return None
     size = DataSize(events, all_people, products, products)
     recipes = {name: load_recipe_file(name) for name in RECIPES}
-    costs = {}
-    for name, recipe in recipes.items():
-        estimate = estimate_sizes(recipe, size, free_memory_mb())
-        costs[name] = RecipeCost(estimate.fits, estimate.seconds)
-    chosen = choose_first_recipe(costs)
+    estimates = {name: estimate_sizes(recipe, size, free_memory_mb()) for name, recipe in recipes.items()}
+    chosen = choose_first_recipe(estimates)
     return None if chosen is None else recipes[chosen].model_dump(mode="json")
 
 

@@ -33,11 +33,13 @@ NUDGES = (0.0, 0.5, 0.75, 0.9, 1.1, 1.33, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class BlendWeightChoice:
+class BlendChoice:
     """The chosen weights and their validation metrics."""
 
     weights: Floats
     "float64 [p]."
+    weights_unseen: Floats
+    "float64 [p], for lists that may not repeat products of the history."
     figure: float
     "Mean NDCG on validation."
     single: Floats
@@ -54,7 +56,7 @@ def choose_weights(
     most_parts: int = 8,
     rounds: int = 20,
     depth: int = DEPTH,
-) -> BlendWeightChoice:
+) -> BlendChoice:
     """Return better weights than `start` by hill climbing.
 
     The search starts from `start` and from the best single component. The second result needs a significant gain over
@@ -83,24 +85,9 @@ def choose_weights(
         # After the climb: a component that helped early may add nothing beside later ones.
         weights = _remove_uncertain(deep, weights)
     figures = candidates.compute_ndcg(candidates.blend_scores(weights))
-    return BlendWeightChoice(
-        weights, mean_figure(figures), single, _part_gains(candidates, weights, families)
+    return BlendChoice(
+        weights, weights, mean_figure(figures), single, _part_gains(candidates, weights, families)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class BlendChoice:
-    """Weights for lists that may repeat products of the history, and for lists that may not.
-
-    Shapes:
-        weights, weights_unseen: float64 [p]; single, gains: float64 [p], as in `BlendWeightChoice`
-    """
-
-    weights: Floats
-    weights_unseen: Floats
-    figure: float
-    single: Floats
-    gains: Floats
 
 
 _ROUNDS = 30
@@ -124,9 +111,7 @@ def choose_blend(
     start[[at for at, name in enumerate(names) if name in names[:at]]] = 0.0
     rounds = _ROUNDS if recipe.blend.weights == "auto" else 0
 
-    def choose(
-        splits: Sequence[TuningCandidates], usable: list[int], depth: int = DEPTH
-    ) -> BlendWeightChoice:
+    def choose(splits: Sequence[TuningCandidates], usable: list[int], depth: int = DEPTH) -> BlendChoice:
         candidates = TuningCandidates.concatenate(splits).select_parts(usable)
         families = [names[at] for at in usable]
         most = recipe.blend.most_parts
@@ -135,8 +120,7 @@ def choose_blend(
         )
 
     if not unseen or not rounds:
-        choice = choose(every, list(range(len(names))))
-        return BlendChoice(choice.weights, choice.weights, choice.figure, choice.single, choice.gains)
+        return choose(every, list(range(len(names))))
     first = choose(unseen, list(range(len(names)))).weights
     # A component with a weight has its decay: its other variants may not enter the second choice.
     settled = {names[at] for at in np.flatnonzero(first)}

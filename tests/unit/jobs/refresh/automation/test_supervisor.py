@@ -19,12 +19,11 @@ from cluster.records.run import DAY_MS, Schedule
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.stores import Stores
 from jobs.refresh.automation.first_training import (
-    DataCounts,
-    RecipeCost,
     choose_first_recipe,
     has_enough_data,
 )
 from jobs.refresh.automation.supervisor import COOLDOWN_MS, EVERY_S, HOUR_MS, REST_MS, ModelSupervisor
+from jobs.refresh.runs.estimate import DryRunEstimate
 from jobs.refresh.runs.run_commands import create_run
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
@@ -111,14 +110,20 @@ def test_new_apps_in_production_are_looked_after_and_older_ones_are_not() -> Non
 def test_a_first_training_needs_events_people_and_products(
     counts: tuple[int, int, int], enough: bool
 ) -> None:
-    assert has_enough_data(DataCounts(*counts)) is enough
+    assert has_enough_data(*counts) is enough
 
 
 def test_the_first_recipe_is_the_best_that_fits() -> None:
-    assert choose_first_recipe({"default": RecipeCost(True, 60), "fast": RecipeCost(True, 6)}) == "default"
-    assert choose_first_recipe({"default": RecipeCost(False, 60), "fast": RecipeCost(True, 6)}) == "fast"
-    assert choose_first_recipe({"default": RecipeCost(True, 9_000), "fast": RecipeCost(True, 6)}) == "fast"
-    assert choose_first_recipe({"default": RecipeCost(True, 9_000), "fast": RecipeCost(False, 6)}) is None
+    def choose(default: tuple[int, float], fast: tuple[int, float]) -> str | None:
+        costs = {"default": default, "fast": fast}
+        return choose_first_recipe(
+            {name: DryRunEstimate({}, [], memory, seconds, 100) for name, (memory, seconds) in costs.items()}
+        )
+
+    assert choose((100, 60), (100, 6)) == "default"
+    assert choose((101, 60), (100, 6)) == "fast"
+    assert choose((100, 9_000), (100, 6)) == "fast"
+    assert choose((100, 9_000), (101, 6)) is None
 
 
 async def test_enough_data_get_a_training_and_a_nightly_schedule_once(shop: Shop) -> None:
