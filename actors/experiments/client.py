@@ -1,4 +1,4 @@
-"""Typed clients of the assigner, in any placement, and of experiment administration.
+"""Typed clients of the assigner, in any placement.
 
 The store holds all state of the assigner and decides each assignment in one step. Any process therefore returns the
 same result, and a repeated event is recorded once. So a client may try either way first:
@@ -14,35 +14,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
 from actors.experiments.assignment import ExperimentAssigner, ExperimentCache, TreatmentAssigner
-from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import (
     EXPERIMENT_MESSAGES,
     Assignment,
     ExperimentEvent,
-    LifecycleStep,
 )
-from actors.experiments.report_data import load_report, validate_snapshots
 from actors.experiments.team_draft import seed_draft as seed_draft
-from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages
+from cluster.errors import NewerRelease, Refusal, Unavailable
 from cluster.meter import Meter, SilentMeter
-from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.store.engines.experiments import ExperimentStore
-from cluster.store.stores import Stores
 
 ACTOR_TIMEOUT_S = 0.25
 "Time limit of the actor; after it, this process records the event."
 ACTOR_RETRY_S = 2.0
 "Pause before the next call of an actor that was missing or did not answer."
 
-MAX_DRAFTS = 100
-"Maximal number of experiments in one `create`."
-
 FindActor = Callable[[], Awaitable[Any]]
-ExperimentDict = dict[str, Any]
-"An experiment as JSON."
 
 
 class ExperimentClient(Protocol):
@@ -148,89 +137,6 @@ class ActorExperimentClient:
 
     def _delay_retry(self) -> None:
         self._again_s = self._clock.monotonic_s() + ACTOR_RETRY_S
-
-
-class LocalExperimentAdmin:
-    """Administers experiments for programs, like `kiosk experiments`; API replicas see changes within a second.
-
-    Every call but `create` and `list` may raise NotFound for an unknown name.
-    """
-
-    def __init__(self, stores: Stores, artifacts: ArtifactStore | None, clock: Clock) -> None:
-        self._stores = stores
-        self._artifacts = artifacts
-        self._clock = clock
-        self._lifecycle = ExperimentLifecycle(stores, clock)
-
-    async def create(self, app_id: str, written: Any) -> list[ExperimentDict]:
-        """Create drafts from one experiment, an array, or an object with `experiments`; all or none.
-
-        Errors:
-            Invalid: a draft makes no sense; Conflict: a slug is taken
-        """
-        drafts = parse_drafts(written)
-        if drafts is None:
-            raise Invalid('one experiment, an array of them, or {"experiments": [...]} is expected')
-        if len(drafts) > MAX_DRAFTS:
-            raise Invalid(f"at most {MAX_DRAFTS} experiments are made at once")
-        return [self._to_dict(experiment) for experiment in await self._lifecycle.create(app_id, drafts)]
-
-    async def list(self, app_id: str) -> list[ExperimentDict]:
-        """List the experiments of an app, oldest first."""
-        return [self._to_dict(experiment) for experiment in await self._lifecycle.list_experiments(app_id)]
-
-    async def show(self, app_id: str, named: str) -> ExperimentDict:
-        return self._to_dict(await self._get(app_id, named))
-
-    async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> ExperimentDict:
-        """Change an experiment in its current status.
-
-        Errors:
-            Invalid: the status does not allow the change, or it makes no sense; NotFound: no such variant
-        """
-        experiment = await self._get(app_id, named)
-        return self._to_dict(await self._lifecycle.edit(app_id, experiment.experiment_id, edit))
-
-    async def step(self, app_id: str, named: str, step: LifecycleStep) -> ExperimentDict:
-        """Apply a step of the life cycle.
-
-        Errors:
-            Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
-        """
-        experiment = await self._get(app_id, named)
-        if step == "start":
-            validate_snapshots(experiment, self._artifacts)
-        take = {
-            "start": self._lifecycle.start,
-            "pause": self._lifecycle.pause,
-            "complete": self._lifecycle.complete,
-            "archive": self._lifecycle.archive,
-        }[step]
-        return self._to_dict(await take(app_id, experiment.experiment_id))
-
-    async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> ExperimentDict:
-        """Schedule the start of an experiment, and perhaps its end.
-
-        Errors:
-            Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
-        """
-        experiment = await self._get(app_id, named)
-        validate_snapshots(experiment, self._artifacts)
-        return self._to_dict(
-            await self._lifecycle.schedule(app_id, experiment.experiment_id, starts_at, ends_at)
-        )
-
-    async def report(self, app_id: str, named: str) -> ExperimentDict:
-        return (await load_report(self._stores, self._artifacts, await self._get(app_id, named))).to_dict()
-
-    async def _get(self, app_id: str, named: str) -> Experiment:
-        experiment = (await self._stores.experiments.read_all(app_id)).find(named)
-        if experiment is None:
-            raise NotFound(messages.EXPERIMENT_NOT_FOUND)
-        return experiment
-
-    def _to_dict(self, experiment: Experiment) -> ExperimentDict:
-        return experiment_to_dict(experiment, self._clock.now_ms())
 
 
 async def _awaited(reference: Any) -> Any:

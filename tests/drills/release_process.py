@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from actors.experiments.client import LocalExperimentAdmin
+from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.history.tracker import ThreadTracker
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
@@ -97,7 +97,7 @@ class Load:
         self._headers = corner.headers(APP)
         self._app = build_application(corner.handler, version=installed_version())
         self._history = ThreadTracker(stores, CLOCK)
-        self._experiments = LocalExperimentAdmin(stores, None, CLOCK)
+        self._experiments = ExperimentLifecycle(stores, CLOCK)
         self.kept: dict[str, Any] = {"users": [], "questions": [], "rules": [], "figure": 0, "colour": ""}
         self.done: Counter[str] = Counter()
         self.failures: list[str] = []

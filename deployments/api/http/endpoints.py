@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
+from actors.experiments.client import ExperimentClient, LocalExperimentClient
 from actors.history.tracker import ThreadTracker
 from actors.recommender.messages import QueryKind
 from actors.search.question_bank_cache import QuestionBankCache
@@ -126,9 +126,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
         *_list_products(services, treatment, suggestions),
         *build_experiment_endpoints(
             ExperimentEventsResource(experiments, services.clock),
-            ExperimentsResource(
-                LocalExperimentAdmin(services.stores, services.artifact_store, services.clock)
-            ),
+            ExperimentsResource(services.stores, services.artifact_store, services.clock),
         ),
         *build_question_answer_endpoints(
             QuestionBankResource(services.stores.question_bank, banks, services.new_service_id),

@@ -9,17 +9,21 @@ Published in `docs/reference/rest.md`, section Experiments.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from actors.experiments.client import ExperimentClient, LocalExperimentAdmin
+from actors.experiments.client import ExperimentClient
+from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import ExperimentEvent, LifecycleStep
+from actors.experiments.report_data import load_report, validate_snapshots
+from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import Invalid, Malformed
-from cluster.records.experiment import ExperimentUpdate
+from cluster.errors import Invalid, Malformed, NotFound, messages
+from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.records.validation.json_limits import load_json
+from cluster.store.stores import Stores
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
 from deployments.api.http.query_treatment import classify_device
@@ -34,6 +38,8 @@ from deployments.edge.http.envelope import Reply, plain_reply, success
 from deployments.edge.http.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
+MAX_DRAFTS = 100
+"Maximal number of experiments in one request."
 _MOST_FAULTS = 1 << 20
 "Larger invalid bodies are refused without the place of the fault."
 
@@ -116,8 +122,11 @@ def _invalid_json_position(body: bytes) -> dict[str, Any] | None:
 class ExperimentsResource:
     """The endpoints that create, show and change experiments."""
 
-    def __init__(self, client: LocalExperimentAdmin) -> None:
-        self._client = client
+    def __init__(self, stores: Stores, artifacts: ArtifactStore | None, clock: Clock) -> None:
+        self._stores = stores
+        self._artifacts = artifacts
+        self._clock = clock
+        self._lifecycle = ExperimentLifecycle(stores, clock)
 
     def body_parser(self, model: type[BaseModel]) -> Callable[[ApiRequest], Any]:
         """Return the schema step of one endpoint."""
@@ -132,18 +141,23 @@ class ExperimentsResource:
 
     async def create(self, request: ApiRequest) -> Reply:
         """Create drafts, all or none."""
+        drafts = parse_drafts(request.payload)
+        if drafts is None:
+            refuse('one experiment, an array of them, or {"experiments": [...]} is expected')
+        if len(drafts) > MAX_DRAFTS:
+            refuse(f"at most {MAX_DRAFTS} experiments are made at once")
         try:
-            return success({"experiments": await self._client.create(request.app_id, request.payload)})
+            return self._show_all(await self._lifecycle.create(request.app_id, drafts))
         except Invalid as error:
             refuse(error.message)
 
     async def list(self, request: ApiRequest) -> Reply:
         """Return the experiments of the app, the oldest first."""
-        return success({"experiments": await self._client.list(request.app_id)})
+        return self._show_all(await self._lifecycle.list_experiments(request.app_id))
 
     async def show(self, request: ApiRequest) -> Reply:
         """Return one experiment."""
-        return success(await self._client.show(request.app_id, request.ids[NAMED]))
+        return self._show(await self._find(request))
 
     async def edit(self, request: ApiRequest) -> Reply:
         """Change one experiment."""
@@ -152,25 +166,54 @@ class ExperimentsResource:
             update = ExperimentUpdate.model_validate(body.model_dump(exclude_unset=True))
         except ValidationError as error:
             raise unprocessable_from(error) from error
-        return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
+        experiment = await self._find(request)
+        return self._show(await self._lifecycle.edit(request.app_id, experiment.experiment_id, update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:
         """Return the answer of a state transition that needs only the experiment's name."""
 
         async def answer(request: ApiRequest) -> Reply:
-            return success(await self._client.step(request.app_id, request.ids[NAMED], step))
+            experiment = await self._find(request)
+            if step == "start":
+                validate_snapshots(experiment, self._artifacts)
+            take = {
+                "start": self._lifecycle.start,
+                "pause": self._lifecycle.pause,
+                "complete": self._lifecycle.complete,
+                "archive": self._lifecycle.archive,
+            }[step]
+            return self._show(await take(request.app_id, experiment.experiment_id))
 
         return answer
 
     async def schedule(self, request: ApiRequest) -> Reply:
         """Schedule the start and, optionally, the end of an experiment."""
         body: ScheduleBody = request.parsed
-        named = request.ids[NAMED]
-        return success(await self._client.schedule(request.app_id, named, body.starts_at, body.ends_at))
+        experiment = await self._find(request)
+        validate_snapshots(experiment, self._artifacts)
+        return self._show(
+            await self._lifecycle.schedule(
+                request.app_id, experiment.experiment_id, body.starts_at, body.ends_at
+            )
+        )
 
     async def report(self, request: ApiRequest) -> Reply:
         """Return the report of an experiment."""
-        return success(await self._client.report(request.app_id, request.ids[NAMED]))
+        report = await load_report(self._stores, self._artifacts, await self._find(request))
+        return success(report.to_dict())
+
+    async def _find(self, request: ApiRequest) -> Experiment:
+        experiment = (await self._stores.experiments.read_all(request.app_id)).find(request.ids[NAMED])
+        if experiment is None:
+            raise NotFound(messages.EXPERIMENT_NOT_FOUND)
+        return experiment
+
+    def _show(self, experiment: Experiment) -> Reply:
+        return success(experiment_to_dict(experiment, self._clock.now_ms()))
+
+    def _show_all(self, experiments: Sequence[Experiment]) -> Reply:
+        now_ms = self._clock.now_ms()
+        return success({"experiments": [experiment_to_dict(each, now_ms) for each in experiments]})
 
 
 ROOT = "/v1/experiments"
