@@ -165,7 +165,7 @@ async def test_engines_and_archives_share_one_budget() -> None:
     assert await budget.evict() == 40
     assert budget.describe_use("api-1", 7) == ReplicaMemory("api-1", 7, 35, 40, 1, {"toys": 40}, {"shop": 1})
     clock.advance(600_001)
-    assert budget.read_use().reloads == {}
+    assert budget.describe_use("api-1", 7).reloads == {}
     await asyncio.gather(engines.close(), archives.close())
 
 
@@ -204,10 +204,10 @@ async def test_an_app_larger_than_the_budget_alone_is_served_and_named_until_it_
         ("app_larger_than_budget", "grown")
     ]
     assert (shop.closed, grown.closed, meter.gauges) == (True, False, {"grown": 2.5})
-    assert budget.read_use().large_apps == {"grown": 50}
+    assert budget.describe_use("api-1", 7).large_apps == {"grown": 50}
     grown.nbytes = 20
     await budget.evict()
-    assert (budget.read_use().large_apps, meter.gauges) == ({}, {})
+    assert (budget.describe_use("api-1", 7).large_apps, meter.gauges) == ({}, {})
     grown.nbytes = 50
     await budget.evict()
     clock.advance(1_000)
