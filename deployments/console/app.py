@@ -178,7 +178,7 @@ class _Console:
         if console_request.session.account.has_temporary_password and (
             page is None or page.path not in PASSWORD_PAGES
         ):
-            return console_request.redirect(HOME, self.texts("account.choose_new"), "warn")
+            return console_request.redirect(HOME, "account.choose_new", "warn")
         if page is not None and page.role is not None:
             console_request.principal.require(page.role, console_request.app_id)
         return None

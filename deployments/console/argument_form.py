@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.responses import Response
+
+from cluster.records.administration import AppRole
+from deployments.console.page import FormPage, Page
+from deployments.console.request import ConsoleRequest
 from deployments.operations.frame.argument_fields import ArgumentField, list_fields, parse_number
 from deployments.operations.frame.operation import Arguments
 
@@ -93,6 +98,20 @@ def arguments_from_form(
             value = field.parse([text], field.title)
             given[field.name] = value / 100 if field.kind == "share" else value
     return given
+
+
+def operation_page(
+    path: str, operation: str, back: str, text: str, *, role: AppRole | None, shown_on: str = ""
+) -> Page:
+    """Return the page that takes a form with the arguments of one operation; it leads to `back` with a notice."""
+
+    async def handle(request: ConsoleRequest) -> Response:
+        arguments = request.services.administration.operations[operation].arguments
+        given = arguments_from_form(arguments, request.form, exclude=frozenset(request.path))
+        await request.perform(operation, **given)
+        return request.redirect(back, text, **given)
+
+    return FormPage(path, handle, role=role, shown_on=shown_on or back)
 
 
 def _build_input(field: ArgumentField, value: Any) -> FormInput:

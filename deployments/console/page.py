@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -49,6 +50,8 @@ class ConsolePage:
 
 Page = ConsolePage
 "The short name, for the tables of pages."
+FormPage = partial(ConsolePage, methods=("POST",))
+"A page that only takes a form."
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,15 @@ class ConsoleRequest:
     async def perform(self, name: str, /, **arguments: Any) -> Any:
         """Perform an operation of the administration as this person, and return its result.
 
+        Arguments that stand in the address of the page come from there.
+
         Errors:
             HouseError: the operation refuses; the framework shows the message on the page of the form
         """
-        return await self.services.administration.perform(self.principal, name, arguments)
+        administration = self.services.administration
+        fields = administration.operations[name].arguments.model_fields
+        placed = {part: value for part, value in self.path.items() if part in fields}
+        return await administration.perform(self.principal, name, {**placed, **arguments})
 
     def may(self, role: Any, app_id: str | None = None) -> bool:
         """Return whether the person has at least a role in the app of the page, or in another."""
@@ -122,21 +127,24 @@ class ConsoleRequest:
         headers = {name: value for name, value in shared.headers.items() if name != "content-length"}
         return Response(body, headers=headers)
 
-    def redirect(self, path: str, notice: str = "", kind: str = "good", *, external: str = "") -> Response:
+    def redirect(
+        self, pattern: str, text: str = "", kind: str = "good", /, *, external: str = "", **values: Any
+    ) -> Response:
         """Lead the browser to another page of the console, where a notice appears.
 
-        `path` is below `/console`; `path_of` builds one with values of clients in it. `external` is a whole address
-        elsewhere, which no client chose.
+        `pattern` is below `/console`, and `text` is the key of the notice; `values` fill both, beside those of the
+        address of this page. `external` is a whole address elsewhere, which no client chose.
         """
-        location = external or PATH + path
+        values = {**self.path, **values}
+        location = external or path_of(pattern, **values)
         headers = dict(PAGE_HEADERS)
         if self.is_htmx:
             # A browser follows a 303 inside of htmx's request, and the whole page would appear in the part.
             response = Response(status_code=200, headers={**headers, "hx-redirect": location})
         else:
             response = Response(status_code=303, headers={**headers, "location": location})
-        if notice:
-            self.sessions.leave_notice(response, notice, kind, secure=self.secure)
+        if text:
+            self.sessions.leave_notice(response, self.services.text(text, **values), kind, secure=self.secure)
         return response
 
     def _shared(self) -> dict[str, Any]:
@@ -151,6 +159,6 @@ class ConsoleRequest:
         }
 
 
-def path_of(pattern: str, **values: Any) -> str:
+def path_of(pattern: str, /, **values: Any) -> str:
     """Return the address of a page with values in its path, below `/console`; values are escaped."""
     return PATH + pattern.format_map({name: quote(str(value), safe="") for name, value in values.items()})

@@ -33,9 +33,9 @@ class ConsoleServices:
     "Of people and of addresses, in this process."
     clock: Clock
     addresses: ServerAddresses
-    client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
+    client_addresses: ClientAddresses = DIRECT
     display_name_of: Callable[[str], str] = str
     "App id -> the name that pages show."
     uploads: UploadSlots = field(default_factory=UploadSlots)
@@ -65,34 +65,3 @@ class ConsoleServices:
     def browser(self, request: Request) -> Browser:
         """Return the browser of a request, for the sign-in."""
         return Browser(request, "console", self.client_address(request), self.is_secure(request))
-
-
-def open_console(
-    administration: Administration[Any],
-    accounts: AccountStore,
-    sign_in: SignIn,
-    clock: Clock,
-    addresses: ServerAddresses,
-    *,
-    app_ids: Callable[[], Iterable[str]],
-    display_name_of: Callable[[str], str] = str,
-    client_addresses: ClientAddresses = DIRECT,
-    uploads: UploadSlots | None = None,
-    title: str = "Kiosk",
-    version: str = "",
-) -> ConsoleServices:
-    """Create the services of the console."""
-    return ConsoleServices(
-        administration=administration,
-        accounts=accounts,
-        sign_in=sign_in,
-        limits=TokenBuckets(clock),
-        clock=clock,
-        addresses=addresses,
-        client_addresses=client_addresses,
-        app_ids=app_ids,
-        display_name_of=display_name_of,
-        uploads=uploads or UploadSlots(),
-        title=title,
-        version=version,
-    )

@@ -24,11 +24,12 @@ from deployments.archive.services import ArchiveServices
 from deployments.archive.tools import Tool
 from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
-from deployments.console.services import open_console
+from deployments.console.services import ConsoleServices
 from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.body_pace import UploadSlots
 from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.limits.token_buckets import TokenBuckets
 from deployments.front.import_processes import ImportProcesses
 from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
@@ -76,10 +77,11 @@ def build_administration_routes(
         preview=PreviewProcesses(environment).preview,
         why_full=why_full,
     )
-    console = open_console(
+    console = ConsoleServices(
         admin,
         stores.accounts,
         archive.oauth.sign_in,
+        TokenBuckets(clock),
         clock,
         archive.oauth.addresses,
         app_ids=lambda: keyring.app_ids,

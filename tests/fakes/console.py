@@ -18,9 +18,10 @@ from cluster.store.stores import Stores
 from deployments.console.app import build_console_routes
 from deployments.console.page import Page
 from deployments.console.pages.all_pages import PAGES
-from deployments.console.services import ConsoleServices, open_console
+from deployments.console.services import ConsoleServices
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.limits.signin_limits import SignInRates
+from deployments.edge.limits.token_buckets import TokenBuckets
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import AdminServices
@@ -61,8 +62,8 @@ def open_console_services(
         stores, vault, clock, rates=rates, has_passwords=has_passwords,
         provider=None if provider is None else IdentityProvider(provider, clock),
     )  # fmt: skip
-    return open_console(
-        administration, stores.accounts, sign_in, clock, ServerAddresses.from_config(public_url),
+    return ConsoleServices(
+        administration, stores.accounts, sign_in, TokenBuckets(clock), clock, ServerAddresses.from_config(public_url),
         app_ids=lambda: tuple(app_ids), display_name_of=display_name_of, version="0",
     )  # fmt: skip
 

@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS
 from cluster.records.apps import SWITCHES, AppSettings
-from deployments.console.page import NavigationEntry, Page
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
 from deployments.console.texts.console_texts import ConsoleTexts
 
 ACCESS = "/apps/{app_id}/access"
@@ -59,14 +60,14 @@ async def create_app(request: ConsoleRequest) -> Response:
 
 async def show_access(request: ConsoleRequest) -> Response:
     """Show limits, switches, keys and people of an app."""
-    app = (await request.perform("apps.get", app_id=request.app_id)).to_dict()
+    app = (await request.perform("apps.get")).to_dict()
     values: dict[str, Any] = {"app": app, "keys": [], "people": [], "roles": [], "kinds": KINDS}
     values["groups"] = list_setting_groups(app["switches"], request.services.text)
     if request.may("owner"):
         keys, people, invitations = await asyncio.gather(
-            request.perform("keys.list", app_id=request.app_id),
-            request.perform("people.list_of_app", app_id=request.app_id),
-            request.perform("invitations.list_of_app", app_id=request.app_id),
+            request.perform("keys.list"),
+            request.perform("people.list_of_app"),
+            request.perform("invitations.list_of_app"),
         )
         roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
         values |= {"keys": keys.to_dict()["keys"], "people": people.to_dict()["users"], "roles": roles}
@@ -119,67 +120,33 @@ def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, An
 async def set_display_name(request: ConsoleRequest) -> Response:
     """Change the name that pages show for the app."""
     name = request.form.get("display_name", "").strip()
-    await request.perform("apps.set_display_name", app_id=request.app_id, display_name=name)
-    return _back(request, "access.display_name_saved")
-
-
-async def set_limits(request: ConsoleRequest) -> Response:
-    """Change rate limits."""
-    names = ("queries_per_s", "writes_per_s")
-    given = {name: request.form[name].strip() for name in names if request.form.get(name, "").strip()}
-    await request.perform("apps.set_limits", app_id=request.app_id, **given)
-    return _back(request, "access.limits_saved")
+    await request.perform("apps.set_display_name", display_name=name)
+    return request.redirect(ACCESS, "access.display_name_saved")
 
 
 async def set_switches(request: ConsoleRequest) -> Response:
     """Change switches to the texts of the form."""
-    app = (await request.perform("apps.get", app_id=request.app_id)).to_dict()
+    app = (await request.perform("apps.get")).to_dict()
     changes = {
         name: request.form[f"switch-{name}"].strip()
         for name, value in app["switches"].items()
         if f"switch-{name}" in request.form and request.form[f"switch-{name}"].strip() != switch_text(value)
     }
-    await request.perform("apps.set_switches", app_id=request.app_id, switches=changes)
-    return _back(request, "access.switches_saved")
+    await request.perform("apps.set_switches", switches=changes)
+    return request.redirect(ACCESS, "access.switches_saved")
 
 
 async def rotate_keys(request: ConsoleRequest) -> Response:
     """Replace keys, and show the new ones once."""
     kind = request.form.get("kind", "")
-    return _show_new_keys(request, await request.perform("keys.rotate", app_id=request.app_id, kind=kind))
-
-
-async def revoke_key(request: ConsoleRequest) -> Response:
-    """Revoke one key."""
-    await request.perform("keys.revoke", app_id=request.app_id, key_id=request.form.get("key_id", ""))
-    return _back(request, "access.key_revoked")
+    return _show_new_keys(request, await request.perform("keys.rotate", kind=kind))
 
 
 async def reveal_keys(request: ConsoleRequest) -> Response:
     """Show the texts of all keys of an app."""
-    keys = await request.perform("keys.reveal", app_id=request.app_id)
+    keys = await request.perform("keys.reveal")
     rows = [(key["kind"], key["key"]) for key in keys.to_dict()["keys"]]
     return request.page("access/keys_shown.html", rows=rows, shown_app=request.app_id, is_new=False)
-
-
-async def grant_role(request: ConsoleRequest) -> Response:
-    """Give a person a role in the app."""
-    form = request.form
-    await request.perform(
-        "people.grant_role",
-        app_id=request.app_id,
-        username=form.get("username", "").strip(),
-        role=form.get("role", ""),
-    )
-    return _back(request, "access.role_granted")
-
-
-async def revoke_role(request: ConsoleRequest) -> Response:
-    """Take a person's role in the app away."""
-    await request.perform(
-        "people.revoke_role", app_id=request.app_id, username=request.form.get("username", "")
-    )
-    return _back(request, "access.role_revoked")
 
 
 def switch_text(value: Any) -> str:
@@ -193,11 +160,6 @@ def switch_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _back(request: ConsoleRequest, text: str) -> Response:
-    path = path_of(ACCESS, app_id=request.app_id).removeprefix("/console")
-    return request.redirect(path, request.services.text(text))
-
-
 def _show_new_keys(request: ConsoleRequest, made: Any) -> Response:
     rows = [(name.removesuffix("_key"), text) for name, text in made.keys.items()]
     return request.page("access/keys_shown.html", rows=rows, shown_app=made.app_id, is_new=True)
@@ -205,16 +167,18 @@ def _show_new_keys(request: ConsoleRequest, made: Any) -> Response:
 
 PAGES = (
     Page("/apps", show_apps, role=None),
-    Page("/apps", create_app, role="owner", methods=("POST",)),
+    FormPage("/apps", create_app, role="owner"),
     Page(ACCESS, show_access),
-    Page(ACCESS + "/display-name", set_display_name, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/limits", set_limits, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/switches", set_switches, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/rotate", rotate_keys, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/revoke", revoke_key, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/reveal", reveal_keys, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/people", grant_role, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/people/remove", revoke_role, role="owner", methods=("POST",), shown_on=ACCESS),
+    FormPage(ACCESS + "/display-name", set_display_name, role="owner", shown_on=ACCESS),
+    operation_page(ACCESS + "/limits", "apps.set_limits", ACCESS, "access.limits_saved", role="owner"),
+    FormPage(ACCESS + "/switches", set_switches, role="owner", shown_on=ACCESS),
+    FormPage(ACCESS + "/rotate", rotate_keys, role="owner", shown_on=ACCESS),
+    operation_page(ACCESS + "/revoke", "keys.revoke", ACCESS, "access.key_revoked", role="owner"),
+    FormPage(ACCESS + "/reveal", reveal_keys, role="owner", shown_on=ACCESS),
+    operation_page(ACCESS + "/people", "people.grant_role", ACCESS, "access.role_granted", role="owner"),
+    operation_page(
+        ACCESS + "/people/remove", "people.revoke_role", ACCESS, "access.role_revoked", role="owner"
+    ),
 )
 NAVIGATION = (
     NavigationEntry("access.nav", ACCESS, icon="key"),

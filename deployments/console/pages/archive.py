@@ -10,11 +10,10 @@ from starlette.responses import Response
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.field_types.times import moment_ms
-from deployments.console.argument_form import arguments_from_form, list_inputs
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import list_inputs, operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.renderer import file_response
-from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.access.archive_clients import ArchiveClients
+from deployments.console.request import ConsoleRequest
 from deployments.operations.access.archive_terms import SetTerms
 from deployments.operations.access.archives import OpenArchive
 from deployments.operations.frame.operation import Download
@@ -39,9 +38,9 @@ async def show_archive(request: ConsoleRequest) -> Response:
     """Show the archive's use, its clients and connected applications."""
     since = _read_span(request)
     clients, choice, terms, connections, named, report = await asyncio.gather(
-        request.perform("clients.list", app_id=request.app_id),
-        request.perform("archive.app", app_id=request.app_id),
-        request.perform("archive.terms", app_id=request.app_id),
+        request.perform("clients.list"),
+        request.perform("archive.app"),
+        request.perform("archive.terms"),
         _load_or_none(request, "connections.list"),
         _load_or_none(request, "archive.show"),
         _load_report(request, since),
@@ -59,7 +58,7 @@ async def show_archive(request: ConsoleRequest) -> Response:
         named_inputs=list_inputs(OpenArchive, named and named.archive, exclude=_IN_ADDRESS),
         terms=terms,
         terms_inputs=list_inputs(SetTerms, terms.terms.get(""), exclude=_IN_ADDRESS),
-        seen=_seen_rows(clients),
+        seen=clients.seen[:50],
         default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
     )
@@ -71,9 +70,7 @@ async def download_report(request: ConsoleRequest) -> Response:
     form = request.query.get("form", "")
     by = by if by in get_args(Breakdown) else "agent"
     form = form if form in MEDIA_TYPES else "csv"
-    download: Download = await request.perform(
-        "archive.export", app_id=request.app_id, since=_read_span(request), by=by, form=form
-    )
+    download: Download = await request.perform("archive.export", since=_read_span(request), by=by, form=form)
     body = b"".join([chunk async for chunk in download.chunks])
     return file_response(body, f"archive-{by}.{form}", MEDIA_TYPES[form])
 
@@ -94,49 +91,20 @@ async def change_client(request: ConsoleRequest) -> Response:
             more["calls_per_minute"] = float(request.form.get("calls_per_minute", "").strip()[:40])
         except ValueError:
             raise Invalid("calls per minute have to be a number") from None
-    await request.perform(f"clients.{verb}", app_id=request.app_id, client=client, **more)
-    return _back(request, request.services.text(VERBS[verb], client=client))
-
-
-async def choose_app(request: ConsoleRequest) -> Response:
-    """Let agents read this app from now on."""
-    await request.perform("archive.choose", app_id=request.app_id)
-    return _back(request, request.services.text("archive.chosen", app=request.app_id))
-
-
-async def open_address(request: ConsoleRequest) -> Response:
-    """Let agents read this app at an address of its own, or change its settings."""
-    given = arguments_from_form(OpenArchive, request.form, exclude=_IN_ADDRESS)
-    await request.perform("archive.open", app_id=request.app_id, **given)
-    return _back(request, request.services.text("archive.opened"))
+    await request.perform(f"clients.{verb}", client=client, **more)
+    return request.redirect(ARCHIVE, VERBS[verb], client=client)
 
 
 async def close_address(request: ConsoleRequest) -> Response:
     """Take the address of this app's archive away."""
-    closed = await request.perform("archive.close", app_id=request.app_id)
-    return _back(request, request.services.text("archive.closed", count=closed.ended))
-
-
-async def set_terms(request: ConsoleRequest) -> Response:
-    """Set what machines may do with the articles, or with those of one licence."""
-    given = arguments_from_form(SetTerms, request.form, exclude=_IN_ADDRESS)
-    await request.perform("archive.set_terms", app_id=request.app_id, **given)
-    return _back(request, request.services.text("archive.terms_saved"))
-
-
-async def remove_terms(request: ConsoleRequest) -> Response:
-    """Remove terms."""
-    licence = request.form.get("licence", "")
-    await request.perform("archive.remove_terms", app_id=request.app_id, licence=licence)
-    return _back(request, request.services.text("archive.terms_removed"))
+    closed = await request.perform("archive.close")
+    return request.redirect(ARCHIVE, "archive.closed", count=closed.ended)
 
 
 async def disconnect(request: ConsoleRequest) -> Response:
     """Disconnect an application."""
-    ended = await request.perform(
-        "connections.end", app_id=request.app_id, client_id=request.form.get("client_id", "")
-    )
-    return _back(request, request.services.text("archive.disconnected", count=ended.ended))
+    ended = await request.perform("connections.end", client_id=request.form.get("client_id", ""))
+    return request.redirect(ARCHIVE, "archive.disconnected", count=ended.ended)
 
 
 def _read_span(request: ConsoleRequest) -> str:
@@ -148,22 +116,16 @@ async def _load_report(request: ConsoleRequest, since: str) -> ArchiveReport | N
     """Return the report; None for those who may not read questions."""
     if not request.may("analyst"):
         return None
-    report: ArchiveReport = await request.perform(
-        "archive.report", app_id=request.app_id, since=since, top=20
-    )
+    report: ArchiveReport = await request.perform("archive.report", since=since, top=20)
     return report
 
 
 async def _load_or_none(request: ConsoleRequest, name: str) -> Any:
     """Return the result of an operation of the app; None if the app has no such archive."""
     try:
-        return await request.perform(name, app_id=request.app_id)
+        return await request.perform(name)
     except NotFound:
         return None
-
-
-def _seen_rows(clients: ArchiveClients) -> list[Any]:
-    return list(clients.seen[:50])
 
 
 def _days_chart(request: ConsoleRequest, report: ArchiveReport) -> dict[str, Any] | None:
@@ -184,26 +146,17 @@ def _days_chart(request: ConsoleRequest, report: ArchiveReport) -> dict[str, Any
     }
 
 
-def _back(request: ConsoleRequest, notice: str) -> Response:
-    return request.redirect(path_of(ARCHIVE, app_id=request.app_id).removeprefix("/console"), notice)
-
-
 PAGES = (
     Page(ARCHIVE, show_archive),
     Page(ARCHIVE + "/file", download_report, role="analyst", example="-"),
-    Page(ARCHIVE + "/clients", change_client, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
-    Page(ARCHIVE + "/choose", choose_app, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
-    Page(ARCHIVE + "/open", open_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
-    Page(ARCHIVE + "/close", close_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
-    Page(ARCHIVE + "/terms", set_terms, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
-    Page(
-        ARCHIVE + "/remove-terms",
-        remove_terms,
-        role="owner",
-        methods=("POST",),
-        shown_on=ARCHIVE,
-        example="-",
+    FormPage(ARCHIVE + "/clients", change_client, role="owner", shown_on=ARCHIVE),
+    operation_page(ARCHIVE + "/choose", "archive.choose", ARCHIVE, "archive.chosen", role="owner"),
+    operation_page(ARCHIVE + "/open", "archive.open", ARCHIVE, "archive.opened", role="owner"),
+    FormPage(ARCHIVE + "/close", close_address, role="owner", shown_on=ARCHIVE),
+    operation_page(ARCHIVE + "/terms", "archive.set_terms", ARCHIVE, "archive.terms_saved", role="owner"),
+    operation_page(
+        ARCHIVE + "/remove-terms", "archive.remove_terms", ARCHIVE, "archive.terms_removed", role="owner"
     ),
-    Page(ARCHIVE + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    FormPage(ARCHIVE + "/disconnect", disconnect, role="owner", shown_on=ARCHIVE),
 )
 NAVIGATION = (NavigationEntry("archive.nav", ARCHIVE, icon="archive"),)

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from cluster.errors import HouseError, Invalid
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 
 CATALOG = "/apps/{app_id}/catalog"
@@ -44,11 +44,7 @@ async def show_catalog(request: ConsoleRequest) -> Response:
         return await _search(request, q, fq)
     after = request.query.get("after", "")
     page = await request.perform(
-        "catalog.list",
-        app_id=request.app_id,
-        prefix=request.query.get("prefix", ""),
-        after=after,
-        limit=ROWS,
+        "catalog.list", prefix=request.query.get("prefix", ""), after=after, limit=ROWS
     )
     older = _address(request, after=page["next"], prefix=request.query.get("prefix", ""))
     return request.page(
@@ -67,9 +63,7 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
     refused = ""
     page = dict[str, Any](products=[], total=0, warnings=[])
     try:
-        page = await request.perform(
-            "catalog.search", app_id=request.app_id, q=q or "*", fq=fq, limit=ROWS, offset=offset
-        )
+        page = await request.perform("catalog.search", q=q or "*", fq=fq, limit=ROWS, offset=offset)
     except HouseError as error:
         refused = error.message
     more = offset + ROWS < page["total"]
@@ -87,7 +81,7 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
 async def show_product(request: ConsoleRequest) -> Response:
     """Show one product: its record and the words under which search finds it."""
     product_id = request.query.get("id", "") or request.form.get("product_id", "")
-    view = await request.perform("catalog.get", app_id=request.app_id, product_id=product_id)
+    view = await request.perform("catalog.get", product_id=product_id)
     parts = urlencode({"id": product_id})
     return request.page(
         "catalog/product.html",
@@ -111,15 +105,10 @@ async def save_product(request: ConsoleRequest) -> Response:
     product_id = request.form.get("product_id", "").strip()
     is_new = request.raw.url.path.endswith("/new")
     await request.perform(
-        "catalog.edit",
-        app_id=request.app_id,
-        product_id=product_id,
-        fields=product_fields(request.form),
-        is_new=is_new,
+        "catalog.edit", product_id=product_id, fields=product_fields(request.form), is_new=is_new
     )
-    address = path_of(CATALOG if is_new else PRODUCT, app_id=request.app_id).removeprefix("/console")
-    address += "" if is_new else "?" + urlencode({"id": product_id})
-    return request.redirect(address, request.services.text("catalog.saved", product_id=product_id))
+    address = CATALOG if is_new else PRODUCT + "?" + urlencode({"id": product_id})
+    return request.redirect(address, "catalog.saved", product_id=product_id)
 
 
 def product_fields(form: Mapping[str, str]) -> dict[str, Any]:
@@ -148,17 +137,13 @@ def _read_price(text: str, name: str) -> float:
 
 async def show_related(request: ConsoleRequest) -> Response:
     """Show what goes with a product, with reasons, and questions it answers."""
-    related = await request.perform(
-        "catalog.relate", app_id=request.app_id, product_id=request.query.get("id", ""), limit=8
-    )
+    related = await request.perform("catalog.relate", product_id=request.query.get("id", ""), limit=8)
     return request.fragment("catalog/related.html", related=related)
 
 
 async def show_outcomes(request: ConsoleRequest) -> Response:
     """Show what happened to a product day by day."""
-    outcomes = await request.perform(
-        "catalog.outcomes", app_id=request.app_id, product_id=request.query.get("id", ""), days=DAYS
-    )
+    outcomes = await request.perform("catalog.outcomes", product_id=request.query.get("id", ""), days=DAYS)
     kinds = list(outcomes["by_type"])[:5]
     spec = {
         "label": request.services.text("catalog.outcomes_chart", days=DAYS),
@@ -206,9 +191,9 @@ def _seconds(day: str) -> int:
 PAGES = (
     Page(CATALOG, show_catalog),
     Page(PRODUCT, show_product, example="-"),
-    Page(PRODUCT, save_product, role="editor", methods=("POST",)),
+    FormPage(PRODUCT, save_product, role="editor"),
     Page(CATALOG + "/new", show_new_product, role="editor"),
-    Page(CATALOG + "/new", save_product, role="editor", methods=("POST",)),
+    FormPage(CATALOG + "/new", save_product, role="editor"),
     Page(PRODUCT + "/related", show_related, example="-"),
     Page(PRODUCT + "/outcomes", show_outcomes, example="-"),
 )

@@ -17,8 +17,8 @@ from cluster.records.experiment import CONVERSION, GOALS, GUARDRAILS
 from cluster.records.field_types.times import moment_ms
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.console.argument_form import arguments_from_form, list_inputs
-from deployments.console.page import NavigationEntry, Page
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.page import FormPage, NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
 from deployments.operations.frame.argument_fields import parse_number
 from deployments.operations.insight.experiments import EditExperiment, ScheduleExperiment
 
@@ -53,7 +53,7 @@ NEXT_STEPS: Mapping[str, tuple[str, ...]] = {
 
 async def list_experiments(request: ConsoleRequest) -> Response:
     """Show the experiments of the app, the newest first."""
-    listed = await request.perform("experiments.list", app_id=request.app_id)
+    listed = await request.perform("experiments.list")
     rows = [(experiment, experiment.status_at(listed.now_ms)) for experiment in reversed(listed.experiments)]
     return request.page("experiments/list.html", rows=rows)
 
@@ -61,8 +61,8 @@ async def list_experiments(request: ConsoleRequest) -> Response:
 async def show_wizard(request: ConsoleRequest) -> Response:
     """Show the form of a new experiment, with the engines, snapshots and rules to choose from."""
     engines, rules = await asyncio.gather(
-        request.perform("engines.list", app_id=request.app_id),
-        request.perform("rules.list", app_id=request.app_id),
+        request.perform("engines.list"),
+        request.perform("rules.list"),
     )
     names = [view.engine.engine_id for view in engines.engines]
     lists = await asyncio.gather(*(_list_snapshots(request, name) for name in names[:MOST_ENGINES]))
@@ -85,9 +85,7 @@ async def show_wizard(request: ConsoleRequest) -> Response:
 
 async def _list_snapshots(request: ConsoleRequest, engine_id: str) -> list[tuple[str, str]]:
     """Return the newest snapshots of an engine as values and texts of a list."""
-    listed = await request.perform(
-        "snapshots.list", app_id=request.app_id, engine_id=engine_id, limit=MOST_SNAPSHOTS
-    )
+    listed = await request.perform("snapshots.list", engine_id=engine_id, limit=MOST_SNAPSHOTS)
     return [
         (
             snapshot.version,
@@ -100,11 +98,9 @@ async def _list_snapshots(request: ConsoleRequest, engine_id: str) -> list[tuple
 async def create_experiment(request: ConsoleRequest) -> Response:
     """Make a draft from the form."""
     draft = draft_from_form(request.form, request.form_lists)
-    made = await request.perform("experiments.create", app_id=request.app_id, experiments=[draft])
+    made = await request.perform("experiments.create", experiments=[draft])
     experiment = made.experiments[0]
-    return request.redirect(
-        _one_path(request, experiment.experiment_id), request.services.text("experiments.made")
-    )
+    return request.redirect(EXPERIMENT, "experiments.made", experiment=experiment.experiment_id)
 
 
 async def show_plan(request: ConsoleRequest) -> Response:
@@ -112,7 +108,6 @@ async def show_plan(request: ConsoleRequest) -> Response:
     try:
         plan = await request.perform(
             "experiments.plan",
-            app_id=request.app_id,
             **_figure_from_query(request.query),
             relative_lift=parse_number(request.query.get("lift", ""), "lift") / 100,
             variants=count_variants(request.query),
@@ -133,15 +128,12 @@ def _figure_from_query(query: Mapping[str, str]) -> dict[str, Any]:
 
 async def show_experiment(request: ConsoleRequest) -> Response:
     """Show an experiment and what came of it."""
-    named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
-    shown = await request.perform("experiments.get", **named)
+    shown = await request.perform("experiments.get")
     if shown.experiment.method == "interleave":
-        path = path_of(INTERLEAVING, app_id=request.app_id, interleaving=named["experiment"])
-        return request.redirect(path.removeprefix("/console"))
+        return request.redirect(INTERLEAVING, interleaving=request.path["experiment"])
     if shown.experiment.method == "question":
-        path = path_of(QUESTIONS, app_id=request.app_id, question_experiment=named["experiment"])
-        return request.redirect(path.removeprefix("/console"))
-    report = await request.perform("experiments.report", **named)
+        return request.redirect(QUESTIONS, question_experiment=request.path["experiment"])
+    report = await request.perform("experiments.report")
     return request.page(
         "experiments/experiment.html",
         one=shown.experiment,
@@ -170,18 +162,18 @@ async def show_experiment(request: ConsoleRequest) -> Response:
 
 async def step_experiment(request: ConsoleRequest) -> Response:
     """Take a step of an experiment's life, or change its traffic, weights and end."""
-    named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
     step = request.form.get("step", "")
     if step in STEPS:
-        shown = await request.perform(f"experiments.{step}", **named)
+        shown = await request.perform(f"experiments.{step}")
     elif step == "schedule":
         times = arguments_from_form(ScheduleExperiment, request.form, exclude=IN_ADDRESS)
-        shown = await request.perform("experiments.schedule", **named, **times)
+        shown = await request.perform("experiments.schedule", **times)
     else:
         changes = arguments_from_form(EditExperiment, request.form, exclude=IN_ADDRESS | ONLY_DRAFTS)
-        shown = await request.perform("experiments.edit", **named, **changes)
-    text = request.services.text("experiments.changed", name=shown.experiment.name, status=shown.status)
-    return request.redirect(_one_path(request, shown.experiment.experiment_id), text)
+        shown = await request.perform("experiments.edit", **changes)
+    changed = shown.experiment
+    values = {"experiment": changed.experiment_id, "name": changed.name, "status": shown.status}
+    return request.redirect(EXPERIMENT, "experiments.changed", **values)
 
 
 def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -283,16 +275,12 @@ def count_variants(query: Mapping[str, str]) -> int:
     return max(2, sum(bool(query.get(f"variant_{at}", "").strip()) for at in range(1, VARIANTS + 1)))
 
 
-def _one_path(request: ConsoleRequest, experiment: str) -> str:
-    return path_of(EXPERIMENT, app_id=request.app_id, experiment=experiment).removeprefix("/console")
-
-
 PAGES = (
     Page(LIST, list_experiments),
     Page(NEW, show_wizard, role="editor"),
-    Page(NEW, create_experiment, role="editor", methods=("POST",)),
+    FormPage(NEW, create_experiment, role="editor"),
     Page(LIST + "/plan", show_plan, example="-"),
     Page(EXPERIMENT, show_experiment, example="-"),
-    Page(EXPERIMENT, step_experiment, role="editor", methods=("POST",)),
+    FormPage(EXPERIMENT, step_experiment, role="editor"),
 )
 NAVIGATION = (NavigationEntry("experiments.nav", LIST, icon="flask"),)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from cluster.errors import Invalid
-from deployments.console.argument_form import arguments_from_form, list_inputs
-from deployments.console.page import NavigationEntry, Page
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.argument_form import list_inputs, operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
 from deployments.operations.content.feeds import AddFeed
 
 FEEDS = "/apps/{app_id}/feeds"
@@ -23,16 +23,9 @@ VERBS = {
 
 async def show_feeds(request: ConsoleRequest) -> Response:
     """Show the feeds of an app."""
-    views = (await request.perform("feeds.list", app_id=request.app_id)).feeds
+    views = (await request.perform("feeds.list")).feeds
     feeds = [{**view.to_dict(), "polled_at": view.state.ended_at} for view in views]
     return request.page("imports/feeds.html", feeds=feeds, inputs=list_inputs(AddFeed, exclude=_IN_ADDRESS))
-
-
-async def add_feed(request: ConsoleRequest) -> Response:
-    """Add a feed."""
-    given = arguments_from_form(AddFeed, request.form, exclude=_IN_ADDRESS)
-    view = await request.perform("feeds.add", app_id=request.app_id, **given)
-    return _back(request, "feeds.add_done", view.feed.name)
 
 
 async def change_feed(request: ConsoleRequest) -> Response:
@@ -45,18 +38,13 @@ async def change_feed(request: ConsoleRequest) -> Response:
     feed = request.form.get("feed", "")
     if verb not in VERBS:
         raise Invalid("choose what is to happen to the feed")
-    await request.perform(f"feeds.{verb}", app_id=request.app_id, feed=feed)
-    return _back(request, VERBS[verb], feed)
-
-
-def _back(request: ConsoleRequest, text: str, feed: str) -> Response:
-    path = path_of(FEEDS, app_id=request.app_id).removeprefix("/console")
-    return request.redirect(path, request.services.text(text, feed=feed))
+    await request.perform(f"feeds.{verb}", feed=feed)
+    return request.redirect(FEEDS, VERBS[verb], feed=feed)
 
 
 PAGES = (
     Page(FEEDS, show_feeds),
-    Page(FEEDS, add_feed, role="editor", methods=("POST",)),
-    Page(FEEDS + "/change", change_feed, role="editor", methods=("POST",), shown_on=FEEDS, example="-"),
+    operation_page(FEEDS, "feeds.add", FEEDS, "feeds.add_done", role="editor"),
+    FormPage(FEEDS + "/change", change_feed, role="editor", shown_on=FEEDS),
 )
 NAVIGATION = (NavigationEntry("feeds.nav", FEEDS, icon="list"),)

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.renderer import file_response, format_value
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.content.import_mapping import MappingChoices, build_mapping
@@ -51,7 +52,7 @@ _SHOWN_ROWS = 50
 
 async def show_imports(request: ConsoleRequest) -> Response:
     """Show the form of an upload, and the imports of the app."""
-    imports = await request.perform("imports.list", app_id=request.app_id)
+    imports = await request.perform("imports.list")
     return request.page(
         "imports/imports.html", imports=imports["imports"], nouns=NOUNS, address=_address(request)
     )
@@ -68,21 +69,20 @@ async def upload(request: ConsoleRequest) -> Response:
         raise Invalid("choose a file first")
     view = await request.perform(
         "imports.upload",
-        app_id=request.app_id,
         noun=request.form.get("noun", ""),
         file_name=file.filename[-255:],
         delimiter=request.form.get("delimiter", ""),
         encoding=request.form.get("encoding", "").strip(),
         content=_pieces(file),
     )
-    return request.redirect(_below(request, import_id=view.record.import_id))
+    return request.redirect(IMPORT, import_id=view.record.import_id)
 
 
 async def show_import(request: ConsoleRequest) -> Response:
     """Show an import: its mapping before the start, its progress and its result afterwards."""
     if request.is_htmx:
         return await request.live_fragment("imports/progress.html", partial(_read_progress, request), LIVE_S)
-    view = (await _get(request)).to_dict()
+    view = (await request.perform("imports.get")).to_dict()
     values: dict[str, Any] = {"view": view, "address": _address(request, view["import_id"])}
     if view["status"] in ("uploaded", "failed", "cancelled", "interrupted") and not view["is_removed"]:
         mapping = list(view["mapping"]) or None
@@ -93,7 +93,7 @@ async def show_import(request: ConsoleRequest) -> Response:
             (name, text(f"imports.row_types.{name or 'column'}")) for name in ("", *ROW_TYPES)
         ]
     if view["refused"] or view["failed"]:
-        rows = await request.perform("imports.refused", **_named(request), limit=_SHOWN_ROWS)
+        rows = await request.perform("imports.refused", limit=_SHOWN_ROWS)
         values["refused"] = rows
     return request.page(
         "imports/import.html", **{"look": None, "refused": None, "next_path": _NEXT[view["noun"]], **values}
@@ -101,7 +101,7 @@ async def show_import(request: ConsoleRequest) -> Response:
 
 
 async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
-    view = (await _get(request)).to_dict()
+    view = (await request.perform("imports.get")).to_dict()
     # At the end the page around it changes too: mapping or refused rows.
     headers = {} if view["status"] == "running" else {"hx-refresh": "true"}
     return {"view": view, "address": _address(request, view["import_id"]), "headers": headers}
@@ -110,7 +110,7 @@ async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
 async def dry_run(request: ConsoleRequest) -> Response:
     """Show what the first rows would become with the mapping of the form."""
     preview = await request.perform(
-        "imports.dry_run", **_named(request), mapping=await _mapping(request), encoding=_encoding(request)
+        "imports.dry_run", mapping=await _mapping(request), encoding=_encoding(request)
     )
     at = iso_ms(request.services.clock.now_ms())[11:19]
     return request.fragment("imports/dry_run.html", dry_run=format_preview(preview), at=at)
@@ -140,26 +140,13 @@ async def start(request: ConsoleRequest) -> Response:
         arguments["mapping"] = await _mapping(request)
         arguments["encoding"] = _encoding(request)
         arguments["restart"] = request.form.get("restart") == "on"
-    await request.perform("imports.start", **_named(request), **arguments)
-    return request.redirect(_below(request), request.services.text("imports.started"))
-
-
-async def cancel(request: ConsoleRequest) -> Response:
-    """Stop a running import."""
-    await request.perform("imports.cancel", **_named(request))
-    return request.redirect(_below(request), request.services.text("imports.stopping"))
-
-
-async def remove(request: ConsoleRequest) -> Response:
-    """Remove an import and its file."""
-    await request.perform("imports.remove", **_named(request))
-    address = _address(request).removeprefix("/console")
-    return request.redirect(address, request.services.text("imports.removed"))
+    await request.perform("imports.start", **arguments)
+    return request.redirect(IMPORT, "imports.started")
 
 
 async def download_refused(request: ConsoleRequest) -> Response:
     """Send refused rows as a file."""
-    rows = await request.perform("imports.refused", **_named(request), limit=10_000)
+    rows = await request.perform("imports.refused", limit=10_000)
     if request.query.get("format") == "csv":
         return file_response(rows.to_csv(), "refused.csv", "text/csv; charset=utf-8")
     return file_response(rows.to_lines(), "refused.jsonl", "application/x-ndjson")
@@ -167,7 +154,7 @@ async def download_refused(request: ConsoleRequest) -> Response:
 
 async def show_quarantine(request: ConsoleRequest) -> Response:
     """Show what was set aside."""
-    entries = await request.perform("quarantine.list", app_id=request.app_id, limit=200)
+    entries = await request.perform("quarantine.list", limit=200)
     address = path_of(QUARANTINE, app_id=request.app_id)
     return request.page("imports/quarantine.html", entries=entries.to_dict(), address=address)
 
@@ -175,7 +162,7 @@ async def show_quarantine(request: ConsoleRequest) -> Response:
 async def show_entry(request: ConsoleRequest) -> Response:
     """Show one entry whole."""
     entry_id = request.query.get("id", "")
-    entry = await request.perform("quarantine.get", app_id=request.app_id, entry_id=entry_id)
+    entry = await request.perform("quarantine.get", entry_id=entry_id)
     address = path_of(QUARANTINE, app_id=request.app_id)
     return request.page("imports/entry.html", entry=entry.to_dict(), address=address)
 
@@ -189,7 +176,6 @@ async def replay_entry(request: ConsoleRequest) -> Response:
     entry_id = request.form.get("entry_id", "")
     replayed = await request.perform(
         "quarantine.replay",
-        app_id=request.app_id,
         entry_ids=[entry_id],
         overwrite=request.form.get("overwrite") == "on",
         damaged=request.form.get("damaged") == "on",
@@ -197,14 +183,14 @@ async def replay_entry(request: ConsoleRequest) -> Response:
     (result,) = replayed.to_dict()["results"]
     if result["status"] != "replayed":
         raise Invalid(f"{result['status']}: {result['reason']}")
-    return _to_quarantine(request, "imports.replayed")
+    return request.redirect(QUARANTINE, "imports.replayed")
 
 
 async def drop_entry(request: ConsoleRequest) -> Response:
     """Remove an entry for good."""
     entry_id = request.form.get("entry_id", "")
-    await request.perform("quarantine.drop", app_id=request.app_id, entry_ids=[entry_id])
-    return _to_quarantine(request, "imports.dropped")
+    await request.perform("quarantine.drop", entry_ids=[entry_id])
+    return request.redirect(QUARANTINE, "imports.dropped")
 
 
 async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
@@ -212,15 +198,11 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _get(request: ConsoleRequest) -> Any:
-    return await request.perform("imports.get", **_named(request))
-
-
 async def _preview(
     request: ConsoleRequest, mapping: list[str] | None, encoding: str | None
 ) -> dict[str, Any]:
     given: dict[str, Any] = {} if mapping is None else {"mapping": mapping}
-    return dict(await request.perform("imports.preview", **_named(request), **given, encoding=encoding))
+    return dict(await request.perform("imports.preview", **given, encoding=encoding))
 
 
 def _encoding(request: ConsoleRequest) -> str | None:
@@ -250,7 +232,7 @@ async def _mapping(request: ConsoleRequest) -> tuple[str, ...]:
         has_refunds=form.get("has_refunds") == "on",
         more=form.get("more", ""),
     )
-    return build_mapping(columns, (await _get(request)).record.noun, choices)
+    return build_mapping(columns, (await request.perform("imports.get")).record.noun, choices)
 
 
 def format_preview(preview: dict[str, Any]) -> dict[str, Any]:
@@ -268,47 +250,27 @@ def format_field(value: Any) -> str:
     return str(format_value(value))
 
 
-def _named(request: ConsoleRequest) -> dict[str, str]:
-    return {"app_id": request.app_id, "import_id": request.path["import_id"]}
-
-
 def _address(request: ConsoleRequest, import_id: str = "") -> str:
     if import_id:
         return path_of(IMPORT, app_id=request.app_id, import_id=import_id)
     return path_of(IMPORTS, app_id=request.app_id)
 
 
-def _below(request: ConsoleRequest, import_id: str = "") -> str:
-    return _address(request, import_id or request.path["import_id"]).removeprefix("/console")
-
-
-def _to_quarantine(request: ConsoleRequest, text: str) -> Response:
-    address = path_of(QUARANTINE, app_id=request.app_id).removeprefix("/console")
-    return request.redirect(address, request.services.text(text))
-
-
 PAGES = (
     Page(IMPORTS, show_imports, role="editor"),
-    Page(IMPORTS, upload, role="editor", methods=("POST",), most_bytes=MOST_UPLOAD_BYTES, example="-"),
+    FormPage(IMPORTS, upload, role="editor", most_bytes=MOST_UPLOAD_BYTES),
     Page(IMPORT, show_import, role="editor", example="-"),
-    Page(IMPORT + "/dry-run", dry_run, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
-    Page(IMPORT + "/column", show_column, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
-    Page(IMPORT + "/start", start, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
-    Page(IMPORT + "/cancel", cancel, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
-    Page(IMPORT + "/remove", remove, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
+    FormPage(IMPORT + "/dry-run", dry_run, role="editor", shown_on=IMPORT),
+    FormPage(IMPORT + "/column", show_column, role="editor", shown_on=IMPORT),
+    FormPage(IMPORT + "/start", start, role="editor", shown_on=IMPORT),
+    operation_page(IMPORT + "/cancel", "imports.cancel", IMPORT, "imports.stopping", role="editor"),
+    operation_page(
+        IMPORT + "/remove", "imports.remove", IMPORTS, "imports.removed", role="editor", shown_on=IMPORT
+    ),
     Page(IMPORT + "/refused", download_refused, role="editor", example="-"),
     Page(QUARANTINE, show_quarantine, role="analyst"),
     Page(QUARANTINE + "/entry", show_entry, role="analyst", example="-"),
-    Page(
-        QUARANTINE + "/replay",
-        replay_entry,
-        role="editor",
-        methods=("POST",),
-        shown_on=QUARANTINE,
-        example="-",
-    ),
-    Page(
-        QUARANTINE + "/drop", drop_entry, role="editor", methods=("POST",), shown_on=QUARANTINE, example="-"
-    ),
+    FormPage(QUARANTINE + "/replay", replay_entry, role="editor", shown_on=QUARANTINE),
+    FormPage(QUARANTINE + "/drop", drop_entry, role="editor", shown_on=QUARANTINE),
 )
 NAVIGATION = (NavigationEntry("imports.nav", IMPORTS, role="editor", icon="import", also=(QUARANTINE,)),)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.setup_checklist import START
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.request import ConsoleRequest
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.insight.installation_checks import Finding
 
@@ -25,7 +25,7 @@ async def show_overview(request: ConsoleRequest) -> Response:
     roles = request.principal.roles
     if not request.principal.is_administrator and len(roles) == 1:
         (app_id,) = roles
-        return request.redirect(path_of(START, app_id=app_id).removeprefix("/console"))
+        return request.redirect(START, app_id=app_id)
     return request.page("overview/overview.html", **await _read(request))
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from starlette.responses import Response
 
 from deployments.console.argument_form import arguments_from_form, list_inputs
-from deployments.console.page import Page
+from deployments.console.page import FormPage, Page
 from deployments.console.pages.experiments import INTERLEAVING, NEXT_STEPS
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.request import ConsoleRequest
 from deployments.operations.insight.interleaving import InterleaveSides, InterleavingView
 
 NEW = "/apps/{app_id}/interleavings/new"
@@ -24,17 +24,16 @@ async def show_sides(request: ConsoleRequest) -> Response:
 async def start_interleaving(request: ConsoleRequest) -> Response:
     """Start an interleaving from the form."""
     given = arguments_from_form(InterleaveSides, request.form, exclude=IN_ADDRESS)
-    started = await request.perform("experiments.interleave", app_id=request.app_id, **given)
+    started = await request.perform("experiments.interleave", **given)
     experiment = started.experiment
-    path = path_of(INTERLEAVING, app_id=request.app_id, interleaving=experiment.experiment_id)
-    text = request.services.text("experiments.changed", name=experiment.name, status=started.status)
-    return request.redirect(path.removeprefix("/console"), text)
+    values = {"interleaving": experiment.experiment_id, "name": experiment.name, "status": started.status}
+    return request.redirect(INTERLEAVING, "experiments.changed", **values)
 
 
 async def show_interleaving(request: ConsoleRequest) -> Response:
     """Show which side users prefer, and the steps that an interleaving can take."""
     view: InterleavingView = await request.perform(
-        "experiments.interleaving", app_id=request.app_id, experiment=request.path["interleaving"]
+        "experiments.interleaving", experiment=request.path["interleaving"]
     )
     experiment = view.report.experiment
     stage = experiment.status_at(view.now_ms)
@@ -73,6 +72,6 @@ def share_bar(view: InterleavingView) -> dict[str, Any]:
 
 PAGES = (
     Page(NEW, show_sides, role="editor"),
-    Page(NEW, start_interleaving, role="editor", methods=("POST",)),
+    FormPage(NEW, start_interleaving, role="editor"),
     Page(INTERLEAVING, show_interleaving, example="-"),
 )

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from deployments.console.argument_form import arguments_from_form, list_inputs
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import list_inputs, operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.models.engines import ScaleEngine
 
@@ -26,15 +26,6 @@ def _engine(request: ConsoleRequest) -> dict[str, str]:
     return {"app_id": request.app_id, "engine_id": request.path["engine_id"]}
 
 
-def _to_engine(request: ConsoleRequest, notice: str) -> Response:
-    return request.redirect(_below(ENGINE, **_engine(request)), notice)
-
-
-def _below(pattern: str, **values: str) -> str:
-    """Return the address of a page below `/console`, as `redirect` takes it."""
-    return path_of(pattern, **values).removeprefix("/console")
-
-
 def _text(request: ConsoleRequest, key: str, **values: Any) -> str:
     return request.services.text(key, **values)
 
@@ -42,9 +33,9 @@ def _text(request: ConsoleRequest, key: str, **values: Any) -> str:
 async def show_models(request: ConsoleRequest) -> Response:
     """Show the engines, the newest trainings and the schedules of an app."""
     engines, runs, schedules = await asyncio.gather(
-        request.perform("engines.list", app_id=request.app_id),
-        request.perform("runs.list", app_id=request.app_id, limit=5),
-        request.perform("schedules.list", app_id=request.app_id),
+        request.perform("engines.list"),
+        request.perform("runs.list", limit=5),
+        request.perform("schedules.list"),
     )
     return request.page(
         "models/models.html",
@@ -58,13 +49,9 @@ async def create_engine(request: ConsoleRequest) -> Response:
     """Create an engine."""
     engine_id = request.form.get("engine_id", "").strip()
     await request.perform(
-        "engines.create",
-        app_id=request.app_id,
-        engine_id=engine_id,
-        dedicated=request.form.get("dedicated") == "on",
+        "engines.create", engine_id=engine_id, dedicated=request.form.get("dedicated") == "on"
     )
-    address = _below(ENGINE, app_id=request.app_id, engine_id=engine_id)
-    return request.redirect(address, _text(request, "models.created", engine_id=engine_id))
+    return request.redirect(ENGINE, "models.created", engine_id=engine_id)
 
 
 async def show_engine(request: ConsoleRequest) -> Response:
@@ -95,19 +82,6 @@ async def show_engine(request: ConsoleRequest) -> Response:
     )
 
 
-async def place_engine(request: ConsoleRequest) -> Response:
-    """Move an engine."""
-    await request.perform("engines.place", **_engine(request), placement=request.form.get("placement", ""))
-    return _to_engine(request, _text(request, "models.moving"))
-
-
-async def scale_engine(request: ConsoleRequest) -> Response:
-    """Change how a dedicated engine scales."""
-    change = arguments_from_form(ScaleEngine, request.form, exclude=NOT_IN_FORM)
-    await request.perform("engines.scale", **_engine(request), **change)
-    return _to_engine(request, _text(request, "models.scaled"))
-
-
 async def change_repeat_pause(request: ConsoleRequest) -> Response:
     """Change how long an engine leaves out the products of a type of interaction."""
     days = request.form.get("days", "").strip()
@@ -116,15 +90,8 @@ async def change_repeat_pause(request: ConsoleRequest) -> Response:
         "all_engines": request.form.get("all_engines", "") == "on",
         **({"days": days} if days else {}),
     }
-    await request.perform("engines.repeat_after", **_engine(request), **change)
-    return _to_engine(request, _text(request, "models.repeat_saved"))
-
-
-async def explore_engine(request: ConsoleRequest) -> Response:
-    """Change how an engine explores."""
-    change = {name: request.form.get(name, "").strip() for name in ("share", "pool")}
-    await request.perform("engines.explore", **_engine(request), **change)
-    return _to_engine(request, _text(request, "models.explored"))
+    await request.perform("engines.repeat_after", **change)
+    return request.redirect(ENGINE, "models.repeat_saved")
 
 
 async def start_trial(request: ConsoleRequest) -> Response:
@@ -132,35 +99,27 @@ async def start_trial(request: ConsoleRequest) -> Response:
     form = request.form
     await request.perform(
         "trials.start",
-        **_engine(request),
         version=form.get("version", ""),
         share=form.get("share", "").strip(),
         days=form.get("days", "").strip(),
         promote_when_better=form.get("promote_when_better") == "on",
         roll_back_when_worse=form.get("roll_back_when_worse") == "on",
     )
-    return _to_engine(request, _text(request, "models.on_people_started"))
-
-
-async def stop_trial(request: ConsoleRequest) -> Response:
-    """End a trial without a decision."""
-    await request.perform("trials.stop", **_engine(request))
-    return _to_engine(request, _text(request, "models.on_people_stopped"))
+    return request.redirect(ENGINE, "models.on_people_started")
 
 
 async def delete_engine(request: ConsoleRequest) -> Response:
     """Delete an engine."""
     force = request.form.get("force") == "on"
-    await request.perform("engines.delete", **_engine(request), force=force)
-    address = _below(MODELS, app_id=request.app_id)
-    return request.redirect(address, _text(request, "models.deleted", engine_id=request.path["engine_id"]))
+    await request.perform("engines.delete", force=force)
+    return request.redirect(MODELS, "models.deleted")
 
 
 async def roll_back(request: ConsoleRequest) -> Response:
     """Let serve again what served before, or a chosen version."""
-    view = await request.perform("promotions.roll_back", **_engine(request), to=request.form.get("to", ""))
+    view = await request.perform("promotions.roll_back", to=request.form.get("to", ""))
     key = "models.rolled_back" if view.entry.version else "models.rolled_back_to_nothing"
-    return _to_engine(request, _text(request, key, version=view.entry.version))
+    return request.redirect(ENGINE, key, version=view.entry.version)
 
 
 async def show_snapshot(request: ConsoleRequest) -> Response:
@@ -187,12 +146,9 @@ async def show_snapshot(request: ConsoleRequest) -> Response:
 async def promote(request: ConsoleRequest) -> Response:
     """Let a snapshot serve."""
     view = await request.perform(
-        "promotions.promote",
-        **_engine(request),
-        version=request.path["version"],
-        force=request.form.get("force", "").strip(),
+        "promotions.promote", version=request.path["version"], force=request.form.get("force", "").strip()
     )
-    return _to_engine(request, _text(request, "models.promoted", version=view.entry.version))
+    return request.redirect(ENGINE, "models.promoted", version=view.entry.version)
 
 
 async def show_evaluations(request: ConsoleRequest) -> Response:
@@ -235,7 +191,6 @@ async def compare_lists(request: ConsoleRequest) -> Response:
     query = request.query
     comparison = await request.perform(
         "snapshots.compare_lists",
-        **_engine(request),
         first=query.get("first", ""),
         second=query.get("second", ""),
         user_ids=query.get("user_ids", ""),
@@ -265,23 +220,22 @@ def _page_number(request: ConsoleRequest) -> int:
     return min(int(text), 10_000) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
-_POST = ("POST",)
 PAGES = (
     Page(MODELS, show_models),
-    Page(MODELS + "/engines", create_engine, role="owner", methods=_POST, shown_on=MODELS),
+    FormPage(MODELS + "/engines", create_engine, role="owner", shown_on=MODELS),
     Page(ENGINE, show_engine, example=_OF_ENGINE),
-    Page(ENGINE + "/place", place_engine, role="owner", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/scale", scale_engine, role="owner", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/trial", start_trial, role="editor", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/trial/stop", stop_trial, role="editor", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/explore", explore_engine, role="owner", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/repeat-after", change_repeat_pause, role="owner", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/delete", delete_engine, role="owner", methods=_POST, shown_on=ENGINE),
-    Page(ENGINE + "/rollback", roll_back, role="editor", methods=_POST, shown_on=ENGINE),
+    operation_page(ENGINE + "/place", "engines.place", ENGINE, "models.moving", role="owner"),
+    operation_page(ENGINE + "/scale", "engines.scale", ENGINE, "models.scaled", role="owner"),
+    FormPage(ENGINE + "/trial", start_trial, role="editor", shown_on=ENGINE),
+    operation_page(ENGINE + "/trial/stop", "trials.stop", ENGINE, "models.on_people_stopped", role="editor"),
+    operation_page(ENGINE + "/explore", "engines.explore", ENGINE, "models.explored", role="owner"),
+    FormPage(ENGINE + "/repeat-after", change_repeat_pause, role="owner", shown_on=ENGINE),
+    FormPage(ENGINE + "/delete", delete_engine, role="owner", shown_on=ENGINE),
+    FormPage(ENGINE + "/rollback", roll_back, role="editor", shown_on=ENGINE),
     Page(ENGINE + "/evaluations", show_evaluations, example=_OF_ENGINE),
     Page(ENGINE + "/compare", compare, example=_NEEDS_SNAPSHOT),
     Page(ENGINE + "/compare/lists", compare_lists, role="analyst", example=_NEEDS_SNAPSHOT),
     Page(SNAPSHOT, show_snapshot, example=_NEEDS_SNAPSHOT),
-    Page(SNAPSHOT + "/promote", promote, role="editor", methods=_POST, shown_on=SNAPSHOT),
+    FormPage(SNAPSHOT + "/promote", promote, role="editor", shown_on=SNAPSHOT),
 )
 NAVIGATION = (NavigationEntry("models.nav", MODELS, icon="model"),)

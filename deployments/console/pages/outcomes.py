@@ -22,8 +22,8 @@ SPANS = ("24h", "7d", "30d", "90d")
 async def show_outcomes(request: ConsoleRequest) -> Response:
     """Show the outcomes of a period by one dimension."""
     since, by = _read_choice(request)
-    report = await request.perform("outcomes.report", app_id=request.app_id, since=since, by=by)
-    days = await request.perform("outcomes.report", app_id=request.app_id, since=since, by="day")
+    report = await request.perform("outcomes.report", since=since, by=by)
+    days = await request.perform("outcomes.report", since=since, by="day")
     text = request.services.text
     charts = [
         _draw(days, text("outcomes.ctr_by_day"), "%", lambda group: 100 * group.ctr.value),
@@ -50,7 +50,7 @@ async def download_outcomes(request: ConsoleRequest) -> Response:
     """Return the rows of the report as a file."""
     since, by = _read_choice(request)
     form = "parquet" if request.query.get("form") == "parquet" else "csv"
-    report = await request.perform("outcomes.report", app_id=request.app_id, since=since, by=by)
+    report = await request.perform("outcomes.report", since=since, by=by)
     return file_response(write_report(report, form), f"outcomes-{by}.{form}", MEDIA_TYPES[form])
 
 

@@ -13,7 +13,7 @@ from deployments.operations.insight.archive.question_experiments import Question
 async def show_questions(request: ConsoleRequest) -> Response:
     """Show the visits for each question by variant, and the steps that the experiment can take."""
     view: QuestionExperimentView = await request.perform(
-        "experiments.questions", app_id=request.app_id, experiment=request.path["question_experiment"]
+        "experiments.questions", experiment=request.path["question_experiment"]
     )
     experiment = view.report.experiment
     stage = experiment.status_at(view.now_ms)

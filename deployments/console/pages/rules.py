@@ -14,8 +14,8 @@ from cluster.errors import HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.boost_rule import ApiName, BoostRule, Option, ProductBoost
 from cluster.word_lists import words_from_text
-from deployments.console.page import NavigationEntry, Page
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.page import FormPage, NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
 from deployments.operations.content.rule_history import rule_to_dict
 from deployments.operations.content.rules import sort_rules
 
@@ -39,8 +39,8 @@ ENDPOINTS: tuple[str, ...] = get_args(ApiName)
 async def list_rules(request: ConsoleRequest) -> Response:
     """Show the rules of every engine in the order in which they win places, and what is wrong with them."""
     listed, report = await asyncio.gather(
-        request.perform("rules.list", app_id=request.app_id),
-        request.perform("rules.conflicts", app_id=request.app_id),
+        request.perform("rules.list"),
+        request.perform("rules.conflicts"),
     )
     now_ms = request.services.clock.now_ms()
     # Sorting is stable, so the rules of an engine keep the order in which they win places.
@@ -76,7 +76,7 @@ async def show_editor(request: ConsoleRequest) -> Response:
     name = request.query.get("name", "")
     rule: BoostRule | None = None
     if name:
-        listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
+        listed = await request.perform("rules.list", engine_id=engine_id)
         rule = next((listed_rule for listed_rule in listed.rules if listed_rule.name == name), None)
         if rule is None:
             raise NotFound(f"engine {engine_id} has no rule {name!r}")
@@ -93,7 +93,7 @@ async def show_editor(request: ConsoleRequest) -> Response:
 
 
 async def _list_engines(request: ConsoleRequest, engine_id: str) -> list[str]:
-    listed = await request.perform("engines.list", app_id=request.app_id)
+    listed = await request.perform("engines.list")
     return sorted({engine_id, *(view.engine.engine_id for view in listed.engines)})
 
 
@@ -123,7 +123,7 @@ async def find_products(request: ConsoleRequest) -> Response:
     message = ""
     if q:
         try:
-            page = await request.perform("catalog.search", app_id=request.app_id, q=q[:1_000], limit=8)
+            page = await request.perform("catalog.search", q=q[:1_000], limit=8)
             products = page["products"]
         except HouseError as error:
             message = error.message
@@ -133,10 +133,8 @@ async def find_products(request: ConsoleRequest) -> Response:
 async def save_rule(request: ConsoleRequest) -> Response:
     """Store the rule of the form."""
     rule = rule_from_form(request.form, request.form_lists)
-    await request.perform("rules.put", app_id=request.app_id, rules=[rule])
-    return request.redirect(
-        _below(LIST, request), request.services.text("rules.saved", name=rule.get("name", ""))
-    )
+    await request.perform("rules.put", rules=[rule])
+    return request.redirect(LIST, "rules.saved", name=rule.get("name", ""))
 
 
 async def preview_rule(request: ConsoleRequest) -> Response:
@@ -145,7 +143,6 @@ async def preview_rule(request: ConsoleRequest) -> Response:
         rule = rule_from_form(request.form, request.form_lists)
         preview = await request.perform(
             "rules.preview",
-            app_id=request.app_id,
             engine_id=rule["engine_id"],
             rule=rule,
             queries=_lines(request.form.get("try_queries", ""))[:6],
@@ -160,10 +157,8 @@ async def preview_rule(request: ConsoleRequest) -> Response:
 async def delete_rule(request: ConsoleRequest) -> Response:
     """Delete a rule."""
     name = request.form.get("name", "")
-    await request.perform(
-        "rules.delete", app_id=request.app_id, engine_id=request.form.get("engine_id", ""), names=[name]
-    )
-    return request.redirect(_below(LIST, request), request.services.text("rules.deleted", name=name))
+    await request.perform("rules.delete", engine_id=request.form.get("engine_id", ""), names=[name])
+    return request.redirect(LIST, "rules.deleted", name=name)
 
 
 async def move_rule(request: ConsoleRequest) -> Response:
@@ -174,7 +169,7 @@ async def move_rule(request: ConsoleRequest) -> Response:
     """
     engine_id = request.form.get("engine_id", "")
     name = request.form.get("name", "")
-    listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
+    listed = await request.perform("rules.list", engine_id=engine_id)
     names = [rule.name for rule in sort_rules(listed.rules)]
     if name not in names:
         raise NotFound(f"engine {engine_id} has no rule {name!r}")
@@ -182,24 +177,22 @@ async def move_rule(request: ConsoleRequest) -> Response:
     to = at - 1 if request.form.get("direction") == "up" else at + 1
     if 0 <= to < len(names):
         names.insert(to, names.pop(at))
-        await request.perform("rules.order", app_id=request.app_id, engine_id=engine_id, names=names)
-    return request.redirect(_below(LIST, request), request.services.text("rules.moved", name=name))
+        await request.perform("rules.order", engine_id=engine_id, names=names)
+    return request.redirect(LIST, "rules.moved", name=name)
 
 
 async def show_history(request: ConsoleRequest) -> Response:
     """Show who changed which rule."""
     name = request.query.get("name", "")
-    history = await request.perform("rules.history", app_id=request.app_id, name=name, limit=50)
+    history = await request.perform("rules.history", name=name, limit=50)
     return request.page("rules/history.html", versions=history.versions, name=name, describe=describe_rule)
 
 
 async def undo_change(request: ConsoleRequest) -> Response:
     """Put a rule back to what it was before a change, or to what a change made of it."""
     verb = "restore" if request.form.get("verb") == "restore" else "undo"
-    await request.perform(
-        f"rules.{verb}", app_id=request.app_id, version_id=request.form.get("version_id", "")
-    )
-    return request.redirect(_below(LIST, request), request.services.text(_DONE[verb]))
+    await request.perform(f"rules.{verb}", version_id=request.form.get("version_id", ""))
+    return request.redirect(LIST, _DONE[verb])
 
 
 def rule_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -348,10 +341,6 @@ def describe_rule(rule: BoostRule) -> dict[str, str]:
     return {"effect": effect or "asset", "when": "; ".join(parts)}
 
 
-def _below(pattern: str, request: ConsoleRequest) -> str:
-    return path_of(pattern, app_id=request.app_id).removeprefix("/console")
-
-
 def _read_more(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
@@ -387,21 +376,12 @@ def _local_text(at_ms: int | None) -> str:
 PAGES = (
     Page(LIST, list_rules),
     Page(EDITOR, show_editor, role="editor"),
-    Page(EDITOR, save_rule, role="editor", methods=("POST",)),
+    FormPage(EDITOR, save_rule, role="editor"),
     Page("/apps/{app_id}/rules/products", find_products, role="editor", example="-"),
-    Page("/apps/{app_id}/rules/preview", preview_rule, role="analyst", methods=("POST",), example="-"),
-    Page(
-        "/apps/{app_id}/rules/delete",
-        delete_rule,
-        role="editor",
-        methods=("POST",),
-        shown_on=LIST,
-        example="-",
-    ),
-    Page(
-        "/apps/{app_id}/rules/move", move_rule, role="editor", methods=("POST",), shown_on=LIST, example="-"
-    ),
+    FormPage("/apps/{app_id}/rules/preview", preview_rule, role="analyst"),
+    FormPage("/apps/{app_id}/rules/delete", delete_rule, role="editor", shown_on=LIST),
+    FormPage("/apps/{app_id}/rules/move", move_rule, role="editor", shown_on=LIST),
     Page(HISTORY, show_history),
-    Page(HISTORY, undo_change, role="editor", methods=("POST",)),
+    FormPage(HISTORY, undo_change, role="editor"),
 )
 NAVIGATION = (NavigationEntry("rules.nav", LIST, icon="rule"),)

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from cluster.errors import Invalid
 from cluster.records.field_types.times import moment_ms
 from cluster.records.logged_query import QueryKind
-from deployments.console.page import NavigationEntry, Page
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.page import FormPage, NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
 from deployments.operations.content.questions import QuestionState
 from deployments.operations.insight.search_activity import SearchActivity
 from deployments.operations.insight.search_report import SearchReport
@@ -29,7 +29,6 @@ async def show_search(request: ConsoleRequest) -> Response:
     kind = request.query.get("kind", "")
     activity = await request.perform(
         "search.report",
-        app_id=request.app_id,
         since=since if since in SPANS else "7d",
         kind=kind if kind in get_args(QueryKind) else "",
         top=20,
@@ -54,9 +53,7 @@ async def show_questions(request: ConsoleRequest) -> Response:
     state = request.query.get("state", "all")
     state = state if state in states else "all"
     start = _whole(request.query.get("start", "0"), most=1_000)
-    shown = await request.perform(
-        "questions.list", app_id=request.app_id, state=state, start=start, limit=QUESTION_ROWS
-    )
+    shown = await request.perform("questions.list", state=state, start=start, limit=QUESTION_ROWS)
     return request.page(
         "search/questions.html",
         questions=shown.questions,
@@ -71,9 +68,7 @@ async def show_bank(request: ConsoleRequest) -> Response:
     """Show the question bank."""
     start = _whole(request.query.get("start", "0"), most=100_000)
     contains = request.query.get("contains", "")[:200]
-    bank = await request.perform(
-        "bank.list", app_id=request.app_id, contains=contains, start=start, limit=BANK_ROWS
-    )
+    bank = await request.perform("bank.list", contains=contains, start=start, limit=BANK_ROWS)
     return request.page("search/bank.html", bank=bank, contains=contains, start=start, rows=BANK_ROWS)
 
 
@@ -83,21 +78,17 @@ async def change_bank(request: ConsoleRequest) -> Response:
     verb = request.form.get("verb", "")
     question = form.get("question", "").strip()
     if verb == "remove":
-        await request.perform("bank.remove", app_id=request.app_id, questions=[form.get("question", "")])
+        await request.perform("bank.remove", questions=[form.get("question", "")])
     elif verb == "edit":
         await request.perform(
             "bank.edit",
-            app_id=request.app_id,
             question=form.get("question", ""),
             new_question=form.get("new_question", "").strip() or None,
             weight=_weight(form.get("weight", "1")),
         )
     else:
-        await request.perform(
-            "bank.add", app_id=request.app_id, question=question, weight=_weight(form.get("weight", "1"))
-        )
-    path = path_of(BANK, app_id=request.app_id).removeprefix("/console")
-    return request.redirect(path, request.services.text("search.bank_changed"))
+        await request.perform("bank.add", question=question, weight=_weight(form.get("weight", "1")))
+    return request.redirect(BANK, "search.bank_changed")
 
 
 def _compare_totals(
@@ -152,7 +143,7 @@ PAGES = (
     Page(SEARCH, show_search, role="analyst"),
     Page(QUESTIONS, show_questions, role="analyst"),
     Page(BANK, show_bank),
-    Page(BANK, change_bank, role="editor", methods=("POST",)),
+    FormPage(BANK, change_bank, role="editor"),
 )
 NAVIGATION = (
     NavigationEntry("search.nav", SEARCH, role="analyst", icon="search", also=(QUESTIONS,)),

@@ -20,7 +20,7 @@ MOST_ENGINES = 8
 
 async def show_start(request: ConsoleRequest) -> Response:
     """Show the first steps of an app."""
-    progress = await request.perform("apps.progress", app_id=request.app_id)
+    progress = await request.perform("apps.progress")
     text = request.services.text
     steps = [
         _build_step(request, "catalog", progress.products, "import", "editor", count=progress.products),
@@ -36,7 +36,7 @@ async def show_start(request: ConsoleRequest) -> Response:
     outcomes = None
     if request.may("analyst"):
         with suppress(HouseError):  # the steps help also while the report can't be read
-            outcomes = await request.perform("outcomes.report", app_id=request.app_id, by="engine")
+            outcomes = await request.perform("outcomes.report", by="engine")
     return request.page(
         "start/start.html",
         steps=steps,

@@ -8,7 +8,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from deployments.console.page import Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, Page
 from deployments.console.pages.models import MODELS
 from deployments.console.request import ConsoleRequest, path_of
 
@@ -21,10 +22,6 @@ RUN_LIVE_S = 1.5
 "Seconds for which all consoles get the same live part; they ask every three, and every two."
 
 
-def _below(pattern: str, **values: str) -> str:
-    return path_of(pattern, **values).removeprefix("/console")
-
-
 async def show_trainings(request: ConsoleRequest) -> Response:
     """Show the trainings of an app, live while one is open."""
     if request.is_htmx:
@@ -34,7 +31,7 @@ async def show_trainings(request: ConsoleRequest) -> Response:
 
 async def _read_trainings(request: ConsoleRequest) -> dict[str, Any]:
     listed = await request.perform(
-        "runs.list", app_id=request.app_id, limit=RUNS_A_PAGE, engine_id=request.query.get("engine_id", "")
+        "runs.list", limit=RUNS_A_PAGE, engine_id=request.query.get("engine_id", "")
     )
     return {
         "runs": listed.runs,
@@ -46,8 +43,8 @@ async def _read_trainings(request: ConsoleRequest) -> dict[str, Any]:
 async def show_order(request: ConsoleRequest) -> Response:
     """Show the form that orders a training."""
     recipes, engines = await asyncio.gather(
-        request.perform("recipes.list", app_id=request.app_id),
-        request.perform("engines.list", app_id=request.app_id),
+        request.perform("recipes.list"),
+        request.perform("engines.list"),
     )
     return request.page(
         "models/order.html",
@@ -60,7 +57,6 @@ async def show_order(request: ConsoleRequest) -> Response:
 def _order(request: ConsoleRequest) -> dict[str, Any]:
     form = request.form
     return {
-        "app_id": request.app_id,
         "engine_id": form.get("engine_id", "default"),
         "recipe": form.get("recipe", "default"),
         "changes": form.get("changes", ""),
@@ -76,8 +72,7 @@ async def estimate(request: ConsoleRequest) -> Response:
 async def order(request: ConsoleRequest) -> Response:
     """Order a training."""
     view = await request.perform("runs.order", **_order(request), promote=request.form.get("promote") == "on")
-    address = _below(RUN, app_id=request.app_id, run_id=view.run.run_id)
-    return request.redirect(address, request.services.text("models.ordered", run_id=view.run.run_id))
+    return request.redirect(RUN, "models.ordered", run_id=view.run.run_id)
 
 
 async def show_run(request: ConsoleRequest) -> Response:
@@ -88,31 +83,23 @@ async def show_run(request: ConsoleRequest) -> Response:
 
 
 async def _read_run(request: ConsoleRequest) -> dict[str, Any]:
-    log = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
+    log = await request.perform("runs.log", run_id=request.path["run_id"])
     address = path_of(RUN, app_id=request.app_id, run_id=log.run.run_id)
     return {"run": log.run, "log_lines": log.lines, "address": address}
 
 
-async def cancel(request: ConsoleRequest) -> Response:
-    """Cancel a training."""
-    run_id = request.path["run_id"]
-    await request.perform("runs.cancel", app_id=request.app_id, run_id=run_id)
-    address = _below(RUN, app_id=request.app_id, run_id=run_id)
-    return request.redirect(address, request.services.text("models.cancelled"))
-
-
 async def show_recipes(request: ConsoleRequest) -> Response:
     """Show the built-in recipes with all their parameters, and the learner classes that may run."""
-    recipes = await request.perform("recipes.list", app_id=request.app_id)
+    recipes = await request.perform("recipes.list")
     return request.page("models/recipes.html", recipes=recipes.recipes, learners=recipes.learners)
 
 
 async def show_schedules(request: ConsoleRequest) -> Response:
     """Show the schedules of an app, and the form that adds one."""
     schedules, engines, recipes = await asyncio.gather(
-        request.perform("schedules.list", app_id=request.app_id),
-        request.perform("engines.list", app_id=request.app_id),
-        request.perform("recipes.list", app_id=request.app_id),
+        request.perform("schedules.list"),
+        request.perform("engines.list"),
+        request.perform("recipes.list"),
     )
     return request.page(
         "models/schedules.html",
@@ -128,35 +115,30 @@ async def add_schedule(request: ConsoleRequest) -> Response:
     name = form.get("schedule", "").strip()
     await request.perform(
         "schedules.add",
-        app_id=request.app_id,
         schedule=name,
         when=form.get("when", "").strip(),
         engine_id=form.get("engine_id", "default"),
         recipe=form.get("recipe", "default"),
         promote=form.get("promote") == "on",
     )
-    address = _below(SCHEDULES, app_id=request.app_id)
-    return request.redirect(address, request.services.text("models.schedule_added", name=name))
+    return request.redirect(SCHEDULES, "models.schedule_added", schedule=name)
 
 
-async def remove_schedule(request: ConsoleRequest) -> Response:
-    """Remove a schedule."""
-    name = request.path["schedule"]
-    await request.perform("schedules.remove", app_id=request.app_id, schedule=name)
-    address = _below(SCHEDULES, app_id=request.app_id)
-    return request.redirect(address, request.services.text("models.schedule_removed", name=name))
-
-
-_POST = ("POST",)
 PAGES = (
     Page(TRAININGS, show_trainings),
     Page(TRAININGS + "/new", show_order, role="editor"),
-    Page(TRAININGS + "/new", order, role="editor", methods=_POST),
-    Page(TRAININGS + "/estimate", estimate, role="editor", methods=_POST, shown_on=TRAININGS + "/new"),
+    FormPage(TRAININGS + "/new", order, role="editor"),
+    FormPage(TRAININGS + "/estimate", estimate, role="editor", shown_on=TRAININGS + "/new"),
     Page(RUN, show_run, example="-"),
-    Page(RUN + "/cancel", cancel, role="editor", methods=_POST, shown_on=RUN),
+    operation_page(RUN + "/cancel", "runs.cancel", RUN, "models.cancelled", role="editor"),
     Page(MODELS + "/recipes", show_recipes),
     Page(SCHEDULES, show_schedules),
-    Page(SCHEDULES, add_schedule, role="editor", methods=_POST),
-    Page(SCHEDULES + "/{schedule}/remove", remove_schedule, role="editor", methods=_POST, shown_on=SCHEDULES),
+    FormPage(SCHEDULES, add_schedule, role="editor"),
+    operation_page(
+        SCHEDULES + "/{schedule}/remove",
+        "schedules.remove",
+        SCHEDULES,
+        "models.schedule_removed",
+        role="editor",
+    ),
 )

@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import Response
 
 from cluster.errors import Invalid
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 
 TRY = "/apps/{app_id}/try"
@@ -50,7 +50,7 @@ async def send_try(request: ConsoleRequest) -> Response:
         arguments["snapshots"] = [form.get(f"snapshot_{side}", "").strip() for side in sides]
     elif any(form.get(f"snapshot_{side}", "").strip() for side in sides):
         raise Invalid("a snapshot can be chosen for recommendations only")
-    tried = await request.perform(_OPERATIONS.get(kind, "try.recommend"), app_id=request.app_id, **arguments)
+    tried = await request.perform(_OPERATIONS.get(kind, "try.recommend"), **arguments)
     variants = [_describe(kind, variant) for variant in tried["variants"]]
     return request.fragment(
         "tryout/results.html",
@@ -64,7 +64,7 @@ async def send_try(request: ConsoleRequest) -> Response:
 async def show_answer(request: ConsoleRequest) -> Response:
     """Show the present answer of a question; the page asks again until it is finished."""
     question_id = request.query.get("id", "")
-    tried = await request.perform("try.answer", app_id=request.app_id, question_id=question_id)
+    tried = await request.perform("try.answer", question_id=question_id)
     data = tried["answer"].get("data") or {}
     return request.fragment(
         "tryout/answer.html",
@@ -144,7 +144,7 @@ def _describe(kind: str, variant: dict[str, Any]) -> dict[str, Any]:
 
 PAGES = (
     Page(TRY, show_try, role="analyst"),
-    Page(TRY, send_try, role="analyst", methods=("POST",), example="-"),
+    FormPage(TRY, send_try, role="analyst"),
     Page(TRY + "/answer", show_answer, role="analyst", example="-"),
 )
 NAVIGATION = (NavigationEntry("try.nav", TRY, role="analyst", icon="play"),)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest, path_of
 
@@ -27,9 +27,7 @@ async def show_users(request: ConsoleRequest) -> Response:
         **{name: request.query.get(name, "").strip() for name in ("contains", "text")},
     }
     exact = bool(request.query.get("exact"))
-    page = await request.perform(
-        "users.search", app_id=request.app_id, **chosen, exact=exact, after=after, limit=ROWS
-    )
+    page = await request.perform("users.search", **chosen, exact=exact, after=after, limit=ROWS)
     chosen |= {"exact": "on"} if exact else {}
     address = path_of(USERS, app_id=request.app_id)
     older = f"{address}?{urlencode({**chosen, 'after': page['next']})}" if page["next"] else ""
@@ -47,7 +45,7 @@ async def show_users(request: ConsoleRequest) -> Response:
 async def show_user(request: ConsoleRequest) -> Response:
     """Show what is known of one person."""
     who = _who(request.query)
-    person = await request.perform("users.get", app_id=request.app_id, **who)
+    person = await request.perform("users.get", **who)
     address = path_of(USER, app_id=request.app_id)
     account = {name: (person["record"] or {}).get(name) for name in _ACCOUNT}
     return request.page(
@@ -64,53 +62,46 @@ async def show_user(request: ConsoleRequest) -> Response:
 
 async def show_recommendations(request: ConsoleRequest) -> Response:
     """Show what a person would get next, with reasons."""
-    answer = await request.perform("users.recommend", app_id=request.app_id, **_who(request.query), limit=10)
+    answer = await request.perform("users.recommend", **_who(request.query), limit=10)
     return request.fragment("users/recommendations.html", answer=answer)
 
 
 async def show_absence(request: ConsoleRequest) -> Response:
     """Show why a person does not get a product."""
     answer = await request.perform(
-        "users.explain",
-        app_id=request.app_id,
-        **_who(request.query),
-        product_id=request.query.get("product_id", "").strip(),
+        "users.explain", **_who(request.query), product_id=request.query.get("product_id", "").strip()
     )
     return request.fragment("users/absence.html", answer=answer)
 
 
 async def erase_user(request: ConsoleRequest) -> Response:
     """Order the erasure of a person."""
-    erasure = await request.perform("users.erase", app_id=request.app_id, **_who(request.form))
-    address = path_of(USERS + "/erasures/{erasure_id}", app_id=request.app_id, erasure_id=erasure.erasure_id)
-    return request.redirect(address.removeprefix("/console"), request.services.text("users.erasing"))
+    erasure = await request.perform("users.erase", **_who(request.form))
+    return request.redirect(USERS + "/erasures/{erasure_id}", "users.erasing", erasure_id=erasure.erasure_id)
 
 
 async def end_tokens(request: ConsoleRequest) -> Response:
     """End the tokens that the app's server signed for a user."""
     who = _who(request.form)
-    await request.perform("users.end_tokens", app_id=request.app_id, user_id=who.get("user_id", ""))
-    address = f"{path_of(USER, app_id=request.app_id)}?{urlencode(who)}"
-    return request.redirect(address.removeprefix("/console"), request.services.text("users.tokens_ended"))
+    await request.perform("users.end_tokens", user_id=who.get("user_id", ""))
+    return request.redirect(f"{USER}?{urlencode(who)}", "users.tokens_ended")
 
 
 async def export_user(request: ConsoleRequest) -> Response:
     """Send everything that is known of a person as a file."""
-    export = await request.perform("users.export", app_id=request.app_id, **_who(request.query))
+    export = await request.perform("users.export", **_who(request.query))
     return file_response(export.to_lines(), "export.jsonl", "application/x-ndjson")
 
 
 async def show_erasures(request: ConsoleRequest) -> Response:
     """List the newest receipts of erasures."""
-    erasures = await request.perform("users.erasures", app_id=request.app_id)
+    erasures = await request.perform("users.erasures")
     return request.page("users/erasures.html", erasures=[erasure.to_dict() for erasure in erasures])
 
 
 async def show_erasure(request: ConsoleRequest) -> Response:
     """Show one receipt; it is read again until the erasure is done."""
-    erasure = await request.perform(
-        "users.erasure", app_id=request.app_id, erasure_id=request.path["erasure_id"]
-    )
+    erasure = await request.perform("users.erasure", erasure_id=request.path["erasure_id"])
     values: dict[str, Any] = {"erasure": erasure.to_dict(), "address": request.raw.url.path}
     if request.is_htmx:
         return request.fragment("users/receipt.html", **values)
@@ -130,8 +121,8 @@ PAGES = (
     Page(USER + "/recommendations", show_recommendations, role="analyst", example="-"),
     Page(USER + "/absence", show_absence, role="analyst", example="-"),
     Page(USER + "/export", export_user, role="owner", example="-"),
-    Page(USER + "/erase", erase_user, role="owner", methods=("POST",), shown_on=USERS, example="-"),
-    Page(USER + "/end-tokens", end_tokens, role="editor", methods=("POST",), shown_on=USERS, example="-"),
+    FormPage(USER + "/erase", erase_user, role="owner", shown_on=USERS),
+    FormPage(USER + "/end-tokens", end_tokens, role="editor", shown_on=USERS),
     Page(USERS + "/erasures", show_erasures, role="analyst"),
     Page(USERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
 )

@@ -9,7 +9,8 @@ import segno
 from starlette.responses import Response
 
 from cluster.errors import Invalid
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
 
 HOME = "/account"
@@ -35,7 +36,7 @@ async def change_password(request: ConsoleRequest) -> Response:
     if form.get("new", "") != form.get("again", ""):
         raise Invalid(request.services.text("account.not_same"))
     await request.perform("me.change_password", current=form.get("current", ""), new=form.get("new", ""))
-    response = request.redirect(HOME, request.services.text("account.password_changed"))
+    response = request.redirect(HOME, "account.password_changed")
     await request.sessions.continue_after_change(response, session, epochs=1, secure=request.secure)
     return response
 
@@ -67,18 +68,12 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
     return response
 
 
-async def remove_second_factor(request: ConsoleRequest) -> Response:
-    """Switch the second factor off."""
-    await request.perform("me.remove_second_factor", code=request.form.get("code", ""))
-    return request.redirect(HOME, request.services.text("account.factor_removed"))
-
-
 async def end_sessions(request: ConsoleRequest) -> Response:
     """End all sessions but this one."""
     session = request.session
     assert session is not None
     await request.perform("me.end_sessions")
-    response = request.redirect(HOME, request.services.text("account.sessions_ended"))
+    response = request.redirect(HOME, "account.sessions_ended")
     await request.sessions.continue_after_change(response, session, epochs=0, secure=request.secure)
     return response
 
@@ -104,10 +99,12 @@ def svg_data_uri(svg: bytes) -> str:
 
 PAGES = (
     Page(HOME, show_account, role=None),
-    Page(HOME + "/password", change_password, role=None, methods=("POST",), shown_on=HOME),
-    Page(HOME + "/second-factor", begin_second_factor, role=None, methods=("POST",), shown_on=HOME),
-    Page(HOME + "/second-factor/confirm", confirm_second_factor, role=None, methods=("POST",), shown_on=HOME),
-    Page(HOME + "/second-factor/remove", remove_second_factor, role=None, methods=("POST",), shown_on=HOME),
-    Page(HOME + "/sessions", end_sessions, role=None, methods=("POST",), shown_on=HOME),
+    FormPage(HOME + "/password", change_password, role=None, shown_on=HOME),
+    FormPage(HOME + "/second-factor", begin_second_factor, role=None, shown_on=HOME),
+    FormPage(HOME + "/second-factor/confirm", confirm_second_factor, role=None, shown_on=HOME),
+    operation_page(
+        HOME + "/second-factor/remove", "me.remove_second_factor", HOME, "account.factor_removed", role=None
+    ),
+    FormPage(HOME + "/sessions", end_sessions, role=None, shown_on=HOME),
 )
 NAVIGATION = (NavigationEntry("account.nav", HOME, role=None, icon="person"),)

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from cluster.errors import Invalid, NotFound
 from cluster.records.administration import APP_ROLES
-from deployments.console.page import Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, Page
 from deployments.console.pages.access.account import HOME as ACCOUNT
 from deployments.console.pages.access.signin import HOME, bound_page, go_on
 from deployments.console.request import ConsoleRequest, path_of
@@ -57,12 +58,12 @@ async def accept_invitation(request: ConsoleRequest) -> Response:
     invitations = services.sign_in.invitations
     if request.session is not None:
         await invitations.join(token, request.session.account, browser.address)
-        return request.redirect("/", services.text("invitations.joined"))
+        return request.redirect("/", "invitations.joined")
     username = form.get("username", "")
     password = form.get("password", "")
     if not services.sign_in.has_passwords:
         await invitations.accept(token, username, "", browser.address)
-        return request.redirect("/sign-in", services.text("invitations.accepted"))
+        return request.redirect("/sign-in", "invitations.accepted")
     if not password or password != form.get("again", ""):
         raise Invalid(services.text("account.not_same"))
     account = await invitations.accept(token, username, password, browser.address)
@@ -91,29 +92,9 @@ async def invite_to_app(request: ConsoleRequest) -> Response:
     """Create an invitation to one app, and show its link once."""
     form = request.form
     made = await request.perform(
-        "invitations.create_for_app",
-        app_id=request.app_id,
-        username=form.get("username", "").strip(),
-        role=form.get("role", ""),
+        "invitations.create_for_app", username=form.get("username", "").strip(), role=form.get("role", "")
     )
     return _show_link(request, made, path_of(ACCESS, app_id=request.app_id))
-
-
-async def revoke(request: ConsoleRequest) -> Response:
-    """Revoke an invitation."""
-    await request.perform("invitations.revoke", invitation_id=request.form.get("invitation_id", ""))
-    return request.redirect("/people", request.services.text("invitations.revoked"))
-
-
-async def revoke_for_app(request: ConsoleRequest) -> Response:
-    """Revoke an invitation to one app."""
-    await request.perform(
-        "invitations.revoke_for_app",
-        app_id=request.app_id,
-        invitation_id=request.form.get("invitation_id", ""),
-    )
-    path = path_of(ACCESS, app_id=request.app_id).removeprefix(PATH)
-    return request.redirect(path, request.services.text("invitations.revoked"))
 
 
 async def list_open(request: ConsoleRequest) -> dict[str, Any]:
@@ -130,9 +111,17 @@ def _show_link(request: ConsoleRequest, made: NewInvitation, back: str) -> Respo
 
 PAGES = (
     Page(INVITATION, show_invitation, role=None, is_public=True, example="-"),
-    Page(INVITATION, accept_invitation, role=None, methods=("POST",), is_public=True),
-    Page("/people/invite", invite, role="owner", methods=("POST",), shown_on="/people"),
-    Page("/people/invitations/revoke", revoke, role="owner", methods=("POST",), shown_on="/people"),
-    Page(ACCESS + "/invite", invite_to_app, role="owner", methods=("POST",), shown_on=ACCESS),
-    Page(ACCESS + "/invitations/revoke", revoke_for_app, role="owner", methods=("POST",), shown_on=ACCESS),
+    FormPage(INVITATION, accept_invitation, role=None, is_public=True),
+    FormPage("/people/invite", invite, role="owner", shown_on="/people"),
+    operation_page(
+        "/people/invitations/revoke", "invitations.revoke", "/people", "invitations.revoked", role="owner"
+    ),
+    FormPage(ACCESS + "/invite", invite_to_app, role="owner", shown_on=ACCESS),
+    operation_page(
+        ACCESS + "/invitations/revoke",
+        "invitations.revoke_for_app",
+        ACCESS,
+        "invitations.revoked",
+        role="owner",
+    ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.pages.access.invitations import list_open
-from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.request import ConsoleRequest
 
 PERSON = "/people/{username}"
 CHANGES = ("lock", "unlock", "reset_second_factor")
@@ -42,8 +43,7 @@ async def change_person(request: ConsoleRequest) -> Response:
     name = request.path["username"]
     if change in CHANGES:
         await request.perform(f"people.{change}", username=name)
-    path = path_of(PERSON, username=name).removeprefix("/console")
-    return request.redirect(path, request.services.text("people.changed"))
+    return request.redirect(PERSON, "people.changed")
 
 
 async def set_password(request: ConsoleRequest) -> Response:
@@ -53,27 +53,15 @@ async def set_password(request: ConsoleRequest) -> Response:
     return request.page("access/password_shown.html", username=name, password=made["password"])
 
 
-async def disconnect(request: ConsoleRequest) -> Response:
-    """End a connection of an agent."""
-    name = request.path["username"]
-    await request.perform("people.disconnect", username=name, connection=request.form.get("connection", ""))
-    path = path_of(PERSON, username=name).removeprefix("/console")
-    return request.redirect(path, request.services.text("people.changed"))
-
-
-async def delete_person(request: ConsoleRequest) -> Response:
-    """Delete an account."""
-    await request.perform("people.delete", username=request.path["username"])
-    return request.redirect("/people", request.services.text("people.deleted"))
-
-
 PAGES = (
     Page("/people", show_people, role="owner"),
-    Page("/people", create_person, role="owner", methods=("POST",)),
+    FormPage("/people", create_person, role="owner"),
     Page(PERSON, show_person, role="owner", example="username=ada"),
-    Page(PERSON, change_person, role="owner", methods=("POST",)),
-    Page(PERSON + "/password", set_password, role="owner", methods=("POST",), shown_on=PERSON),
-    Page(PERSON + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=PERSON),
-    Page(PERSON + "/delete", delete_person, role="owner", methods=("POST",), shown_on=PERSON),
+    FormPage(PERSON, change_person, role="owner"),
+    FormPage(PERSON + "/password", set_password, role="owner", shown_on=PERSON),
+    operation_page(PERSON + "/disconnect", "people.disconnect", PERSON, "people.changed", role="owner"),
+    operation_page(
+        PERSON + "/delete", "people.delete", "/people", "people.deleted", role="owner", shown_on=PERSON
+    ),
 )
 NAVIGATION = (NavigationEntry("people.nav", "/people", role="owner", icon="people"),)

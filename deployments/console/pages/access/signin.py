@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from deployments.console.page import Page
+from deployments.console.page import FormPage, Page
 from deployments.console.request import ConsoleRequest
 from deployments.sign_in.sessions import PATH
 from deployments.sign_in.sign_in import SignInResult, safe_goal
@@ -58,7 +58,7 @@ async def go_on(request: ConsoleRequest, result: SignInResult, goal: str) -> Res
 
 async def sign_out(request: ConsoleRequest) -> Response:
     """End all sessions of the account."""
-    response = request.redirect("/sign-in", request.services.text("signin.signed_out"))
+    response = request.redirect("/sign-in", "signin.signed_out")
     if request.session is not None:
         browser = request.services.browser(request.raw)
         await request.services.sign_in.end_all_sessions(response, browser, request.session)
@@ -98,7 +98,7 @@ def bound_page(request: ConsoleRequest, template: str, status: int = 0, **values
 
 PAGES = (
     Page("/sign-in", show_sign_in, role=None, is_public=True),
-    Page("/sign-in", sign_in, role=None, methods=("POST",), is_public=True),
-    Page("/sign-in/code", check_code, role=None, methods=("POST",), is_public=True),
-    Page("/sign-out", sign_out, role=None, methods=("POST",), is_public=True),
+    FormPage("/sign-in", sign_in, role=None, is_public=True),
+    FormPage("/sign-in/code", check_code, role=None, is_public=True),
+    FormPage("/sign-out", sign_out, role=None, is_public=True),
 )

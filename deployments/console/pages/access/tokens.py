@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS
-from deployments.console.page import NavigationEntry, Page
+from deployments.console.argument_form import operation_page
+from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
 
 
@@ -38,15 +39,9 @@ async def create_token(request: ConsoleRequest) -> Response:
     return request.page("access/token_shown.html", token=made.to_dict())
 
 
-async def revoke_token(request: ConsoleRequest) -> Response:
-    """Revoke a token."""
-    await request.perform("tokens.revoke", token_id=request.form.get("token_id", ""))
-    return request.redirect("/tokens", request.services.text("tokens.revoked"))
-
-
 PAGES = (
     Page("/tokens", show_tokens, role=None),
-    Page("/tokens", create_token, role=None, methods=("POST",)),
-    Page("/tokens/revoke", revoke_token, role=None, methods=("POST",), shown_on="/tokens"),
+    FormPage("/tokens", create_token, role=None),
+    operation_page("/tokens/revoke", "tokens.revoke", "/tokens", "tokens.revoked", role=None),
 )
 NAVIGATION = (NavigationEntry("tokens.nav", "/tokens", role=None, icon="token"),)
