@@ -6,6 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
+
+from deployments.api.wire.faults import validate_body
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.http.envelope import Reply
 from deployments.edge.http.errors import Family
@@ -13,6 +16,15 @@ from deployments.edge.http.request import ApiRequest
 
 Answer = Callable[[ApiRequest], Awaitable[Reply]]
 Schema = Callable[[ApiRequest], Any]
+
+
+def body_parser(model: type[BaseModel]) -> Schema:
+    """Return the schema step that validates the body by a model."""
+
+    def read(request: ApiRequest) -> Any:
+        return validate_body(model, request.payload)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
 from cluster.store.stores import Stores
-from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
@@ -209,7 +209,7 @@ def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
             _MANY,
             "detail",
             resource.answer,
-            schema=resource.parse_request,
+            schema=body_parser(Bulk),
             about=EndpointTexts("Send several queries at once", "Bulk", Bulk, {200: BulkReply}),
         ),
     )

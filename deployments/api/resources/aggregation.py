@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from cluster.errors import FilterSyntax, Unavailable
 from cluster.query.columnar.value_counts import FieldAggregate as Counted
@@ -21,7 +20,7 @@ from cluster.query.columnar.value_counts import count_values
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.store.data.records import RecordStore
-from deployments.api.wire.faults import refuse_filter, unprocessable_from
+from deployments.api.wire.faults import refuse_filter, validate_body
 from deployments.api.wire.records import AggregateBody
 from deployments.api.wire.shared import parse_filter
 from deployments.edge.http.envelope import Reply, success
@@ -87,8 +86,5 @@ class AggregationResource:
 
 
 def _read(values: Any, within: str) -> tuple[AggregateBody, Node | None]:
-    try:
-        body = AggregateBody.model_validate(values)
-    except ValidationError as error:
-        raise unprocessable_from(error, within) from error
+    body = validate_body(AggregateBody, values, within)
     return body, parse_filter(body.fq, "fq", within=within)

@@ -38,9 +38,9 @@ from deployments.api.resources.questions import (
     QuestionsResource,
     check_browser_question,
     list_few_matching,
-    validate_body,
 )
 from deployments.api.wire.ask import AskSearch, parse_question_id
+from deployments.api.wire.faults import validate_body
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from deployments.edge.http.envelope import Reply, success
 from deployments.edge.http.request import ApiRequest
@@ -85,7 +85,7 @@ class AskSearchResource:
 
     def parse_request(self, request: ApiRequest) -> tuple[AskSearch, UserIdentity, UserQuery]:
         """Validate the body."""
-        body: AskSearch = validate_body(AskSearch, request.payload)
+        body = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
         identity = user_identity_from_request(request, body, self._services.clock.now_ms())
         check_names(
@@ -153,7 +153,7 @@ class AskSearchResource:
             "order_by": _order_keys(body.order_by),
             "personalization_weight": _LIGHT,
         }
-        search: SearchBody = validate_body(SearchBody, given)
+        search = validate_body(SearchBody, given)
         return to_search_query(
             search, app_id=request.app_id, user_id=identity.user_id, now_ms=self._services.clock.now_ms()
         )

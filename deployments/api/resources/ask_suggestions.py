@@ -17,13 +17,13 @@ from cluster.ids import DEFAULT_ENGINE, ServiceId
 from cluster.records.question import Answer
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_names
-from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.resources.completions import QuestionBankSuggestions
-from deployments.api.resources.questions import AskServices, QuestionsResource, validate_body
+from deployments.api.resources.questions import AskServices, QuestionsResource
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.access.admission import AdmissionRules
@@ -56,14 +56,6 @@ class AskSuggestionsResource:
         self._services = services
         self._recommender = recommender
         self._new_service_id = new_service_id
-
-    def body_parser(self, model: Any) -> Callable[[ApiRequest], Any]:
-        """Return the schema step of one endpoint."""
-
-        def read(request: ApiRequest) -> Any:
-            return validate_body(model, request.payload)
-
-        return read
 
     async def related(self, request: ApiRequest) -> Reply:
         """Return questions about a product: popular ones that its text answered, then generated ones.
@@ -307,7 +299,7 @@ def _suggestion_rows(resource: AskSuggestionsResource) -> tuple[Endpoint, ...]:
             _ASK,
             "detail",
             answer,
-            schema=resource.body_parser(body),
+            schema=body_parser(body),
             hot=True,
             about=EndpointTexts(summary, _TAG, body, replies),
         )

@@ -16,13 +16,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from cluster.errors import TooMany, Unavailable
 from deployments.api.http.endpoint import Endpoint
 from deployments.api.http.request_handler import validate_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
-from deployments.api.wire.faults import unprocessable_from
 from deployments.edge.access.admission import (
     AdmissionRules,
     AdmissionServices,
@@ -61,13 +58,6 @@ class BulkResource:
             endpoint.path.removeprefix("/v1/"): endpoint for endpoint in table if _is_query(endpoint)
         }
         self._waiting = 0
-
-    def parse_request(self, request: ApiRequest) -> Bulk:
-        """Validate the body."""
-        try:
-            return Bulk.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer all requests."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient
@@ -22,7 +20,7 @@ from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
-from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import render_notices
 from deployments.edge.http.envelope import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
@@ -54,10 +52,7 @@ class CompletionsResource:
 
     def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
-        try:
-            body = Autocomplete.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error, model=Autocomplete) from error
+        body = validate_body(Autocomplete, request.payload)
         token = request.token
         query = to_completion_query(
             body,
@@ -94,13 +89,8 @@ class CompletionsResource:
             self._served_log.record_items(
                 request, service_id, treated, treatments=outcome.treatments, level=answered.served_by
             )
-        return result(
-            "completions",
-            dumps(completions) + render_notices(answered, *_warnings(request, query)),
-            took_ms=request.took_ms(),
-            service_id=service_id,
-            alias=request.credential.app.settings.service_id_response_alias,
-        )
+        payload = dumps(completions) + render_notices(answered, *_warnings(request, query))
+        return result(request, service_id, "completions", payload)
 
 
 def _warnings(request: ApiRequest, query: UserQuery) -> list[dict[str, str]]:

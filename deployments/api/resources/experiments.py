@@ -12,8 +12,6 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from actors.experiments.client import ExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import ExperimentEvent, LifecycleStep
@@ -25,12 +23,12 @@ from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.records.validation.json_limits import load_json
 from cluster.store.stores import Stores
 from deployments.api.http.browser_writes import limit_new_users
-from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema, body_parser
 from deployments.api.http.query_treatment import classify_device
 from deployments.api.http.user_identity import default_anonymous_id
 from deployments.api.wire import experiments as shape
 from deployments.api.wire.experiments import ExperimentBody, ExperimentEdit, ScheduleBody
-from deployments.api.wire.faults import refuse, unprocessable_from
+from deployments.api.wire.faults import refuse, validate_body
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.access.proof import ClaimedIdentity, verify_identity
@@ -54,10 +52,7 @@ class ExperimentEventsResource:
     def parse_request(self, request: ApiRequest) -> ExperimentEvent:
         """Validate the body; without an id the visitor's id is derived from key, address, agent and day."""
         given = parse_event(request.body)
-        try:
-            body = ExperimentBody.model_validate(given)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
+        body = validate_body(ExperimentBody, given)
         credential = request.credential
         if not credential.is_secret and credential.app.settings.prove_writers:
             verify_identity(request, ClaimedIdentity.from_body(given))
@@ -128,17 +123,6 @@ class ExperimentsResource:
         self._clock = clock
         self._lifecycle = ExperimentLifecycle(stores, clock)
 
-    def body_parser(self, model: type[BaseModel]) -> Callable[[ApiRequest], Any]:
-        """Return the schema step of one endpoint."""
-
-        def read(request: ApiRequest) -> Any:
-            try:
-                return model.model_validate(request.payload)
-            except ValidationError as error:
-                raise unprocessable_from(error) from error
-
-        return read
-
     async def create(self, request: ApiRequest) -> Reply:
         """Create drafts, all or none."""
         drafts = parse_drafts(request.payload)
@@ -162,10 +146,7 @@ class ExperimentsResource:
     async def edit(self, request: ApiRequest) -> Reply:
         """Change one experiment."""
         body: ExperimentEdit = request.parsed
-        try:
-            update = ExperimentUpdate.model_validate(body.model_dump(exclude_unset=True))
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
+        update = validate_body(ExperimentUpdate, body.model_dump(exclude_unset=True))
         experiment = await self._find(request)
         return self._show(await self._lifecycle.edit(request.app_id, experiment.experiment_id, update))
 
@@ -294,12 +275,12 @@ def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
         row("show", "GET", _EXPERIMENT, _READ, resource.show, "Read an experiment"),
         row(
             "edit", "PUT", _EXPERIMENT, _CHANGE, resource.edit, "Change an experiment",
-            body=shape.ExperimentEdit, schema=resource.body_parser(shape.ExperimentEdit),
+            body=shape.ExperimentEdit, schema=body_parser(shape.ExperimentEdit),
         ),
         step("start", "Start an experiment"),
         row(
             "schedule", "POST", f"{_EXPERIMENT}/schedule", _CHANGE, resource.schedule, "Schedule an experiment",
-            body=shape.ScheduleBody, schema=resource.body_parser(shape.ScheduleBody),
+            body=shape.ScheduleBody, schema=body_parser(shape.ScheduleBody),
         ),
         step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from actors.answers.wiring import QuestionClient
@@ -31,9 +31,9 @@ from cluster.records.question import (
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from cluster.store.data.records import RecordStore
 from cluster.store.stores import Stores
-from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.wire.ask import parse_question_id
-from deployments.api.wire.faults import build_error, refuse, unprocessable_from
+from deployments.api.wire.faults import build_error, refuse, validate_body
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.http.envelope import Reply, success
@@ -130,14 +130,6 @@ class GenerationResource:
         self._records = records
         self._clock = clock
 
-    def parse_request(self, request: ApiRequest) -> Generation:
-        """Validate the body."""
-        try:
-            body = Generation.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
-        return body
-
     async def answer(self, request: ApiRequest) -> Reply:
         """Accept a task, or return one.
 
@@ -165,10 +157,7 @@ class GenerationResource:
         return success(_render(stored))
 
     async def _accept(self, client: QuestionClient, request: ApiRequest) -> Reply:
-        try:
-            task = _NewTask.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
+        task = validate_body(_NewTask, request.payload)
         if task.template is not None and task.template not in TEMPLATES:
             refuse(f"there is no such template; choose from {', '.join(TEMPLATES)}", "template")
         reason = request.gate.why_no_writes()
@@ -251,7 +240,7 @@ def build_generation_endpoint(ask: HasQuestionClient | None, stores: Stores, clo
         AdmissionRules(body="json", bucket="write"),
         "detail",
         resource.answer,
-        schema=resource.parse_request,
+        schema=body_parser(Generation),
         about=EndpointTexts(
             "Generate a text about products",
             "Generation",

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from actors.history.messages import GenerateUpdate, ThreadChange, ThreadChangeResult, ThreadVerb
 from actors.history.tracker import ThreadTracker
 from cluster.clock import iso_ms
@@ -23,7 +21,7 @@ from cluster.records.thread import Thread
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts
 from deployments.api.wire import history as wire
 from deployments.api.wire import records
-from deployments.api.wire.faults import refuse, unprocessable_from
+from deployments.api.wire.faults import refuse, validate_body
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.access.tokens import check_same_user
 from deployments.edge.http.envelope import Reply, message_reply, success, with_etag
@@ -38,11 +36,24 @@ class HistoryRequest:
     body: Any
 
 
-class HistoryResource:
-    """The endpoints of threads with POST bodies."""
+class _ThreadChanges:
+    """What both kinds of endpoints share."""
 
     def __init__(self, client: ThreadTracker) -> None:
         self._client = client
+
+    async def _change(
+        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
+    ) -> ThreadChangeResult:
+        history_request: HistoryRequest = request.parsed
+        with store_errors_as_faults():
+            return await self._client.change(
+                ThreadChange(request.app_id, history_request.user_id, verb, thread_ids=thread_ids, text=text)
+            )
+
+
+class HistoryResource(_ThreadChanges):
+    """The endpoints of threads with POST bodies."""
 
     def body_parser(self, model: wire.Body) -> Callable[[ApiRequest], HistoryRequest]:
         """Return the schema step that validates a body and identifies its user."""
@@ -51,10 +62,7 @@ class HistoryResource:
             token_user = request.token.user_id if request.token is not None else ""
             if not token_user and not request.credential.is_secret:
                 raise Unauthenticated(messages.USER_REQUIRED)
-            try:
-                body = model.model_validate(request.payload)
-            except ValidationError as error:
-                raise unprocessable_from(error) from error
+            body = validate_body(model, request.payload)
             user_id = token_user or body.user_id
             if not user_id:
                 refuse("field required", "user_id", kind="value_error.missing")
@@ -138,15 +146,6 @@ class HistoryResource:
 
         return answer
 
-    async def _change(
-        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
-    ) -> ThreadChangeResult:
-        history_request: HistoryRequest = request.parsed
-        with store_errors_as_faults():
-            return await self._client.change(
-                ThreadChange(request.app_id, history_request.user_id, verb, thread_ids=thread_ids, text=text)
-            )
-
 
 def _thread_to_dict(thread: Thread) -> wire.Shown:
     return {
@@ -178,21 +177,15 @@ _ALL = 10_000
 Read = Callable[[ApiRequest], HistoryRequest]
 
 
-class ThreadsResource:
+class ThreadsResource(_ThreadChanges):
     """The endpoints of one user's threads and notifications as resources."""
-
-    def __init__(self, client: ThreadTracker) -> None:
-        self._client = client
 
     def body_parser(self, model: wire.Body = wire.UserBody) -> Read:
         """Return the schema step that identifies the user and validates the body, if there is one."""
 
         def read(request: ApiRequest) -> HistoryRequest:
             given = request.payload if isinstance(request.payload, dict) else {}
-            try:
-                body = model.model_validate({"user_id": request.query.get("user_id"), **given})
-            except ValidationError as error:
-                raise unprocessable_from(error) from error
+            body = validate_body(model, {"user_id": request.query.get("user_id"), **given})
             return HistoryRequest(_find_user(request, body.user_id or ""), body)
 
         return read
@@ -274,15 +267,6 @@ class ThreadsResource:
         if thread is None:
             raise NotFound(messages.NOT_FOUND)
         return {**_resource_from_thread(thread), "questions_ids": list(thread.question_ids)}
-
-    async def _change(
-        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
-    ) -> ThreadChangeResult:
-        history_request: HistoryRequest = request.parsed
-        with store_errors_as_faults():
-            return await self._client.change(
-                ThreadChange(request.app_id, history_request.user_id, verb, thread_ids=thread_ids, text=text)
-            )
 
 
 def _find_user(request: ApiRequest, named: str) -> str:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.question_bank_cache import QuestionBankCache
@@ -16,12 +14,12 @@ from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
 from cluster.store.archive.question_bank import QuestionBankStore
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
-from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire import qa as wire
-from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.faults import validate_body
 from deployments.api.wire.qa import (
     MOST_COMPLETIONS,
     QuestionAnswering,
@@ -31,6 +29,7 @@ from deployments.api.wire.qa import (
 )
 from deployments.api.wire.recommendation_bodies import render_notices
 from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.api.wire.search import spelling_to_dict
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.http.envelope import Reply, dumps, result, success
 from deployments.edge.http.request import ApiRequest
@@ -57,10 +56,7 @@ class QuestionAnswersResource:
 
     def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
-        try:
-            body = QuestionAnswering.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
+        body = validate_body(QuestionAnswering, request.payload)
         token = request.token
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
         return check_query(request, to_answer_query(body, app_id=request.app_id, user_id=user_id))
@@ -88,26 +84,13 @@ class QuestionAnswersResource:
         if self._served_log is not None:
             cited = [answer["product_id"] for answer in answers.answers if "product_id" in answer]
             self._served_log.record_items(request, service_id, treated, cited, outcome.treatments)
-        spelling = answers.spelling
         more = {
             "total": answers.total,
-            "spellcheck": {
-                "spelling_errors": spelling.errors,
-                "auto_spelling_correction": spelling.corrected,
-                "original_query": spelling.original_text or original,
-                "original_query_with_markups": spelling.original_marked,
-                "corrected_query": spelling.corrected_text or original,
-                "corrected_query_with_markups": spelling.corrected_marked,
-            },
+            "spellcheck": spelling_to_dict(answers.spelling, original),
         }
-        return result(
-            "answers",
-            # Members without their braces: `result` writes the object around them.
-            dumps(answers.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
-            took_ms=request.took_ms(),
-            service_id=service_id,
-            alias=request.credential.app.settings.service_id_response_alias,
-        )
+        # Members without their braces: `result` writes the object around them.
+        payload = dumps(answers.answers) + b"," + dumps(more)[1:-1] + render_notices(answered)
+        return result(request, service_id, "answers", payload)
 
 
 class QuestionBankResource:
@@ -120,37 +103,20 @@ class QuestionBankResource:
         self._banks = banks
         self._new_service_id = new_service_id
 
-    def parse_bank(self, request: ApiRequest) -> QuestionBank:
-        """Validate the body of an upload."""
-        try:
-            return QuestionBank.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
-
     async def replace(self, request: ApiRequest) -> Reply:
         """Replace the question bank."""
         bank: QuestionBank = request.parsed
         await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
         return success({"took": request.took_ms(), "service_id": self._new_service_id()})
 
-    def parse_typed(self, request: ApiRequest) -> QuestionAutocomplete:
-        """Validate the body of a completion."""
-        try:
-            return QuestionAutocomplete.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error) from error
-
     async def complete(self, request: ApiRequest) -> Reply:
         """Return completions of a question."""
         typed: QuestionAutocomplete = request.parsed
         questions = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
-        return result(
-            "completions",
-            dumps([{"question": question.question, "weight": question.weight} for question in questions]),
-            took_ms=request.took_ms(),
-            service_id=self._new_service_id(),
-            alias=request.credential.app.settings.service_id_response_alias,
+        payload = dumps(
+            [{"question": question.question, "weight": question.weight} for question in questions]
         )
+        return result(request, self._new_service_id(), "completions", payload)
 
 
 _WRITE = AdmissionRules(bucket="write", writes=True, body="json")
@@ -186,7 +152,7 @@ def build_question_answer_endpoints(
             _WRITE,
             "detail",
             banks.replace,
-            schema=banks.parse_bank,
+            schema=body_parser(QuestionBank),
             about=EndpointTexts(
                 "Replace the question bank", _TAG, wire.QuestionBank, {200: build_envelope(wire.BankReply)}
             ),
@@ -198,7 +164,7 @@ def build_question_answer_endpoints(
             _ASK,
             "detail",
             banks.complete,
-            schema=banks.parse_typed,
+            schema=body_parser(QuestionAutocomplete),
             hot=True,
             about=EndpointTexts(
                 "Complete a question of the bank",

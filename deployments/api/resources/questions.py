@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import structlog
-from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from actors.answers.wiring import QuestionClient
@@ -36,7 +35,7 @@ from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
 from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
-from deployments.api.wire.faults import refuse, unprocessable_from
+from deployments.api.wire.faults import refuse, validate_body
 from deployments.api.wire.shared import parse_filter
 from deployments.edge.access.admission import bearer_token
 from deployments.edge.http.envelope import Reply, dumps, success, success_json, with_etag
@@ -253,7 +252,7 @@ class QuestionsResource:
 
     def parse_many(self, request: ApiRequest) -> AskAnswers:
         """Validate a list of ids."""
-        body: AskAnswers = validate_body(AskAnswers, request.payload)
+        body = validate_body(AskAnswers, request.payload)
         check_browser_format(request, body)
         return body
 
@@ -327,18 +326,6 @@ def record_in_history(history: ThreadTracker) -> Callable[[Question], Awaitable[
         )
 
     return note
-
-
-def validate_body(model: Any, payload: Any) -> Any:
-    """Validate a body.
-
-    Errors:
-        Unprocessable
-    """
-    try:
-        return model.model_validate(payload)
-    except ValidationError as error:
-        raise unprocessable_from(error, model=model) from error
 
 
 def _strip_mark(shown: bytes) -> bytes:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
@@ -20,7 +18,7 @@ from deployments.api.http.confidential_fields import check_query, remove_hidden_
 from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import (
     ProductToProducts,
     Recommendation,
@@ -70,10 +68,7 @@ class RecommendationResource:
         model = BODIES[kind]
 
         def read(request: ApiRequest) -> UserQuery:
-            try:
-                body = model.model_validate(request.payload)
-            except ValidationError as error:
-                raise unprocessable_from(error, model=model) from error
+            body = validate_body(model, request.payload)
             credential = request.credential
             if body.explain[0] and not credential.is_secret:
                 raise Forbidden(NOT_FOR_BROWSERS)
@@ -112,13 +107,7 @@ class RecommendationResource:
             payload = dumps(records) + render_notices(answered)
             if answered.explanation is not None:
                 payload += b',"explanation":' + dumps(answered.explanation)
-            return result(
-                name,
-                payload,
-                took_ms=request.took_ms(),
-                service_id=service_id,
-                alias=request.credential.app.settings.service_id_response_alias,
-            )
+            return result(request, service_id, name, payload)
 
         return answer
 

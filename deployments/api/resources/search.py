@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
-
-from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
@@ -21,9 +19,15 @@ from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.recommendation import NOT_FOR_BROWSERS
-from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import render_notices
-from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
+from deployments.api.wire.search import (
+    ManyProducts,
+    SearchBody,
+    spelling_to_dict,
+    to_named_query,
+    to_search_query,
+)
 from deployments.edge.http.envelope import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
 
@@ -54,10 +58,7 @@ class SearchResource:
             Unprocessable: the body is invalid
             Forbidden: a publishable key asks to explain
         """
-        try:
-            body = SearchBody.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error, model=SearchBody) from error
+        body = validate_body(SearchBody, request.payload)
         if body.explain and not request.credential.is_secret:
             raise Forbidden(NOT_FOR_BROWSERS)
         token = request.token
@@ -71,10 +72,7 @@ class SearchResource:
 
     def parse_many(self, request: ApiRequest) -> UserQuery:
         """Validate the body of mget."""
-        try:
-            body = ManyProducts.model_validate(request.payload)
-        except ValidationError as error:
-            raise unprocessable_from(error, model=ManyProducts) from error
+        body = validate_body(ManyProducts, request.payload)
         return check_query(request, to_named_query(body, app_id=request.app_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
@@ -89,36 +87,26 @@ class SearchResource:
             self._served_log.record(request, service_id, treated, answered, outcome.treatments)
         remove_hidden_fields(request, query, answered)
         search_query = query.search or SearchQuery()
-        result = answered.search or _NOTHING
+        hits = answered.search or _NOTHING
         self._query_log.record(
             request,
             "search",
             search_query.original,
-            total=result.total,
+            total=hits.total,
             language=search_query.prefer_language,
             served_by=answered.served_by,
             engine_id=query.engine_id,
         )
         # Members without their braces: `result` writes the object around them.
-        details = b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
-        return self._reply(request, answered, details, service_id)
+        details = b"," + dumps(_search_details(query, hits))[1:-1] + render_notices(answered)
+        return result(request, service_id, "products", dumps(answered.products) + details)
 
     async def answer_many(self, request: ApiRequest) -> Reply:
         """Return products by their ids."""
         query: UserQuery = request.parsed
         answered = remove_hidden_fields(request, query, await self._recommender.answer(query))
-        return self._reply(request, answered, render_notices(answered), self._new_service_id())
-
-    def _reply(
-        self, request: ApiRequest, answered: RecommendationResult, more: bytes, service_id: ServiceId
-    ) -> Reply:
-        return result(
-            "products",
-            dumps(answered.products) + more,
-            took_ms=request.took_ms(),
-            service_id=service_id,
-            alias=request.credential.app.settings.service_id_response_alias,
-        )
+        payload = dumps(answered.products) + render_notices(answered)
+        return result(request, self._new_service_id(), "products", payload)
 
 
 _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
@@ -126,18 +114,10 @@ _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 
 def _search_details(query: UserQuery, result: SearchResult) -> dict[str, Any]:
     """Return the search details beside the products."""
-    spelling = result.spelling
     details: dict[str, Any] = {
         "total": result.total,
         "start": query.start,
-        "spellcheck": {
-            "spelling_errors": spelling.errors,
-            "auto_spelling_correction": spelling.corrected,
-            "original_query": spelling.original_text,
-            "original_query_with_markups": spelling.original_marked,
-            "corrected_query": spelling.corrected_text,
-            "corrected_query_with_markups": spelling.corrected_marked,
-        },
+        "spellcheck": spelling_to_dict(result.spelling),
         "facet_counts": {"facet_fields": result.facets},
         "product_existence": result.existence,
         "partially_matched_products": result.partial,

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.records.field_types.fields import FAULT
+
+B = TypeVar("B", bound=BaseModel)
 
 _WORDS: dict[str, tuple[str, str]] = {
     "missing": ("field required", "value_error.missing"),
@@ -71,13 +73,20 @@ def build_error(msg: str, kind: str = "value_error") -> PydanticCustomError:
     return PydanticCustomError(kind, "{msg}", {"msg": msg})
 
 
-def unprocessable_from(
-    error: ValidationError, within: str = "body", model: type[BaseModel] | None = None
-) -> Unprocessable:
-    """Return the error reply for a validation error; each `loc` begins with `within`.
+def validate_body(model: type[B], values: Any, within: str = "body") -> B:
+    """Return the body that values are; each `loc` of a fault begins with `within`.
 
-    With the `model` of the body, the message of an unknown field names a similar field.
+    Errors:
+        Unprocessable: the values are invalid
     """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise unprocessable_from(error, within, model) from error
+
+
+def unprocessable_from(error: ValidationError, within: str, model: type[BaseModel]) -> Unprocessable:
+    """Return the error reply for a validation error; the message of an unknown field names a similar field."""
     faults = error.errors(include_url=False)[:_MOST]
     return Unprocessable("request schema error", detail=[_entry(entry, within, model) for entry in faults])
 
@@ -101,7 +110,7 @@ def refuse_filter(error: FilterSyntax, *path: str | int, within: str = "body") -
     raise FilterSyntax(error.message, **{**error.facts, "detail": [entry]}) from error
 
 
-def _entry(entry: ErrorDetails, within: str, model: type[BaseModel] | None) -> dict[str, Any]:
+def _entry(entry: ErrorDetails, within: str, model: type[BaseModel]) -> dict[str, Any]:
     context = entry.get("ctx", {})
     kind = entry["type"]
     place = [within, *(_short(part) for part in entry["loc"])]
@@ -111,7 +120,7 @@ def _entry(entry: ErrorDetails, within: str, model: type[BaseModel] | None) -> d
     )
     form = _FORMS.get(context.get("pattern", ""))
     msg = form or (msg.format_map(context) if kind in _WORDS else msg)
-    if kind == "extra_forbidden" and model is not None:
+    if kind == "extra_forbidden":
         msg += _suggest_field(entry["loc"], model)
     elif kind == "string_type" and type(entry["input"]) is int and abs(entry["input"]) < _LARGEST_SHOWN:
         msg += f'; send it as text: "{entry["input"]}"'

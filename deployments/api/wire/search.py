@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.recommender.messages import UserQuery
-from actors.retrieval.messages import MOST_PERSONAL, SearchQuery
+from actors.retrieval.messages import MOST_PERSONAL, SearchQuery, SpellingResult
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.language.parser import FULL_TEXT, parse
@@ -154,6 +154,18 @@ class SpellcheckReply(BaseModel):
     original_query_with_markups: str
     corrected_query: str
     corrected_query_with_markups: str
+
+
+def spelling_to_dict(spelling: SpellingResult, text: str = "") -> dict[str, Any]:
+    """Return the words as `SpellcheckReply` has them; `text` is the query where the result names none."""
+    return {
+        "spelling_errors": spelling.errors,
+        "auto_spelling_correction": spelling.corrected,
+        "original_query": spelling.original_text or text,
+        "original_query_with_markups": spelling.original_marked,
+        "corrected_query": spelling.corrected_text or text,
+        "corrected_query_with_markups": spelling.corrected_marked,
+    }
 
 
 class FacetCounts(BaseModel):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mmh3
 import orjson
 
 from cluster.errors import messages
+
+if TYPE_CHECKING:
+    from deployments.edge.http.request import ApiRequest
 
 Header = tuple[bytes, bytes]
 
@@ -102,16 +105,17 @@ def success_json(data: bytes) -> Reply:
     return Reply(200, b'{"message":"success","data":' + data + b"}")
 
 
-def result(name: str, payload: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
+def result(request: ApiRequest, service_id: str, name: str, payload: bytes) -> Reply:
     """Return the reply of a recommendation or search: `{message, data: {took, service_id, <name>}}`.
 
-    `alias` repeats the service id under a second name, for SDKs with another spelling.
+    An app may repeat the service id under a second name, for SDKs with another spelling.
     """
+    alias = request.credential.app.settings.service_id_response_alias
     second = b"" if not alias else dumps(alias) + b':"' + service_id.encode() + b'",'
     return Reply(
         200,
         b'{"message":"success","data":{"took":%d,"service_id":"%s",%s"%s":%s}}'
-        % (took_ms, service_id.encode(), second, name.encode(), payload),
+        % (request.took_ms(), service_id.encode(), second, name.encode(), payload),
     )
 
 
