@@ -98,13 +98,13 @@ async def change_client(request: ConsoleRequest) -> Response:
 async def close_address(request: ConsoleRequest) -> Response:
     """Take the address of this app's archive away."""
     closed = await request.perform("archive.close")
-    return request.redirect(ARCHIVE, "archive.closed", count=closed.ended)
+    return request.redirect(ARCHIVE, "archive.closed", count=closed.facts["ended"])
 
 
 async def disconnect(request: ConsoleRequest) -> Response:
     """Disconnect an application."""
     ended = await request.perform("connections.end", client_id=request.form.get("client_id", ""))
-    return request.redirect(ARCHIVE, "archive.disconnected", count=ended.ended)
+    return request.redirect(ARCHIVE, "archive.disconnected", count=ended.facts["ended"])
 
 
 def _read_span(request: ConsoleRequest) -> str:

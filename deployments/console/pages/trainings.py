@@ -48,7 +48,7 @@ async def show_order(request: ConsoleRequest) -> Response:
     )
     return request.page(
         "models/order.html",
-        recipes=[recipe["name"] for recipe in recipes.recipes],
+        recipes=[recipe["name"] for recipe in recipes.facts["recipes"]],
         engines=[view.engine.engine_id for view in engines.engines],
         estimate_address=path_of(TRAININGS + "/estimate", app_id=request.app_id),
     )
@@ -91,7 +91,7 @@ async def _read_run(request: ConsoleRequest) -> dict[str, Any]:
 async def show_recipes(request: ConsoleRequest) -> Response:
     """Show the built-in recipes with all their parameters, and the learner classes that may run."""
     recipes = await request.perform("recipes.list")
-    return request.page("models/recipes.html", recipes=recipes.recipes, learners=recipes.learners)
+    return request.page("models/recipes.html", **recipes.facts)
 
 
 async def show_schedules(request: ConsoleRequest) -> Response:
@@ -105,7 +105,7 @@ async def show_schedules(request: ConsoleRequest) -> Response:
         "models/schedules.html",
         schedules=[schedule.to_dict() for schedule in schedules.schedules],
         engines=[view.engine.engine_id for view in engines.engines],
-        recipes=[recipe["name"] for recipe in recipes.recipes],
+        recipes=[recipe["name"] for recipe in recipes.facts["recipes"]],
     )
 
 

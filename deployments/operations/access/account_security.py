@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
-from typing import Any
 
 from pydantic import Field
 
@@ -18,22 +16,12 @@ from cluster.admin.second_factor import SecondFactors
 from cluster.errors import Conflict, Forbidden, Invalid, TooMany
 from cluster.records.account import Account, check_password
 from deployments.operations.frame.operation import Arguments, operation
+from deployments.operations.frame.result_table import PlainResult
 from deployments.operations.frame.services import AdminServices
 
 ISSUER = "Kiosk"
 LIMITED = "kiosk:admin"
 "Replaces the app id in limits; no app can have this id."
-
-
-@dataclass(frozen=True, slots=True)
-class AccountChange:
-    """What became of the principal's account."""
-
-    username: str
-    facts: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"username": self.username, **self.facts}
 
 
 class ChangePassword(Arguments):
@@ -63,7 +51,7 @@ class ProveCode(Arguments):
 
 
 @operation("me.change_password", "PUT", "/me/password", scope="person", secret_fields={"current", "new"})
-async def change_password(services: AdminServices, given: ChangePassword) -> AccountChange:
+async def change_password(services: AdminServices, given: ChangePassword) -> PlainResult:
     """Change your password; for the console.
 
     All sessions, tokens and connections of the principal end.
@@ -81,7 +69,7 @@ async def change_password(services: AdminServices, given: ChangePassword) -> Acc
     if not given.new:
         raise Invalid("the new password is empty")
     await people.set_password(account.username, given.new, services.now_ms())
-    return AccountChange(account.username, {"password_changed": True})
+    return PlainResult({"username": account.username, "password_changed": True})
 
 
 @operation(
@@ -92,7 +80,7 @@ async def change_password(services: AdminServices, given: ChangePassword) -> Acc
     secret_fields={"password"},
     secret_results={"pending", "secret", "uri"},
 )
-async def begin_second_factor(services: AdminServices, given: ProvePassword) -> AccountChange:
+async def begin_second_factor(services: AdminServices, given: ProvePassword) -> PlainResult:
     """Begin to set up a second factor; for the console.
 
     The secret takes effect with `me.confirm_second_factor`.
@@ -109,7 +97,7 @@ async def begin_second_factor(services: AdminServices, given: ProvePassword) -> 
     await _check_password(account, given.password)
     fresh = _factors(services).begin(account, ISSUER)
     facts = {"secret": fresh.secret, "uri": fresh.uri, "pending": fresh.sealed}
-    return AccountChange(account.username, facts)
+    return PlainResult({"username": account.username, **facts})
 
 
 @operation(
@@ -120,7 +108,7 @@ async def begin_second_factor(services: AdminServices, given: ProvePassword) -> 
     secret_fields={"code", "pending"},
     secret_results={"recovery_codes"},
 )
-async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFactor) -> AccountChange:
+async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFactor) -> PlainResult:
     """Switch the second factor on with its first code; for the console.
 
     Sessions and connected applications that the password alone made end.
@@ -136,11 +124,11 @@ async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFac
     if codes is None:
         raise Invalid("this code is wrong; check the clock of the phone, and type the newest code")
     await services.stores.grants.revoke_user(account.user_id, now_ms=services.now_ms())
-    return AccountChange(account.username, {"second_factor": True, "recovery_codes": codes})
+    return PlainResult({"username": account.username, "second_factor": True, "recovery_codes": codes})
 
 
 @operation("me.remove_second_factor", "DELETE", "/me/second-factor", scope="person", secret_fields={"code"})
-async def remove_second_factor(services: AdminServices, given: ProveCode) -> AccountChange:
+async def remove_second_factor(services: AdminServices, given: ProveCode) -> PlainResult:
     """Switch the second factor off; for the console.
 
     Errors:
@@ -157,11 +145,11 @@ async def remove_second_factor(services: AdminServices, given: ProveCode) -> Acc
     if not check.is_right:
         raise Invalid("this code is wrong, or was used before")
     await factors.remove(account)
-    return AccountChange(account.username, {"second_factor": False})
+    return PlainResult({"username": account.username, "second_factor": False})
 
 
 @operation("me.end_sessions", "DELETE", "/me/sessions", scope="person")
-async def end_sessions(services: AdminServices, _: Arguments) -> AccountChange:
+async def end_sessions(services: AdminServices, _: Arguments) -> PlainResult:
     """End all your browser sessions; for the console.
 
     Errors:
@@ -169,7 +157,7 @@ async def end_sessions(services: AdminServices, _: Arguments) -> AccountChange:
     """
     account = await _account(services)
     await services.stores.accounts.end_sessions(account.user_id, secrets.token_urlsafe(9))
-    return AccountChange(account.username, {"sessions_ended": True})
+    return PlainResult({"username": account.username, "sessions_ended": True})
 
 
 async def _account(services: AdminServices) -> Account:

@@ -28,7 +28,7 @@ from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.archives import load_grants
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.archive.readership import load_callers
 from deployments.operations.insight.archive.usage_report import ClientUsage
@@ -114,40 +114,6 @@ class ArchiveClients:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedClient:
-    """The rule of a client after a change."""
-
-    app_id: str
-    rule: ClientRule
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, **self.rule.model_dump()}
-
-    def to_lines(self) -> ResultLines:
-        """Return the rule in words, and what a name proves."""
-        client = self.rule.client
-        is_allowed = self.rule.decision == "allow"
-        may = "may call" if is_allowed else "is refused"
-        line = f"{client} {may}; calls per minute: {_format_rate(self.rule)}."
-        hint = "Any client may give itself this name; host:HOST lets in only who answers there."
-        return (line, hint) if is_allowed and is_client_name(client) else (line,)
-
-
-@dataclass(frozen=True, slots=True)
-class ForgottenClient:
-    """A client without a rule."""
-
-    app_id: str
-    client: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "client": self.client, "forgotten": True}
-
-    def to_lines(self) -> ResultLines:
-        return (f"{self.client} has no rule any more.",)
-
-
 def _format_rate(rule: ClientRule) -> str:
     of_each = " a person" if rule.client in (EVERYBODY, UNSIGNED, *BY_SIGNATURE.values()) else ""
     if rule.calls_per_minute is None:
@@ -188,17 +154,6 @@ class ConnectedApplications:
 
     def to_dict(self) -> dict[str, Any]:
         return {"applications": [application.to_dict() for application in self.applications]}
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectedApplication:
-    """How many grants of a client ended."""
-
-    client_id: str
-    ended: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"client_id": self.client_id, "ended": self.ended}
 
 
 async def _read_choice(services: AdminServices, given: OfApp) -> Any:
@@ -256,7 +211,7 @@ async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
 
 
 @operation("clients.allow", "POST", "/apps/{app_id}/archive/clients/allow", "owner", read_before=_read_rule)
-async def allow_client(services: AdminServices, given: OfClient) -> ChangedClient:
+async def allow_client(services: AdminServices, given: OfClient) -> PlainResult:
     """Allow a client of the archive.
 
     Errors:
@@ -266,7 +221,7 @@ async def allow_client(services: AdminServices, given: OfClient) -> ChangedClien
 
 
 @operation("clients.deny", "POST", "/apps/{app_id}/archive/clients/deny", "owner", read_before=_read_rule)
-async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient:
+async def deny_client(services: AdminServices, given: OfClient) -> PlainResult:
     """Refuse a client of the archive.
 
     Errors:
@@ -276,7 +231,7 @@ async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient
 
 
 @operation("clients.rate", "POST", "/apps/{app_id}/archive/clients/rate", "owner", read_before=_read_rule)
-async def rate_client(services: AdminServices, given: RateClient) -> ChangedClient:
+async def rate_client(services: AdminServices, given: RateClient) -> PlainResult:
     """Bound the calls of a client of the archive.
 
     All its people together; under `*` those of one person.
@@ -288,7 +243,7 @@ async def rate_client(services: AdminServices, given: RateClient) -> ChangedClie
 
 
 @operation("clients.forget", "POST", "/apps/{app_id}/archive/clients/forget", "owner", read_before=_read_rule)
-async def forget_client(services: AdminServices, given: OfClient) -> ForgottenClient:
+async def forget_client(services: AdminServices, given: OfClient) -> PlainResult:
     """Remove the rule of a client of the archive.
 
     Errors:
@@ -296,10 +251,13 @@ async def forget_client(services: AdminServices, given: OfClient) -> ForgottenCl
     """
     if not await services.stores.client_rules.remove(given.app_id, given.client):
         raise NotFound("there is no rule for this client; see `kiosk clients list`")
-    return ForgottenClient(given.app_id, given.client)
+    return PlainResult(
+        {"app_id": given.app_id, "client": given.client, "forgotten": True},
+        (f"{given.client} has no rule any more.",),
+    )
 
 
-async def _change(services: AdminServices, given: OfClient, **change: object) -> ChangedClient:
+async def _change(services: AdminServices, given: OfClient, **change: object) -> PlainResult:
     await require_app(services.stores, given.app_id)
     stored = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
     try:
@@ -309,7 +267,12 @@ async def _change(services: AdminServices, given: OfClient, **change: object) ->
     except ValidationError as error:
         raise Invalid("a client's name has 1 to 200 characters") from error
     await services.stores.client_rules.put(given.app_id, rule)
-    return ChangedClient(given.app_id, rule)
+    is_allowed = rule.decision == "allow"
+    may = "may call" if is_allowed else "is refused"
+    line = f"{rule.client} {may}; calls per minute: {_format_rate(rule)}."
+    hint = "Any client may give itself this name; host:HOST lets in only who answers there."
+    lines = (line, hint) if is_allowed and is_client_name(rule.client) else (line,)
+    return PlainResult({"app_id": given.app_id, **rule.model_dump()}, lines)
 
 
 async def _load_grants(services: AdminServices, app_id: str) -> list[ActiveGrant]:
@@ -361,7 +324,7 @@ async def list_connections(services: AdminServices, given: OfApp) -> ConnectedAp
 
 
 @operation("connections.end", "DELETE", "/apps/{app_id}/archive/connections/{client_id}", "owner")
-async def disconnect_application(services: AdminServices, given: OfConnection) -> DisconnectedApplication:
+async def disconnect_application(services: AdminServices, given: OfConnection) -> PlainResult:
     """Disconnect an application from the archive.
 
     All grants of it end; people may connect it again unless it is refused.
@@ -379,4 +342,4 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
     ended = 0
     for active in grants:
         ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
-    return DisconnectedApplication(given.client_id, ended)
+    return PlainResult({"client_id": given.client_id, "ended": ended})

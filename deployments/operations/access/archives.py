@@ -17,7 +17,7 @@ from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, 
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import app_admin
 from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 MOST_INCLUDED = 8
@@ -95,23 +95,6 @@ class ArchiveDetails:
         return (ResultTable(("setting", "value"), rows, ""),)
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedArchive:
-    """An archive that was closed."""
-
-    app_id: str
-    ended: int
-    "Connections of agents that ended."
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "closed": True, "ended": self.ended}
-
-    def to_lines(self) -> ResultLines:
-        return (
-            f"Agents do not read {self.app_id} at {mcp_path(self.app_id)} any more; {self.ended} connections ended.",
-        )
-
-
 async def _read_settings(services: AdminServices, given: OfApp) -> dict[str, Any] | None:
     archive = (await app_admin(services).app(given.app_id)).archive
     return None if archive is None else archive.model_dump(mode="json")
@@ -177,7 +160,7 @@ async def _check_included(services: AdminServices, app_id: str, included: Iterab
 
 
 @operation("archive.close", "DELETE", _PATH, "owner", read_before=_read_settings)
-async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
+async def close_archive(services: AdminServices, given: OfApp) -> PlainResult:
     """Take the address of an app's archive away, and disconnect its agents.
 
     The default archive at `/mcp` stays, also if it is this app. API replicas follow within a second.
@@ -190,27 +173,17 @@ async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
         raise Conflict(f"agents do not read {given.app_id} at an address of its own")
     # The address first: a client that connects in between would keep its grant.
     await app_admin(services).set_archive(given.app_id, None)
-    return ClosedArchive(given.app_id, await end_grants(services, given.app_id))
-
-
-@dataclass(frozen=True, slots=True)
-class RotatedKey:
-    """The key by which an archive signs statements from now on."""
-
-    app_id: str
-    key_id: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "key_id": self.key_id}
-
-    def to_lines(self) -> ResultLines:
-        return (
-            f"Statements about {self.app_id} carry the key {self.key_id} from now on; earlier keys stay published.",
-        )
+    ended = await end_grants(services, given.app_id)
+    return PlainResult(
+        {"app_id": given.app_id, "closed": True, "ended": ended},
+        (
+            f"Agents do not read {given.app_id} at {mcp_path(given.app_id)} any more; {ended} connections ended.",
+        ),
+    )
 
 
 @operation("archive.rotate_key", "POST", "/apps/{app_id}/archive/key", "owner")
-async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
+async def rotate_key(services: AdminServices, given: OfApp) -> PlainResult:
     """Sign statements about citations with a new key.
 
     API replicas follow within two seconds. Earlier public keys stay published, so earlier statements can be verified.
@@ -220,7 +193,13 @@ async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
     """
     await app_admin(services).app(given.app_id)
     keys = CitationSigningKeys(services.vault, services.stores.publisher_keys, services.clock)
-    return RotatedKey(given.app_id, (await keys.rotate(given.app_id)).key_id)
+    key_id = (await keys.rotate(given.app_id)).key_id
+    return PlainResult(
+        {"app_id": given.app_id, "key_id": key_id},
+        (
+            f"Statements about {given.app_id} carry the key {key_id} from now on; earlier keys stay published.",
+        ),
+    )
 
 
 class RemoveKey(OfApp):
@@ -229,28 +208,8 @@ class RemoveKey(OfApp):
     key_id: str = Field(min_length=1, max_length=64, description="Its `kid` in /mcp/jwks.json.")
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedKey:
-    """A public key that is published no more."""
-
-    app_id: str
-    removed: str
-    key_id: str
-    "The key by which the archive signs from now on."
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "removed": self.removed, "key_id": self.key_id}
-
-    def to_lines(self) -> ResultLines:
-        """Return a sentence."""
-        return (
-            f"The key {self.removed} of {self.app_id} is published no more.",
-            f"Statements carry {self.key_id} from now on.",
-        )
-
-
 @operation("archive.remove_key", "DELETE", "/apps/{app_id}/archive/key", "owner")
-async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
+async def remove_key(services: AdminServices, given: RemoveKey) -> PlainResult:
     """Remove a public key that leaked; statements that it signed stop being verifiable.
 
     If it is the current key, statements are signed with a new one. API replicas follow within two seconds.
@@ -261,8 +220,14 @@ async def remove_key(services: AdminServices, given: RemoveKey) -> RemovedKey:
     """
     await app_admin(services).app(given.app_id)
     keys = CitationSigningKeys(services.vault, services.stores.publisher_keys, services.clock)
-    current = await keys.remove(given.app_id, given.key_id)
-    return RemovedKey(given.app_id, given.key_id, current.key_id)
+    current = (await keys.remove(given.app_id, given.key_id)).key_id
+    return PlainResult(
+        {"app_id": given.app_id, "removed": given.key_id, "key_id": current},
+        (
+            f"The key {given.key_id} of {given.app_id} is published no more.",
+            f"Statements carry {current} from now on.",
+        ),
+    )
 
 
 async def exclude_archives(

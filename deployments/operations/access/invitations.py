@@ -23,7 +23,7 @@ from cluster.secrecy import key_sha256, mint_token
 from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_role, app_role
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _HOUR_MS = 3_600_000
@@ -101,19 +101,6 @@ class NewInvitation:
         return lines if self.public_url else (*lines, hint)
 
 
-@dataclass(frozen=True, slots=True)
-class RevokedInvitation:
-    """An invitation that was revoked."""
-
-    invitation_id: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"invitation_id": self.invitation_id, "revoked": True}
-
-    def to_lines(self) -> ResultLines:
-        return (f"Invitation {self.invitation_id} is revoked.",)
-
-
 class Invite(Arguments):
     """Arguments of `invitations.create`."""
 
@@ -185,7 +172,7 @@ async def create_invitation(services: AdminServices, given: Invite) -> NewInvita
 
 
 @operation("invitations.revoke", "DELETE", "/invitations/{invitation_id}", "owner", scope="installation")
-async def revoke_invitation(services: AdminServices, given: OfInvitation) -> RevokedInvitation:
+async def revoke_invitation(services: AdminServices, given: OfInvitation) -> PlainResult:
     """Revoke an invitation.
 
     Its link stops working at once.
@@ -230,7 +217,7 @@ async def create_app_invitation(services: AdminServices, given: InviteToApp) -> 
 
 
 @operation("invitations.revoke_for_app", "DELETE", "/apps/{app_id}/invitations/{invitation_id}", "owner")
-async def revoke_app_invitation(services: AdminServices, given: OfAppInvitation) -> RevokedInvitation:
+async def revoke_app_invitation(services: AdminServices, given: OfAppInvitation) -> PlainResult:
     """Revoke an invitation to one app.
 
     Errors:
@@ -279,11 +266,12 @@ async def _add(
     return NewInvitation(record, token, services.config.public_url)
 
 
-async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> RevokedInvitation:
+async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> PlainResult:
     store = services.stores.invitations
     for invitation in await store.all():
         is_visible = not app_id or is_for_app(invitation, app_id)
         # Somebody may accept it at this moment: of a removal and an acceptance, one succeeds.
         if invitation.invitation_id == invitation_id and is_visible and await store.remove(invitation.sha256):
-            return RevokedInvitation(invitation_id)
+            facts = {"invitation_id": invitation_id, "revoked": True}
+            return PlainResult(facts, (f"Invitation {invitation_id} is revoked.",))
     raise NotFound(f"there is no open invitation {invitation_id}")

@@ -13,7 +13,7 @@ from cluster.errors import Invalid, NotFound
 from cluster.records.api_keys import KeyKind
 from deployments.operations.access.apps import NewKeys, app_admin
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 
@@ -40,25 +40,6 @@ class KeyList:
         ]
         empty = "There are no keys yet; `kiosk up` makes the first ones."
         return (ResultTable(("app", "kind", "key id", "key", "made"), rows, empty),)
-
-
-@dataclass(frozen=True, slots=True)
-class RevokedKey:
-    """A key that was revoked."""
-
-    entry: KeyEntry
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"revoked": True, **self.entry.to_dict()}
-
-    def to_lines(self) -> ResultLines:
-        """Return the key, and how a new one is made."""
-        app_id = self.entry.app.app_id
-        key = self.entry.key
-        return (
-            f"The {key.kind} key {key.hint} of {app_id} is revoked. "
-            f"`kiosk keys rotate {app_id} --kind {key.kind}` makes a new one.",
-        )
 
 
 class RotateKeys(OfApp):
@@ -142,7 +123,7 @@ async def rotate_keys(services: AdminServices, given: RotateKeys) -> NewKeys:
 
 
 @operation("keys.revoke", "DELETE", "/apps/{app_id}/keys/{key_id}", "owner")
-async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
+async def revoke_key(services: AdminServices, given: RevokeKey) -> PlainResult:
     """Revoke one key of an app for good.
 
     Errors:
@@ -152,18 +133,28 @@ async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
     # `revoke` also takes hints and texts, of keys of any app; an owner may revoke those of this app only.
     if all(entry.key.key_id != given.key_id for entry in await admin.keys(app_id=given.app_id)):
         raise NotFound(f"{given.app_id} has no key {given.key_id}")
-    return RevokedKey(await admin.revoke(given.key_id))
+    return _describe_revoked(await admin.revoke(given.key_id))
 
 
 @operation("keys.revoke_any", "POST", "/keys/revoke", "owner", scope="installation", secret_fields={"key"})
-async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> RevokedKey:
+async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> PlainResult:
     """Revoke a key that leaked, given by its id, its hint or its text.
 
     Errors:
         NotFound: no key in use matches
         Invalid: several keys match
     """
-    return RevokedKey(await app_admin(services).revoke(given.key))
+    return _describe_revoked(await app_admin(services).revoke(given.key))
+
+
+def _describe_revoked(entry: KeyEntry) -> PlainResult:
+    app_id = entry.app.app_id
+    key = entry.key
+    line = (
+        f"The {key.kind} key {key.hint} of {app_id} is revoked. "
+        f"`kiosk keys rotate {app_id} --kind {key.kind}` makes a new one."
+    )
+    return PlainResult({"revoked": True, **entry.to_dict()}, (line,))
 
 
 def _kinds(text: str) -> tuple[KeyKind, ...]:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from deployments.operations.frame.operation import Arguments, operation
+from deployments.operations.frame.result_table import PlainResult
 from deployments.operations.frame.services import AdminServices
 
 
-@dataclass(frozen=True, slots=True)
-class Me:
-    """Who the principal is and what that person may do."""
-
-    facts: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.facts
-
-
 @operation("me.get", "GET", "/me", scope="person")
-async def read_me(services: AdminServices, _: Arguments) -> Me:
+async def read_me(services: AdminServices, _: Arguments) -> PlainResult:
     """Show who you are here and what you may do."""
     principal = services.principal
-    return Me(
+    return PlainResult(
         {
             "username": principal.username,
             "user_id": principal.user_id,

@@ -17,7 +17,7 @@ from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import app_admin
 from deployments.operations.access.archives import end_grants, exclude_archives
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 
@@ -85,30 +85,6 @@ class AccountRoles:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonChange:
-    """What became of an account."""
-
-    username: str
-    facts: Mapping[str, Any]
-    sentence: str = ""
-    "The change in words; `{agents}`: how many connected agents were cut off."
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"username": self.username, **self.facts}
-
-    def to_lines(self) -> ResultLines:
-        """Return the change in words."""
-        count = self.facts.get("disconnected")
-        agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
-        sentence = self.sentence.format(name=self.username, agents=agents)
-        excluded = [
-            f"{app_id} includes {', '.join(others)} no more: nobody owns both."
-            for app_id, others in self.facts.get("excluded", {}).items()
-        ]
-        return (sentence, *excluded, *_show_once(self.facts.get("password", "")))
-
-
-@dataclass(frozen=True, slots=True)
 class Connections:
     """Agents that a person connected, the last used first."""
 
@@ -141,22 +117,6 @@ class Connections:
         ]
         empty = f"{self.username} has connected nothing."
         return (ResultTable(("connection", "client", "since", "last renewed"), rows, empty),)
-
-
-@dataclass(frozen=True, slots=True)
-class AppPeople:
-    """AccountList with a role in an app; administrators, who own every app, are not among them."""
-
-    app_id: str
-    accounts: list[Account]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return names and roles for JSON."""
-        named = [
-            {"username": account.username, "role": account.roles[self.app_id], "disabled": account.disabled}
-            for account in self.accounts
-        ]
-        return {"app_id": self.app_id, "users": named}
 
 
 def _show_once(password: str) -> ResultLines:
@@ -259,7 +219,7 @@ def _is_temporary(services: AdminServices, given: CreatePerson | SetPassword) ->
 
 
 @operation("people.lock", "POST", "/people/{username}/lock", "owner", scope="installation")
-async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
+async def lock_person(services: AdminServices, given: OfPerson) -> PlainResult:
     """Lock an account; its sessions, tokens and connections end within a second.
 
     Errors:
@@ -272,7 +232,7 @@ async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
 
 
 @operation("people.unlock", "POST", "/people/{username}/unlock", "owner", scope="installation")
-async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChange:
+async def unlock_person(services: AdminServices, given: OfPerson) -> PlainResult:
     """Unlock an account.
 
     Errors:
@@ -285,7 +245,7 @@ async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChang
 @operation(
     "people.delete", "DELETE", "/people/{username}", "owner", scope="installation", read_before=read_person
 )
-async def delete_person(services: AdminServices, given: OfPerson) -> PersonChange:
+async def delete_person(services: AdminServices, given: OfPerson) -> PlainResult:
     """Delete an account for good, with its sign-ins and connected agents.
 
     Errors:
@@ -313,7 +273,7 @@ async def delete_person(services: AdminServices, given: OfPerson) -> PersonChang
     secret_fields={"password"},
     secret_results={"password"},
 )
-async def set_password(services: AdminServices, given: SetPassword) -> PersonChange:
+async def set_password(services: AdminServices, given: SetPassword) -> PlainResult:
     """Set a password; a generated one is shown once.
 
     Sessions, tokens and connections of the account end.
@@ -337,7 +297,7 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
 @operation(
     "people.reset_second_factor", "DELETE", "/people/{username}/second-factor", "owner", scope="installation"
 )
-async def reset_second_factor(services: AdminServices, given: OfPerson) -> PersonChange:
+async def reset_second_factor(services: AdminServices, given: OfPerson) -> PlainResult:
     """Remove the second factor of a person who lost it; browsers are signed out.
 
     Errors:
@@ -362,7 +322,7 @@ async def list_connections(services: AdminServices, given: OfPerson) -> Connecti
 
 
 @operation("people.disconnect", "DELETE", "/people/{username}/connections", "owner", scope="installation")
-async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange:
+async def disconnect(services: AdminServices, given: Disconnect) -> PlainResult:
     """End one connection of a person, or all of them.
 
     Errors:
@@ -373,7 +333,7 @@ async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange
 
 
 @operation("people.list_of_app", "GET", "/apps/{app_id}/people", "owner")
-async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
+async def list_app_people(services: AdminServices, given: OfApp) -> PlainResult:
     """List the people with a role in an app.
 
     Errors:
@@ -381,7 +341,11 @@ async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
     """
     await app_admin(services).app(given.app_id)
     accounts = [account for account in await account_admin(services).all() if given.app_id in account.roles]
-    return AppPeople(given.app_id, accounts)
+    named = [
+        {"username": account.username, "role": account.roles[given.app_id], "disabled": account.disabled}
+        for account in accounts
+    ]
+    return PlainResult({"app_id": given.app_id, "users": named})
 
 
 async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, Any]:
@@ -390,7 +354,7 @@ async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, A
 
 
 @operation("people.grant_role", "PUT", "/apps/{app_id}/people/{username}", "owner", read_before=_read_role)
-async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
+async def grant_role(services: AdminServices, given: GrantRole) -> PlainResult:
     """Give a person a role in an app.
 
     Errors:
@@ -405,7 +369,7 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
 @operation(
     "people.revoke_role", "DELETE", "/apps/{app_id}/people/{username}", "owner", read_before=_read_role
 )
-async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
+async def revoke_role(services: AdminServices, given: OfAppPerson) -> PlainResult:
     """Take a person's role in an app away; agents lose an archive that is for its members.
 
     Errors:
@@ -415,7 +379,7 @@ async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChan
     app = (await services.stores.access.read_all()).apps.get(given.app_id)
     # After the role, without which nobody can connect again in between.
     if app is not None and app.archive is not None and app.archive.members_only:
-        await end_grants(services, given.app_id, usernames=(change.username,))
+        await end_grants(services, given.app_id, usernames=(change.facts["username"],))
     return change
 
 
@@ -435,11 +399,18 @@ def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
         raise Forbidden("change your own password and second factor under My account, or on the command line")
 
 
-def _changed(given: OfPerson, sentence: str = "", **facts: Any) -> PersonChange:
-    return PersonChange(given.username.lower(), facts, sentence)
+def _changed(given: OfPerson, sentence: str, **facts: Any) -> PlainResult:
+    """Return the change of an account; `{agents}` in the sentence is how many connected agents were cut off."""
+    name = given.username.lower()
+    count = facts.get("disconnected")
+    agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
+    lines = [sentence.format(name=name, agents=agents)]
+    for app_id, others in facts.get("excluded", {}).items():
+        lines.append(f"{app_id} includes {', '.join(others)} no more: nobody owns both.")
+    return PlainResult({"username": name, **facts}, (*lines, *_show_once(facts.get("password", ""))))
 
 
-async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PersonChange:
+async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PlainResult:
     """Set a role; an owner of an app does not learn which other accounts there are, and who administers."""
     # before the role ends, so that nothing stays included if this process dies in between
     excluded = (
@@ -454,9 +425,11 @@ async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole |
         raise NotFound(f"no role of {given.username} in {given.app_id} can be changed") from None
 
 
-def _role_changed(given: OfAppPerson, account: Account, excluded: Mapping[str, list[str]]) -> PersonChange:
+def _role_changed(given: OfAppPerson, account: Account, excluded: Mapping[str, list[str]]) -> PlainResult:
     facts = {"app_id": given.app_id, "role": account.roles.get(given.app_id)}
-    return PersonChange(account.username, {**facts, **({"excluded": excluded} if excluded else {})})
+    return PlainResult(
+        {"username": account.username, **facts, **({"excluded": excluded} if excluded else {})}
+    )
 
 
 def account_role(text: str) -> Role:

@@ -18,7 +18,7 @@ from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_admin, app_role
 from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _DAY_MS = 86_400_000
@@ -80,20 +80,6 @@ class NewToken:
             f"Token {record.token_id} stands for {record.username} until {iso_ms(record.expires_at)[:10]}.",
             f"  token  {self.text}   (shown this once)",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RevokedToken:
-    """A token that was revoked."""
-
-    record: AdminToken
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"revoked": True, **token_to_dict(self.record)}
-
-    def to_lines(self) -> ResultLines:
-        """Return whose token it was."""
-        return (f"Token {self.record.token_id} of {self.record.username} is revoked.",)
 
 
 class ListTokens(Arguments):
@@ -212,7 +198,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     "/tokens/{token_id}",
     scope="person",
 )
-async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
+async def revoke_token(services: AdminServices, given: OfToken) -> PlainResult:
     """Revoke a personal token; it is refused within a second.
 
     Administrators revoke any.
@@ -228,7 +214,8 @@ async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
         _with_children(await services.stores.admin_tokens.of_user(token.user_id), token)
     ):
         await services.stores.admin_tokens.remove(token_id)
-    return RevokedToken(token)
+    line = f"Token {token.token_id} of {token.username} is revoked."
+    return PlainResult({"revoked": True, **token_to_dict(token)}, (line,))
 
 
 def _with_children(tokens: Sequence[AdminToken], first: AdminToken) -> list[str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from pydantic import Field
 
 from cluster.clock import iso_ms
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines
+from deployments.operations.frame.result_table import PlainResult
 from deployments.operations.frame.services import AdminServices
 
 
@@ -20,28 +17,10 @@ class EndTokens(OfApp):
     user_id: str = Field(min_length=1, max_length=512, description="The user that the tokens name.")
 
 
-@dataclass(frozen=True, slots=True)
-class TokensEnded:
-    """Until when tokens of a user were issued that have ended."""
-
-    app_id: str
-    issued_until_ms: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "issued_until": iso_ms(self.issued_until_ms)}
-
-    def to_lines(self) -> ResultLines:
-        """Return which tokens have ended."""
-        return (
-            f"Tokens that {self.app_id} issued for this user until {iso_ms(self.issued_until_ms)} "
-            "are refused within a second.",
-        )
-
-
 @operation(
     "users.end_tokens", "POST", "/apps/{app_id}/users/one/end-tokens", "editor", secret_fields={"user_id"}
 )
-async def end_tokens(services: AdminServices, given: EndTokens) -> TokensEnded:
+async def end_tokens(services: AdminServices, given: EndTokens) -> PlainResult:
     """End all tokens of a user that were issued before now.
 
     Every API replica refuses them within a second. Tokens issued later work, if they have `iat`.
@@ -52,4 +31,6 @@ async def end_tokens(services: AdminServices, given: EndTokens) -> TokensEnded:
     await require_app(services.stores, given.app_id)
     now_ms = services.now_ms()
     await services.stores.access.end_tokens(given.app_id, given.user_id, now_ms)
-    return TokensEnded(given.app_id, now_ms)
+    until = iso_ms(now_ms)
+    line = f"Tokens that {given.app_id} issued for this user until {until} are refused within a second."
+    return PlainResult({"app_id": given.app_id, "issued_until": until}, (line,))

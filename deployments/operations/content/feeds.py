@@ -16,7 +16,7 @@ from cluster.errors import Conflict, Invalid, NotFound, ReadOnly
 from cluster.records.archive.feed import LEAST_EVERY_MINUTES, MOST_EVERY_MINUTES, MOST_FEEDS, Feed, FeedState
 from deployments.operations.access.apps import app_admin
 from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -147,20 +147,6 @@ class FeedList:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedFeed:
-    """A feed that was removed."""
-
-    app_id: str
-    feed: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "feed": self.feed, "removed": True}
-
-    def to_lines(self) -> ResultLines:
-        return (f"Feed {self.feed} of {self.app_id} is removed; its articles stay.",)
-
-
 async def _view(services: AdminServices, feed: Feed) -> FeedView:
     states = await services.stores.feeds.states(feed.app_id)
     count = await services.stores.feeds.count_articles(feed.app_id, feed.name)
@@ -276,7 +262,7 @@ async def poll_feed(services: AdminServices, given: OfFeed) -> FeedView:
 
 
 @operation("feeds.remove", "DELETE", _FEED, "editor", read_before=_read_feed)
-async def remove_feed(services: AdminServices, given: OfFeed) -> RemovedFeed:
+async def remove_feed(services: AdminServices, given: OfFeed) -> PlainResult:
     """Remove a feed; its articles stay, and are no longer followed.
 
     Errors:
@@ -284,7 +270,10 @@ async def remove_feed(services: AdminServices, given: OfFeed) -> RemovedFeed:
     """
     if not await services.stores.feeds.remove(given.app_id, given.feed):
         raise _no_feed_error(given)
-    return RemovedFeed(given.app_id, given.feed)
+    return PlainResult(
+        {"app_id": given.app_id, "feed": given.feed, "removed": True},
+        (f"Feed {given.feed} of {given.app_id} is removed; its articles stay.",),
+    )
 
 
 def _no_feed_error(given: OfFeed) -> NotFound:

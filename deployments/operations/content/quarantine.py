@@ -19,7 +19,7 @@ from cluster.records.intake import QuarantineEntry
 from cluster.store.installation.quarantine_store import QuarantineStore
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 INSTALLATION = "@installation"
@@ -134,17 +134,6 @@ class ReplayReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DropReport:
-    """How many entries were dropped."""
-
-    app_id: str
-    dropped: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app": self.app_id, "dropped": self.dropped}
-
-
 @operation("quarantine.list", "GET", "/apps/{app_id}/quarantine", "analyst")
 async def list_entries(services: AdminServices, given: ListEntries) -> EntryList:
     """List what was set aside, newest first."""
@@ -188,12 +177,12 @@ async def replay_entries(services: AdminServices, given: ReplayEntries) -> Repla
 
 
 @operation("quarantine.drop", "POST", "/apps/{app_id}/quarantine/drop", "editor")
-async def drop_entries(services: AdminServices, given: ChooseEntries) -> DropReport:
+async def drop_entries(services: AdminServices, given: ChooseEntries) -> PlainResult:
     """Remove entries that were set aside for good."""
     entries = await read_entries(services, given.app_id, given.kind)
     chosen = select_entries(entries, given.entry_ids, every=given.every)
     await remove_entries(services, given.app_id, chosen, "dropped")
-    return DropReport(given.app_id, len(chosen))
+    return PlainResult({"app": given.app_id, "dropped": len(chosen)})
 
 
 async def read_entries(services: AdminServices, app_id: str, kind: str = "") -> list[QuarantineEntry]:

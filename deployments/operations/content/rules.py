@@ -23,7 +23,7 @@ from deployments.operations.content.rule_history import (
 )
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, OfEngine, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _CHECKED_S = 300.0
@@ -76,38 +76,6 @@ class StoredRuleList:
         return (ResultTable(("engine", "rule", "priority", "does", "when"), rows, empty),)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRulesChange:
-    """The rules that a change stored."""
-
-    app_id: str
-    rules: tuple[BoostRule, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "stored": [rule_to_dict(rule) for rule in self.rules]}
-
-    def to_lines(self) -> ResultLines:
-        """Return the names of the rules."""
-        count = len(self.rules)
-        names = ", ".join(rule.name for rule in self.rules)
-        return (f"{count} rule{'s' * (count != 1)} of {self.app_id} stored: {names}",)
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedRules:
-    """How many rules were deleted."""
-
-    app_id: str
-    engine_id: str
-    count: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "engine_id": self.engine_id, "deleted": self.count}
-
-    def to_lines(self) -> ResultLines:
-        return (f"{self.count} rule{'s' * (self.count != 1)} of {self.app_id} deleted.",)
-
-
 async def _read_named(services: AdminServices, given: OfRules) -> list[dict[str, Any]]:
     stored = await rules_of_engine(services, given.app_id, given.engine_id)
     return [rule_to_dict(stored[name]) for name in given.names if name in stored]
@@ -149,7 +117,7 @@ async def list_rules(services: AdminServices, given: ListRules) -> StoredRuleLis
     read_before=_read_replaced,
     check=lambda given: parse_rules(given.rules, given.engine_id),
 )
-async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChange:
+async def put_rules(services: AdminServices, given: PutRules) -> PlainResult:
     """Store rules, all or none; a rule with the same name is replaced.
 
     Errors:
@@ -158,7 +126,11 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     rules = await asyncio.to_thread(parse_rules, given.rules, given.engine_id)
     await require_app(services.stores, given.app_id)
     await store_rules(services, given.app_id, rules, "put")
-    return StoredRulesChange(given.app_id, tuple(rules))
+    names = ", ".join(rule.name for rule in rules)
+    return PlainResult(
+        {"app_id": given.app_id, "stored": [rule_to_dict(rule) for rule in rules]},
+        (f"{len(rules)} rule{'s' * (len(rules) != 1)} of {given.app_id} stored: {names}",),
+    )
 
 
 @operation(
@@ -168,7 +140,7 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     "editor",
     read_before=_read_named,
 )
-async def delete_rules(services: AdminServices, given: OfRules) -> DeletedRules:
+async def delete_rules(services: AdminServices, given: OfRules) -> PlainResult:
     """Delete rules of an engine, all or none.
 
     Errors:
@@ -180,7 +152,10 @@ async def delete_rules(services: AdminServices, given: OfRules) -> DeletedRules:
     count = await remove_rules(
         services, given.app_id, given.engine_id, [stored[name] for name in dict.fromkeys(given.names)]
     )
-    return DeletedRules(given.app_id, given.engine_id, count)
+    return PlainResult(
+        {"app_id": given.app_id, "engine_id": given.engine_id, "deleted": count},
+        (f"{count} rule{'s' * (count != 1)} of {given.app_id} deleted.",),
+    )
 
 
 @operation(

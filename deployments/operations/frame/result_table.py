@@ -1,9 +1,10 @@
-"""Tables of results, declared beside the results; the command line prints them."""
+"""Lines and tables of results, declared beside the results; the command line prints them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,17 @@ class ResultTable:
 
 ResultLines = Sequence[str | ResultTable]
 "What `to_lines()` of a result returns: the lines that a person reads."
+
+
+@dataclass(frozen=True, slots=True)
+class PlainResult:
+    """A result of facts for programs, and lines for people."""
+
+    facts: Mapping[str, Any]
+    lines: ResultLines = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.facts)
+
+    def to_lines(self) -> ResultLines:
+        return self.lines

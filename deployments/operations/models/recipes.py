@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import NotFound
 from deployments.operations.frame.operation import Arguments, OfApp, operation
+from deployments.operations.frame.result_table import PlainResult
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_app
 
@@ -19,22 +19,12 @@ if TYPE_CHECKING:
 # Training code is imported where it is used: an API replica that shows no models does not hold it.
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeList:
-    """The recipes that come along, and the learner classes that may run here."""
-
-    recipes: tuple[dict[str, Any], ...]
-    learners: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"recipes": list(self.recipes), "learners": list(self.learners)}
-
-
 @operation("recipes.list", "GET", "/apps/{app_id}/recipes")
-async def list_recipes(services: AdminServices, given: OfApp) -> RecipeList:
+async def list_recipes(services: AdminServices, given: OfApp) -> PlainResult:
     """List the built-in recipes and the learner classes that may run here."""
     await check_app(services, given.app_id)
-    return RecipeList(await asyncio.to_thread(_load_presets), ALLOWED.names())
+    recipes = await asyncio.to_thread(_load_presets)
+    return PlainResult({"recipes": recipes, "learners": list(ALLOWED.names())})
 
 
 @operation("learners.list", "GET", "/learners")
@@ -74,7 +64,7 @@ def _choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[str, A
     return chosen.with_changes(changes) if changes else chosen
 
 
-def _load_presets() -> tuple[dict[str, Any], ...]:
+def _load_presets() -> list[dict[str, Any]]:
     from jobs.refresh.recipe import PRESETS, load_recipe_file
 
-    return tuple(load_recipe_file(name).model_dump(mode="json") for name in PRESETS)
+    return [load_recipe_file(name).model_dump(mode="json") for name in PRESETS]

@@ -14,11 +14,11 @@ from cluster.errors import Conflict, NotFound
 from cluster.records.run import FACT_LABELS, Run
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_app, list_visible, no_app_error
 from deployments.operations.models.recipes import choose_recipe
-from deployments.operations.models.training_estimate import TrainingEstimate, estimate_from_counts
+from deployments.operations.models.training_estimate import estimate_from_counts
 
 SEARCHED = 500
 "How many of an app's newest runs are searched for the start of a name."
@@ -230,7 +230,7 @@ async def read_run_log(services: AdminServices, given: OfRun) -> RunLog:
 
 
 @operation("runs.estimate", "POST", "/apps/{app_id}/runs/estimate", "editor")
-async def estimate_run(services: AdminServices, given: EstimateRun) -> TrainingEstimate:
+async def estimate_run(services: AdminServices, given: EstimateRun) -> PlainResult:
     """Estimate memory and time of a training; train nothing.
 
     From the counts of the data, without reading the data.

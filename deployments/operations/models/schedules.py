@@ -13,7 +13,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Schedule, newest_slot, next_slot, period_of
 from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_visible, list_visible
 from deployments.operations.models.recipes import choose_recipe
@@ -110,20 +110,6 @@ class ScheduleList:
                 droppable=("engine", "fired last"),
             ),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedSchedule:
-    """A schedule that was removed."""
-
-    app_id: str
-    name: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "name": self.name, "removed": True}
-
-    def to_lines(self) -> ResultLines:
-        return (f"Schedule {self.name} of {self.app_id} is removed.",)
 
 
 @operation("schedules.list_all", "GET", "/schedules", scope="person")
@@ -235,7 +221,7 @@ async def change_schedule(services: AdminServices, given: ChangeSchedule) -> Sch
 @operation(
     "schedules.remove", "DELETE", "/apps/{app_id}/schedules/{schedule}", "editor", read_before=_read_schedule
 )
-async def remove_schedule(services: AdminServices, given: OfSchedule) -> RemovedSchedule:
+async def remove_schedule(services: AdminServices, given: OfSchedule) -> PlainResult:
     """Remove a schedule; a run under way goes on.
 
     Errors:
@@ -243,7 +229,10 @@ async def remove_schedule(services: AdminServices, given: OfSchedule) -> Removed
     """
     if not await services.stores.schedules.remove(given.app_id, given.schedule):
         raise _no_schedule_error(given)
-    return RemovedSchedule(given.app_id, given.schedule)
+    return PlainResult(
+        {"app_id": given.app_id, "name": given.schedule, "removed": True},
+        (f"Schedule {given.schedule} of {given.app_id} is removed.",),
+    )
 
 
 def _no_schedule_error(given: OfSchedule) -> NotFound:

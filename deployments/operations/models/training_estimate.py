@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.run import Run
+from deployments.operations.frame.result_table import PlainResult
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe
@@ -18,22 +18,9 @@ EVENTS_A_USER = 8
 "Events of a user where no training counted them yet."
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingEstimate:
-    """The estimate of one training."""
-
-    app_id: str
-    engine_id: str
-    recipe: str
-    facts: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"app_id": self.app_id, "engine_id": self.engine_id, "recipe": self.recipe, **self.facts}
-
-
 def estimate_from_counts(
     store: ArtifactStore, app_id: str, engine_id: str, recipe: Recipe, newest: Sequence[Run]
-) -> TrainingEstimate:
+) -> PlainResult:
     """Return the estimate for the compacted rows of an app; `newest` are its runs, newest first. Blocks.
 
     Every interaction counts as an event, so the estimate is an upper bound. `kiosk train --dry-run` reads the data.
@@ -54,7 +41,8 @@ def estimate_from_counts(
         events = min(events, recipe.events.newest)
     size = DataSize(events, _count_users(events, newest), products, products)
     sizes = estimate_sizes(recipe, size, free_memory_mb())
-    return TrainingEstimate(app_id, engine_id, recipe.name, {**sizes.to_dict(), "products": products})
+    named = {"app_id": app_id, "engine_id": engine_id, "recipe": recipe.name}
+    return PlainResult({**named, **sizes.to_dict(), "products": products})
 
 
 def _count_users(events: int, newest: Sequence[Run]) -> int:

@@ -136,7 +136,7 @@ async def test_connections_end_with_the_archive_and_those_of_others_stay(shop: A
         await connect(shop, username, archive_id)
     (application,) = (await shop.perform("connections.list", role="viewer")).applications
     assert (application.client_id, application.people) == (short_id("long-id"), 2)
-    assert (await shop.perform("archive.close")).ended == 2
+    assert (await shop.perform("archive.close")).facts["ended"] == 2
     assert await archives_of(shop, "ada") == [""]
     assert await archives_of(shop, "bob") == ["other"]
     with pytest.raises(NotFound, match="agents do not read shop; they read news"):
@@ -147,7 +147,7 @@ async def test_ending_an_application_in_one_archive_leaves_it_in_the_others(shop
     await shop.perform("archive.open")
     await connect(shop, "ada", APP)
     await connect(shop, "ada", "")
-    assert (await shop.perform("connections.end", client_id=short_id("long-id"))).ended == 1
+    assert (await shop.perform("connections.end", client_id=short_id("long-id"))).facts["ended"] == 1
     assert await archives_of(shop, "ada") == [""]
 
 

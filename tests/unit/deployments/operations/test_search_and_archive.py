@@ -195,7 +195,7 @@ async def test_connected_applications_are_counted_and_disconnected(shop: AdminSh
     assert "ada" not in json.dumps(application.to_dict())
     with pytest.raises(Forbidden):
         await shop.perform("connections.end", role="editor", client_id=application.client_id)
-    assert (await shop.perform("connections.end", client_id=application.client_id)).ended == 2
+    assert (await shop.perform("connections.end", client_id=application.client_id)).facts["ended"] == 2
     assert (await shop.perform("connections.list")).applications == ()
     with pytest.raises(NotFound):
         await shop.perform("connections.end", client_id=application.client_id)
