@@ -129,5 +129,6 @@ _PARTS = (
     _registered("content.forget", "forget", "export-user"),
     *(_command(word, "content") for word in ("export", "recommend")),
     _command("replay", "insight"),
-    *(_subprocess(word) for word in ("ingest", "models", "bench")),
+    *(_subprocess(word) for word in ("ingest", "models")),
+    _registered("subprocess_commands", "bench"),
 )

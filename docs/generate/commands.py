@@ -11,6 +11,7 @@ import typer
 
 from deployments.cli.command_line import command_line
 from docs.generate.markdown import write_code, write_page, write_table
+from tests.benchmarks.command_line import build_bench_app
 
 _INTRO = """
 Every command has `--help`. Most commands have `--json`: they then write one JSON object to standard output, and
@@ -44,7 +45,9 @@ def _link(name: str) -> str:
 
 def walk_commands() -> Iterator[tuple[str, Any]]:
     """List every command that does something, by its full name (`kiosk keys rotate`), in alphabetical order."""
-    yield from sorted(_walk("kiosk", typer.main.get_command(command_line())))
+    measuring = typer.main.get_command(build_bench_app(lambda *_: 0))
+    commands = dict(_walk("kiosk", typer.main.get_command(command_line())))
+    yield from sorted((commands | dict(_walk("kiosk bench", measuring))).items())
 
 
 def option_names(command: Any) -> list[str]:

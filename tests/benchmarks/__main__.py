@@ -10,7 +10,9 @@ from itertools import chain
 from rich.console import Console
 
 from cluster.process.free_ports import free_ports
-from deployments.cli.subprocess_commands import (
+from jobs.command_line import run_program
+from tests.benchmarks import engine, ingest, report, scenarios, stack
+from tests.benchmarks.command_line import (
     BenchAnswersOptions,
     BenchCompletionsOptions,
     BenchOptions,
@@ -19,8 +21,6 @@ from deployments.cli.subprocess_commands import (
     BenchSuiteOptions,
     build_bench_app,
 )
-from jobs.command_line import run_program
-from tests.benchmarks import engine, ingest, report, scenarios, stack
 from tests.benchmarks.load import Figures
 from tests.benchmarks.unmeasured import NO_FIGURES, guarded
 

@@ -26,8 +26,8 @@ import orjson
 from actors.language.folding import fold_typed
 from actors.retrieval.autocomplete.lookup import CompletionIndex
 from actors.retrieval.autocomplete.snapshot_format import arrays_from_index
-from deployments.cli.subprocess_commands import BenchCompletionsOptions
 from tests.benchmarks import bulk, stack
+from tests.benchmarks.command_line import BenchCompletionsOptions
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.scenarios import Line, echo_lines

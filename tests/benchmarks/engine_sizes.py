@@ -21,7 +21,7 @@ from rich.table import Table
 
 from actors.recommender.messages import UserQuery
 from actors.serving import dispatch
-from deployments.cli.subprocess_commands import BenchSizesOptions
+from tests.benchmarks.command_line import BenchSizesOptions
 from tests.benchmarks.recommender_inprocess import NOW_MS, USERS, Shop, queries
 from tests.benchmarks.unmeasured import reason_of
 

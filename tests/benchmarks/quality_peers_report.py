@@ -14,11 +14,11 @@ from rich.table import Table
 
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
-from deployments.cli.subprocess_commands import BenchRankingOptions
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from tests.benchmarks import quality_sets as sets
+from tests.benchmarks.command_line import BenchRankingOptions
 from tests.benchmarks.peers.split_files import read_lists
 from tests.benchmarks.quality_peers import RECIPES, SCORERS, Outcome, PeerRun, compute_figures, tasks
 from tests.benchmarks.unmeasured import NO_SET

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from cluster.errors import Invalid
-from deployments.cli.subprocess_commands import BenchRankingOptions, RankingPart
 from tests.benchmarks import quality_sets as sets
+from tests.benchmarks.command_line import BenchRankingOptions, RankingPart
 from tests.benchmarks.quality import FIGURES, Line, ReportProgress, Task, chosen_tasks, measure, tasks
 from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line
 from tests.benchmarks.quality_served import served_lines

@@ -26,7 +26,6 @@ ALLOWED = {
     "_schedule_with_spread_strategy": "a method that Ray Serve calls",
     "build_ingest_commands": "the command line names it by its noun",
     "build_models_commands": "the command line names it by its noun",
-    "build_bench_commands": "the command line names it by its noun",
     "acl_rules": "the source of the rules in the guide and in the chart",
     "wait_idle": "lets tests wait for what goes on in the background",
     "wait_for_writes": "lets tests wait for what goes on in the background",

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from deployments.cli.subprocess_commands import (
+from tests.benchmarks import __main__ as bench
+from tests.benchmarks import completions_served, engine_sizes, quality_report, report, stack
+from tests.benchmarks.answers import quality as answers
+from tests.benchmarks.answers import speed
+from tests.benchmarks.command_line import (
     BenchCompletionsOptions,
     BenchRankingOptions,
     BenchSizesOptions,
     BenchSuiteOptions,
     Suite,
 )
-from tests.benchmarks import __main__ as bench
-from tests.benchmarks import completions_served, engine_sizes, quality_report, report, stack
-from tests.benchmarks.answers import quality as answers
-from tests.benchmarks.answers import speed
 from tests.benchmarks.scenarios import Line
 from tests.benchmarks.unmeasured import guarded, reason_of
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deployments.cli import subprocess_commands
-from deployments.cli.subprocess_commands import (
+from jobs.command_line import WRONG_USE, run_program
+from tests.benchmarks.command_line import (
     BenchAnswersOptions,
     BenchCompletionsOptions,
     BenchOptions,
@@ -19,8 +19,8 @@ from deployments.cli.subprocess_commands import (
     BenchSizesOptions,
     BenchSuiteOptions,
     RankingPart,
+    build_bench_app,
 )
-from jobs.command_line import WRONG_USE, run_program
 
 Call = tuple[BenchOptions, Sequence[str]]
 
@@ -36,7 +36,7 @@ def app(calls: list[Call]) -> typer.Typer:
         calls.append((options, words))
         return 1
 
-    return subprocess_commands.build_bench_app(execute)
+    return build_bench_app(execute)
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_an_unknown_set_is_wrong_use_and_an_object_with_json(
     from tests.benchmarks.__main__ import run_suite
 
     monkeypatch.setattr("sys.argv", ["bench", "quality", "--set", "nosuch", "--json"])
-    assert run_program(subprocess_commands.build_bench_app(run_suite), "kiosk bench") == WRONG_USE
+    assert run_program(build_bench_app(run_suite), "kiosk bench") == WRONG_USE
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "invalid"
