@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.routing import BaseRoute, Route
 
 from cluster.errors import Invalid
 from cluster.records.archive.rsl_document import LICENCE_FILE, MEDIA_TYPE, licence_path
-from deployments.archive.citation import CitationRules, licence_sentence
+from deployments.archive.archive_config import ArchiveCards, ArchiveConfig
+from deployments.archive.citation import licence_sentence
 from deployments.archive.config_page import CROSS_ORIGIN, ConfigPage
-from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.mcp.methods import VERSIONS
 from deployments.archive.mcp.stateless_request import REVISION
 from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
@@ -40,62 +40,7 @@ _REGISTRY_NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
 
 
-class CardConfig(Protocol):
-    """The fields of a configuration that the pages show."""
-
-    @property
-    def title(self) -> str:
-        """Name of the archive."""
-        ...
-
-    @property
-    def archive_id(self) -> str:
-        """Name of the archive in its path; empty for the default one."""
-        ...
-
-    @property
-    def subjects(self) -> str | None:
-        """What the archive covers; empty or None: nothing is said."""
-        ...
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Languages of the articles."""
-        ...
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """Tools of the archive."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Version of Kiosk."""
-        ...
-
-    @property
-    def citation(self) -> CitationRules:
-        """Licence and citation."""
-        ...
-
-
-class CardConfigs(Protocol):
-    """The configurations of all archives."""
-
-    def find(self, archive_id: str) -> CardConfig | None:
-        """Return the configuration of an archive; None if there is none of this name."""
-        ...
-
-    def list_titles(self) -> Mapping[str, str]:
-        """Return the titles of all archives by name."""
-        ...
-
-    def find_terms(self, archive_id: str) -> MachineTerms | None:
-        """Return the terms of an archive; None if there is none of this name."""
-        ...
-
-
-def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRoute]:
+def build_pages(configs: ArchiveCards, addresses: ServerAddresses) -> list[BaseRoute]:
     """Return the routes of all pages, those of named archives included."""
 
     def show_card(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
@@ -151,7 +96,7 @@ def _named(place: Mapping[str, str]) -> str:
     return place.get("archive", "")
 
 
-def _card_of(origin: str, config: CardConfig) -> dict[str, Any]:
+def _card_of(origin: str, config: ArchiveConfig) -> dict[str, Any]:
     return build_card(
         origin, config.title, config.version, list_notices(config.tools), archive_id=config.archive_id
     )
@@ -277,7 +222,9 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...], licence_file: str = "") -> str:
+def render_guide(
+    origin: str, config: ArchiveConfig, versions: tuple[str, ...], licence_file: str = ""
+) -> str:
     """Return the page for clients that requested it at `origin`; `licence_file` has terms for machines."""
     archive_id = config.archive_id
     tools = config.tools

@@ -61,10 +61,11 @@ from deployments.api.http.routes import build_application
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, preload_newly_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
+from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.citation import CitationRules
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.services import build_archive_routes, open_archive
 from deployments.demo.browser_script import build_script_routes
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring

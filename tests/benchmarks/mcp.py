@@ -40,7 +40,8 @@ from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
 from cluster.records.archive.archive_client import ClientRule
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import build_archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request
 from tests.benchmarks.mcp_articles import APP, questions, write_archive
 from tests.fakes.stores.memory import memory_stores

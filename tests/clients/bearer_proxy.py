@@ -20,7 +20,8 @@ from starlette.routing import Route
 from cluster.clock import SystemClock
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import open_archive
 from tests.fakes.archive import SmallArchive
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores

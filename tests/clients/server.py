@@ -22,8 +22,9 @@ from cluster.clock import SystemClock
 from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.secrecy import Vault
+from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.oauth.client_identity.metadata_validation import read_client_document
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.services import build_archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores

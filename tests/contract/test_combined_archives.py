@@ -16,7 +16,8 @@ from cluster.errors import Unavailable
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps
 from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive
 from tests.fakes.request_handler import MASTER, StillClock

@@ -20,7 +20,8 @@ from actors.experiments.question_report import build_question_report
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import build_archive_routes, open_archive
 from deployments.operations.insight.archive.readership import load_calls
 from tests.benchmarks.readership import APP, MarkedArchive, Simulation
 from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive, sample_articles

@@ -27,7 +27,8 @@ from cluster.clock import SystemClock
 from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import open_archive
 from tests.benchmarks.load import drive, http_request
 from tests.drills.bounds import Bounds
 from tests.fakes.archive import SmallArchive

@@ -32,12 +32,8 @@ from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision,
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps
-from deployments.archive.services import (
-    ArchiveConfig,
-    ArchiveServices,
-    build_archive_routes,
-    open_archive,
-)
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import ArchiveServices, build_archive_routes, open_archive
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores

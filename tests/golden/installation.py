@@ -24,7 +24,8 @@ from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.routes import build_application
-from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import ArchiveServices, build_archive_routes, open_archive
 from deployments.archive.tools import SUBJECTS
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext

@@ -11,7 +11,8 @@ from actors.archive.host import ArchiveHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.archive_config import ArchiveConfig
+from deployments.archive.services import build_archive_routes, open_archive
 from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.request_handler import MASTER

@@ -12,10 +12,10 @@ from cluster.settings import Settings
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
 from deployments.archive.archive_apps import DefaultArchive
+from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.citation import CitationRules
 from deployments.archive.discovery_pages import DESCRIPTION, build_card, build_server_json, list_installs
 from deployments.archive.openapi import describe_archive
-from deployments.archive.services import ArchiveConfig
 from deployments.archive.tools import TOOLS, Tool, ToolDeprecation
 from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
 

@@ -18,7 +18,8 @@ from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.secrecy import Vault
-from deployments.archive.services import PLAYGROUND, ArchiveConfig, build_archive_routes, open_archive
+from deployments.archive.archive_config import PLAYGROUND, ArchiveConfig
+from deployments.archive.services import build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
