@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -165,9 +165,6 @@ class AppProgress:
     "Engines that serve a trained model."
     is_on_page: bool
     "Whether web pages send views or clicks."
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class CreateApp(Arguments):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -73,9 +73,6 @@ class ArchiveChoice:
     app_id: str
     is_chosen: bool
     "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def to_lines(self) -> ResultLines:
         return (f"Agents read {self.app_id}.",)
@@ -152,12 +149,9 @@ class ConnectedApplications:
 
     applications: tuple[ConnectedApplication, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"applications": [application.to_dict() for application in self.applications]}
 
-
-async def _read_choice(services: AdminServices, given: OfApp) -> Any:
-    return (await read_archive_app(services, ReadArchiveApp(app_id=given.app_id))).to_dict()
+async def _read_choice(services: AdminServices, given: OfApp) -> ArchiveChoice:
+    return await read_archive_app(services, ReadArchiveApp(app_id=given.app_id))
 
 
 async def _read_rule(services: AdminServices, given: OfClient) -> dict[str, Any] | None:

@@ -168,9 +168,6 @@ class ProductView:
     "Field -> stems under which search finds the product, the most frequent first."
     languages: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def to_lines(self) -> ResultLines:
         """Return a table of the record."""
         return (build_field_value_table(self.product),)
@@ -322,7 +319,7 @@ def explained_products(
     return [
         {
             **{name: value for name, value in product.items() if name != "_explain"},
-            "why": explain_product(product, related.get(str(product.get("product_id")), {})).to_dict(),
+            "why": asdict(explain_product(product, related.get(str(product.get("product_id")), {}))),
         }
         for product in products
     ]

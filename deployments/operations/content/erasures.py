@@ -91,9 +91,6 @@ class UserExport:
     about: dict[str, Any]
     rows: tuple[dict[str, Any], ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"about": self.about, "rows": list(self.rows)}
-
     def to_lines(self) -> bytes:
         """Return the export as JSON Lines."""
         return b"".join(orjson.dumps(row) + b"\n" for row in (self.about, *self.rows))

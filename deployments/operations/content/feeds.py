@@ -119,9 +119,6 @@ class FeedList:
 
     feeds: tuple[FeedView, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"feeds": [view.to_dict() for view in self.feeds]}
-
     def to_lines(self) -> ResultLines:
         """Return a table of the feeds."""
         rows = []

@@ -113,13 +113,6 @@ class ShownQuestions:
     next_start: int | None = None
     "Where the next page begins; None: there is none."
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the questions as JSON."""
-        return {
-            "questions": [question.to_dict() for question in self.questions],
-            "next_start": self.next_start,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class ShownBank:

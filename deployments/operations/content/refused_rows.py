@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -19,9 +19,6 @@ class RefusedRowsPage:
 
     rows: tuple[dict[str, Any], ...]
     has_more: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def to_lines(self) -> bytes:
         """Return the rows as JSON Lines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice, takewhile
 from typing import Any
 
@@ -267,7 +268,7 @@ async def get_user(services: AdminServices, given: OfUser) -> dict[str, Any]:
         "record": record,
         "visitors": visitors,
         "linked_to": linked,
-        "profile": describe_user(events, products, is_cut=len(events) >= MOST_EVENTS).to_dict(),
+        "profile": asdict(describe_user(events, products, is_cut=len(events) >= MOST_EVENTS)),
         "history": [
             {
                 "type": event.type,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cluster.clock import iso_ms
@@ -55,9 +55,6 @@ class UserProfileView:
     brands: tuple[tuple[str, float], ...]
     price: tuple[float, float] | None
     "Lowest and highest price of bought or viewed products."
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def describe_user(

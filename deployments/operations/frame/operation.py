@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
@@ -45,8 +45,8 @@ class OfEngine(OfApp):
 class Operation(Generic[S, A]):
     """One use case: its name, its right, its place in HTTP, and the call.
 
-    `call` gets the services it works on and its arguments. It returns a value for JSON, or an object with
-    `to_dict()`. Errors of it are `HouseError`s.
+    `call` gets the services it works on and its arguments. It returns a value for JSON, a dataclass, or an
+    object with `to_dict()`. Errors of it are `HouseError`s.
     """
 
     name: str
@@ -170,6 +170,8 @@ def result_to_json(result: Any) -> Any:
         return result.model_dump(mode="json")
     if hasattr(result, "to_dict"):
         return result.to_dict()
+    if is_dataclass(result):
+        return {part.name: result_to_json(getattr(result, part.name)) for part in fields(result)}
     if isinstance(result, Mapping):
         return {str(name): result_to_json(value) for name, value in result.items()}
     if isinstance(result, list | tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 _SOURCES: Mapping[str, str] = {
@@ -65,9 +65,6 @@ class ProductReason:
     "Sentences, the strongest first."
     parts: tuple[tuple[str, float], ...]
     "Score components by size; those that connect it with the products of the query come first."
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def explain_product(product: Mapping[str, Any], related: Mapping[str, str] = {}) -> ProductReason:

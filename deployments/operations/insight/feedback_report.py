@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -81,9 +81,6 @@ class FeedbackReport:
     "Number of judgements without a question."
     questions: tuple[QuestionFeedback, ...] = ()
     "Sorted by the number of users who found it not helpful."
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 async def read_judgements(

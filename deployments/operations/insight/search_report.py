@@ -122,7 +122,7 @@ class SearchReport:
             "days": [{**asdict(line), "unfound_share": round(line.share, 4)} for line in self.days],
             "languages": [{"language": name, "queries": count} for name, count in self.languages],
             "served_by": [{"served_by": name, "queries": count} for name, count in self.served_by],
-            "feedback": self.feedback.to_dict(),
+            "feedback": asdict(self.feedback),
         }
 
 

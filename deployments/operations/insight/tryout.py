@@ -136,9 +136,6 @@ class TriedCall:
     snippets: dict[str, str] = field(default_factory=dict)
     "Language -> the same call as a program; the key is a placeholder."
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @operation("try.recommend", "POST", "/apps/{app_id}/try/recommend", "analyst", is_query=True)
 async def try_recommendation(services: AdminServices, given: TryRecommendation) -> dict[str, Any]:
@@ -164,7 +161,7 @@ async def try_recommendation(services: AdminServices, given: TryRecommendation) 
             for body, (_, _, version) in zip(bodies, chosen, strict=True)
         )
     )
-    return {"path": path, "variants": [variant.to_dict() for variant in tried]}
+    return {"path": path, "variants": [asdict(variant) for variant in tried]}
 
 
 async def _choose_snapshot(services: AdminServices, app_id: str, body: Body, start: str) -> SnapshotName:
@@ -221,12 +218,12 @@ async def try_answer(services: AdminServices, given: TryAnswer) -> dict[str, Any
     tried = await _try_one(services, given.app_id, "GET", path, None)
     if tried.status >= 400:
         raise error_from_answer(tried.status, tried.answer)
-    return tried.to_dict()
+    return asdict(tried)
 
 
 async def _try_all(services: AdminServices, app_id: str, path: str, bodies: list[Body]) -> dict[str, Any]:
     tried = await asyncio.gather(*(_try_one(services, app_id, "POST", path, body) for body in bodies))
-    return {"path": path, "variants": [variant.to_dict() for variant in tried]}
+    return {"path": path, "variants": [asdict(variant) for variant in tried]}
 
 
 async def _try_one(

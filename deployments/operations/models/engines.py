@@ -52,9 +52,6 @@ class EngineList:
 
     engines: tuple[EngineView, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"engines": [view.to_dict() for view in self.engines]}
-
     def to_lines(self) -> ResultLines:
         """Return a table of the engines."""
         table = ResultTable(

@@ -86,9 +86,6 @@ class ScheduleList:
 
     schedules: tuple[ScheduleView, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"schedules": [view.to_dict() for view in self.schedules]}
-
     def to_lines(self) -> ResultLines:
         """Return a table of the schedules."""
         rows = []

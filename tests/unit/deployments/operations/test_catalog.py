@@ -264,7 +264,7 @@ async def test_hostile_titles_stay_text(shop: AdminShop) -> None:
     title = "<img src=x onerror=alert(1)>"
     await upload(shop.services.stores, [{"product_id": "<b>", "title": title, "type": "tool"}])
     view = await shop.perform("catalog.get", product_id="<b>")
-    assert view.to_dict()["product"]["title"] == title
+    assert view.product["title"] == title
 
 
 async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:

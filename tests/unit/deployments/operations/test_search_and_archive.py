@@ -209,7 +209,7 @@ async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop
     ada = Principal("ada", "1", "console", is_administrator=True)
     administration = Administration(shop.services, OPERATIONS, shop.audit, shop.corner.clock)
     before = await administration.perform(ada, "archive.app", {})
-    assert before.to_dict() == {"app_id": "news", "is_chosen": False}
+    assert result_to_json(before) == {"app_id": "news", "is_chosen": False}
     with pytest.raises(Forbidden):
         await shop.perform("archive.choose")
     assert (await shop.perform("archive.app", role="viewer")).app_id == "news"

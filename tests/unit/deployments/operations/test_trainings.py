@@ -12,6 +12,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from cluster.records.apps import DEFAULT_TRAINING_MB, new_app_settings
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
+from deployments.operations.frame.operation import result_to_json
 from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.suites.runs import a_run
@@ -145,9 +146,9 @@ async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pyt
 async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
     made = await shop.perform("schedules.add", role="editor", schedule="nightly", recipe="fast")
     assert (made.to_dict()["when"], made.to_dict()["recipe"]) == ("nightly", "fast")
-    listed = (await shop.perform("schedules.list", role="viewer")).to_dict()
+    listed = result_to_json(await shop.perform("schedules.list", role="viewer"))
     assert listed == {"schedules": [made.to_dict()]}
-    assert (await shop.perform("schedules.list_all", role="viewer")).to_dict() == listed
+    assert result_to_json(await shop.perform("schedules.list_all", role="viewer")) == listed
     with pytest.raises(Conflict, match="has a schedule nightly already"):
         await shop.perform("schedules.add", schedule="nightly")
     for given in ({"schedule": "No!"}, {"schedule": "x", "when": "sometimes"}):
@@ -160,7 +161,7 @@ async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
     for given in ({"when": "sometimes"}, {"recipe": "./mine.toml"}):
         with pytest.raises((Invalid, NotFound)):
             await shop.perform("schedules.change", schedule="nightly", **given)
-    assert (await shop.perform("schedules.list", role="viewer")).to_dict() == {"schedules": [changed]}
+    assert result_to_json(await shop.perform("schedules.list", role="viewer")) == {"schedules": [changed]}
     removed = (await shop.perform("schedules.remove", schedule="nightly")).to_dict()
     assert removed == {"app_id": APP, "name": "nightly", "removed": True}
     assert shop.audit.rows[-1].before["when"] == "every 6h"
