@@ -75,6 +75,14 @@ def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> lis
     return alive
 
 
+def title_of(process: psutil.Process) -> str:
+    """Return the name of a process and the title that it gave itself; empty if it has ended."""
+    try:
+        return " ".join([process.name(), *process.cmdline()[:1]])
+    except psutil.Error:
+        return ""
+
+
 def is_alive(pid: int) -> bool:
     """Return whether a process exists and runs; a zombie does not."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
+from cluster.artifacts.logs.daily_log import DailyLog
 from cluster.artifacts.manifest import Manifest
 from cluster.meter import Meter
 from cluster.records.archive.archive_client import ArchiveCall
@@ -79,7 +79,7 @@ class CallLogStore(DailyLog[ArchiveCall]):
             _identify(row.event, row.call_id, row.at, row.articles) or number: row
             for number, row in enumerate(ordered)
         }
-        return table_from_calls(list(distinct.values()))
+        return super().table_from_rows(distinct.values())
 
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_calls", rows)
@@ -92,11 +92,6 @@ class CallLogStore(DailyLog[ArchiveCall]):
         stored = set(_identities(self._read_commit(app_id, commit, first_ms, _IDENTITY)))
         is_new = [identity is None or identity not in stored for identity in _identities(table)]
         return table.filter(pa.array(is_new, pa.bool_()))
-
-
-def table_from_calls(calls: Sequence[ArchiveCall]) -> Any:
-    """Return calls as a table with `COLUMNS`."""
-    return table_from_objects(calls, COLUMNS)
 
 
 def _identities(table: Any) -> list[tuple[Any, ...] | None]:

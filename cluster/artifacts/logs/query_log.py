@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
-from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
+from cluster.artifacts.logs.daily_log import DailyLog
 from cluster.meter import Meter
 from cluster.records.logged_query import LoggedQuery
 
@@ -42,7 +42,7 @@ class QueryLogStore(DailyLog[LoggedQuery]):
     encodings = {"use_dictionary": ["kind", "language", "served_by", "engine_id", "reader", "text"]}  # noqa: RUF012
 
     def table_from_rows(self, rows: Iterable[LoggedQuery]) -> Any:
-        return table_from_queries(drop_keystrokes(rows))
+        return super().table_from_rows(drop_keystrokes(rows))
 
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_queries", rows)
@@ -75,8 +75,3 @@ def _is_continued_by(query: LoggedQuery, later: LoggedQuery) -> bool:
         return False
     begins = later.text.startswith(query.text) or query.text.startswith(later.text)
     return bool(query.reader) or (begins and later.text != query.text)
-
-
-def table_from_queries(queries: Sequence[LoggedQuery]) -> Any:
-    """Return queries as a table with `COLUMNS`."""
-    return table_from_objects(queries, COLUMNS)

@@ -22,6 +22,7 @@ from cluster.query.language.automaton import Automaton
 from cluster.query.language.scalars import Bounds, Measure, Scalar, number_of
 
 Mask = NDArray[np.bool_]
+"One boolean per row."
 
 _TRUE = 1
 _FALSE = 2

@@ -26,10 +26,10 @@ import orjson
 from numpy.typing import NDArray
 
 from cluster.query.columnar.arrays import GrowingArray
-from cluster.query.columnar.column import FieldColumn, RowValuePairs
+from cluster.query.columnar.column import FieldColumn, Mask, RowValuePairs
 from cluster.query.columnar.column_cache import ColumnCache
 from cluster.query.columnar.column_source import ColumnSourceFactory, FieldSource, Key, PointSource
-from cluster.query.columnar.compile import Mask, compile_filter
+from cluster.query.columnar.compile import compile_filter
 from cluster.query.columnar.geo_circles import PointColumn
 from cluster.query.columnar.record_reader import Record, load_record
 from cluster.query.language.field_names import FieldNames, fields_of

@@ -11,8 +11,8 @@ from typing import Any as Anything
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cluster.query.columnar.column import FieldColumn, Mask
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.field_values import (
     canonical_field,
@@ -38,49 +38,6 @@ from cluster.query.language.tree import (
 )
 from cluster.query.language.words import fold, split_words
 
-Mask = NDArray[np.bool_]
-"One boolean per row."
-
-
-class FilterColumn(Protocol):
-    """One field of all rows. Every method returns a fresh mask, which the caller may change.
-
-    Shapes:
-        Mask [rows]
-    """
-
-    def present(self) -> Mask:
-        """Return the rows that have the field.
-
-        Shapes:
-            Mask [rows]
-        """
-        ...
-
-    def equal(self, texts: Collection[str]) -> Mask:
-        """Return the rows with a value that equals any of these texts.
-
-        Shapes:
-            Mask [rows]
-        """
-        ...
-
-    def between(self, bounds: Bounds) -> Mask:
-        """Return the rows with a value within the bounds.
-
-        Shapes:
-            Mask [rows]
-        """
-        ...
-
-    def like(self, pattern: Automaton) -> Mask:
-        """Return the rows with a text that matches the pattern as a whole.
-
-        Shapes:
-            Mask [rows]
-        """
-        ...
-
 
 class FilterableRows(Protocol):
     """Rows that can be filtered."""
@@ -93,7 +50,7 @@ class FilterableRows(Protocol):
         """
         ...
 
-    def column(self, field: str) -> FilterColumn | None:
+    def column(self, field: str) -> FieldColumn | None:
         """Return a field's column; None when no row has a value under it."""
         ...
 
@@ -159,7 +116,7 @@ def _is_exact(field: str) -> bool:
 
 
 def _leaf(
-    node: Term | Phrase | Wildcard | Regex | Exists | Range, column: FilterColumn, columns: FilterableRows
+    node: Term | Phrase | Wildcard | Regex | Exists | Range, column: FieldColumn, columns: FilterableRows
 ) -> Mask:
     field = canonical_field(node.field)
     if isinstance(node, Exists):

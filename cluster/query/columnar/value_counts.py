@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.errors import FilterSyntax, NotFound, messages
-from cluster.query.columnar.column import RowValuePairs
-from cluster.query.columnar.compile import Mask, matches_filter
+from cluster.query.columnar.column import Mask, RowValuePairs
+from cluster.query.columnar.compile import matches_filter
 from cluster.query.columnar.dictionary import TextDictionary
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.field_values import canonical_field, collect_scalars, has_value

@@ -9,7 +9,7 @@ Published in `docs/reference/rest.md`, sections Search and Recommendation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -257,30 +257,6 @@ class UserQueryBody(ProductQueryBody):
     additional_interactions: Simulated = Field(default_factory=list)
 
 
-class HasBoostRules(Protocol):
-    """A body with boost rules."""
-
-    @property
-    def boost_fq(self) -> str | None:
-        """Filter of the single rule."""
-        ...
-
-    @property
-    def boost_positions(self) -> list[int] | None:
-        """Positions of its products."""
-        ...
-
-    @property
-    def boost_rule_name(self) -> str:
-        """Name of the rule."""
-        ...
-
-    @property
-    def boost_rules(self) -> list[BoostRulePart]:
-        """Further rules."""
-        ...
-
-
 _NOTHING_TO_PLACE = (
     "positions need a boost_fq that says which products should stand there: "
     "add one, or take the positions out"
@@ -301,7 +277,7 @@ def parse_filter(text: str | None, *path: str | int, within: str = "body") -> No
         refuse_filter(error, *path, within=within)
 
 
-def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
+def boosts_from_body(body: ProductQueryBody) -> tuple[Boost, ...]:
     """Return all boost rules of a body, the single rule first. An empty list of positions equals its absence.
 
     Errors:

@@ -11,7 +11,7 @@ import psutil
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.local.redis_binary import RedisBinary
 from cluster.process import probe
-from cluster.process.installation_processes import list_processes
+from cluster.process.installation_processes import list_processes, title_of
 from cluster.process.installation_state import InstallationState
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
@@ -134,12 +134,7 @@ def check_ray_token(state: InstallationState) -> Iterator[Finding]:
 
 def check_actors(installation: Installation) -> Iterator[Finding]:
     """Check that the background actors are alive; Ray restarts a dead one."""
-    titles = []
-    for process in list_processes(installation.places):
-        try:
-            titles.append(" ".join([process.name(), *process.cmdline()[:1]]))
-        except psutil.Error:
-            continue
+    titles = [title_of(process) for process in list_processes(installation.places)]
     for part, kind, words in ACTORS:
         if any(kind in title for title in titles):
             yield Finding(part, "ok", "at work")

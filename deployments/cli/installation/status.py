@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import psutil
 import typer
 from rich.text import Text
 
@@ -16,7 +15,7 @@ from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.process import probe
 from cluster.process.disk_guard import used_share
-from cluster.process.installation_processes import is_alive, list_processes, pss_bytes
+from cluster.process.installation_processes import is_alive, list_processes, pss_bytes, title_of
 from cluster.process.installation_state import InstallationState, load_state
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.frame import screen
@@ -112,7 +111,7 @@ class InstallationPart:
 def inspect_parts(installation: Installation, state: InstallationState) -> list[InstallationPart]:
     """Look at everything once."""
     processes = list_processes(installation.places)
-    titles = [_title(process) for process in processes]
+    titles = [title_of(process) for process in processes]
     restarts = ", ".join(f"{part} {count}x" for part, count in state.restarts.items())
     return [
         InstallationPart(
@@ -135,13 +134,6 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         ),
         InstallationPart("restarts", True, restarts or "none since the start"),
     ]
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join([process.name(), *process.cmdline()[:1]])
-    except psutil.Error:
-        return ""
 
 
 def _redis(installation: Installation, state: InstallationState) -> InstallationPart:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,20 +26,15 @@ and 80 % do.
 """
 
 
-class CountedQuestion(Protocol):
-    """A question and its calls."""
+@dataclass(frozen=True, slots=True)
+class UnansweredQuestion:
+    """A question about which the archive has almost no text."""
 
-    @property
-    def question(self) -> str: ...
-
-    @property
-    def calls(self) -> int: ...
-
-    @property
-    def last_at(self) -> int: ...
-
-    @property
-    def coverage(self) -> float: ...
+    question: str
+    calls: int
+    last_at: int
+    coverage: float
+    "Highest coverage of the question's calls."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ class QuestionGroup:
 
 
 def group_questions(
-    questions: Sequence[CountedQuestion], embedder: Embedder | None = None
+    questions: Sequence[UnansweredQuestion], embedder: Embedder | None = None
 ) -> list[QuestionGroup]:
     """Return the groups of questions: the most calls first, then the newest.
 
@@ -78,7 +73,7 @@ def group_questions(
     vectors = (embedder or HashingEmbedder()).embed([line.question for line in ordered])
     # Allocated once: appending to an array copies it for each new leader.
     leaders = np.zeros_like(vectors)
-    members: list[list[CountedQuestion]] = []
+    members: list[list[UnansweredQuestion]] = []
     for line, vector in zip(ordered, vectors, strict=True):
         # The vectors have the length 1, so the product is the cosine.
         similar = leaders[: len(members)] @ vector
@@ -92,7 +87,7 @@ def group_questions(
     return sorted(groups, key=lambda group: (-group.calls, -group.last_at, group.question))
 
 
-def _describe_group(lines: Sequence[CountedQuestion]) -> QuestionGroup:
+def _describe_group(lines: Sequence[UnansweredQuestion]) -> QuestionGroup:
     return QuestionGroup(
         lines[0].question,
         sum(line.calls for line in lines),

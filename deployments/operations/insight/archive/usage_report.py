@@ -20,7 +20,11 @@ from deployments.operations.insight.archive.call_sums import (
     sum_coverage,
     sum_usage,
 )
-from deployments.operations.insight.archive.question_groups import QuestionGroup, group_questions
+from deployments.operations.insight.archive.question_groups import (
+    QuestionGroup,
+    UnansweredQuestion,
+    group_questions,
+)
 
 _ANSWERED: Final = pl.col("outcome") == "answered"
 
@@ -39,17 +43,6 @@ class ClientUsage:
     def calls(self) -> int:
         """Number of all calls."""
         return self.asks + self.reads + self.refused
-
-
-@dataclass(frozen=True, slots=True)
-class UnansweredQuestion:
-    """A question about which the archive has almost no text."""
-
-    question: str
-    calls: int
-    last_at: int
-    coverage: float
-    "Highest coverage of the question's calls."
 
 
 @dataclass(frozen=True, slots=True)
