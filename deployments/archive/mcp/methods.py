@@ -92,7 +92,9 @@ class McpMethods:
                 return render_result(call.id, await self._result(call, person, begun_s))
         except DeadlineExceeded:
             self.record_refused(call, person, TOOK_TOO_LONG, begun_s)
-            return render_error(RpcError(TOOK_TOO_LONG, id=call.id))
+            return self.render_refusal(call, RpcError(TOOK_TOO_LONG, id=call.id))
+        except (Invalid, NotFound, TooMany, Unavailable) as error:
+            return self.render_refusal(call, rpc_error_from(error, call.id, request_id))
         except HouseError as error:
             return render_error(rpc_error_from(error, call.id, request_id))
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good

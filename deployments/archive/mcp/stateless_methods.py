@@ -11,26 +11,17 @@ from collections.abc import Sequence
 
 import orjson
 
-from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from cluster.errors import Invalid
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools
 from deployments.archive.call_context import CallContexts
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.combined_tools import CombinedTools
 from deployments.archive.mcp.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
-from deployments.archive.mcp.methods import (
-    CALL_S,
-    INSTRUCTIONS,
-    NAME,
-    TOOK_TOO_LONG,
-    McpMethods,
-    fault_from,
-    rpc_error_from,
-)
+from deployments.archive.mcp.methods import INSTRUCTIONS, NAME, McpMethods
 from deployments.archive.mcp.stateless_request import INVALID_PARAMS, PREFIX, REVISION, UNKNOWN_METHOD
 from deployments.archive.tools import Tool
 from deployments.archive.usage_log import UsageLog
-from deployments.edge.http.request import Deadline, DeadlineExceeded
 
 CACHE_MS = 300_000
 "Milliseconds for which clients may keep the list of tools: a changed list reaches them so late."
@@ -84,26 +75,14 @@ class StatelessMethods(McpMethods):
                 return RpcError(error.message, INVALID_PARAMS, id=call.id, status=400)
         return None
 
-    async def answer(self, call: RpcCall, person: ArchiveCaller, request_id: str, begun_s: float) -> bytes:
-        """Answer one call without a fault whose message was complete at `begun_s`."""
+    async def _result(self, call: RpcCall, person: ArchiveCaller, begun_s: float) -> bytes:
         if call.method == "server/discover":
-            return render_result(call.id, self._discovered)
+            return self._discovered
         if call.method == "tools/list":
-            return render_result(call.id, self._listed)
-        try:
-            with Deadline(CALL_S):
-                result = await self._call_tool(call, person, begun_s)
-                # Two JSON objects are joined as bytes: `{a}` and `{b}` become `{a,b}`.
-                return render_result(call.id, self._complete[:-1] + b"," + result[1:])
-        except DeadlineExceeded:
-            self.record_refused(call, person, TOOK_TOO_LONG, begun_s)
-            return self.render_refusal(call, RpcError(TOOK_TOO_LONG, id=call.id))
-        except (Invalid, NotFound, TooMany, Unavailable) as error:
-            return self.render_refusal(call, rpc_error_from(error, call.id, request_id))
-        except HouseError as error:
-            return render_error(rpc_error_from(error, call.id, request_id))
-        except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
-            return render_error(fault_from(error, call.id, request_id))
+            return self._listed
+        result = await self._call_tool(call, person, begun_s)
+        # Two JSON objects are joined as bytes: `{a}` and `{b}` become `{a,b}`.
+        return self._complete[:-1] + b"," + result[1:]
 
     def trace_name(self, call: RpcCall) -> str:
         """Return the method of a call, and its tool; `unknown` for texts that only the client chose."""
