@@ -40,6 +40,7 @@ from deployments.api.resources.history import (
     build_thread_endpoints,
 )
 from deployments.api.resources.interactions import InteractionsResource
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.resources.question_answers import (
     QuestionAnswersResource,
     QuestionBankResource,
@@ -108,7 +109,14 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     products = ProductsResource(services.stores, services.clock, services.new_task_id)
     rules = StoredRules(services.stores.boost_rules, services.clock)
     experiments = services.experiments or LocalExperimentClient(services.stores.experiments, services.clock)
-    treatment = QueryTreatment(rules, experiments, services.clock)
+    queries = QueryServices(
+        QueryTreatment(rules, experiments, services.clock),
+        services.recommender,
+        services.clock,
+        services.new_service_id,
+        services.query_log,
+        services.served_log,
+    )
     history = services.history or ThreadTracker(services.stores, services.clock)
     banks = QuestionBankCache(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
@@ -123,52 +131,24 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
             AggregationResource("product", services.stores.records),
             wire.ProductPart | wire.build_envelope(wire.ProductPart),
         ),
-        *_list_products(services, treatment, suggestions),
+        *_recommendations(RecommendationResource(queries)),
+        *_search(SearchResource(queries), CompletionsResource(queries, suggestions)),
         *build_experiment_endpoints(
             ExperimentEventsResource(experiments, services.clock),
             ExperimentsResource(services.stores, services.artifact_store, services.clock),
         ),
         *build_question_answer_endpoints(
             QuestionBankResource(services.stores.question_bank, banks, services.new_service_id),
-            QuestionAnswersResource(
-                treatment,
-                services.recommender,
-                services.new_service_id,
-                services.query_log,
-                services.served_log,
-            ),
+            QuestionAnswersResource(queries),
         ),
         *build_history_endpoints(HistoryResource(history)),
         *build_thread_endpoints(ThreadsResource(history)),
         build_generation_endpoint(services.ask, services.stores, services.clock),
     )
     if services.ask is not None:
-        ask_endpoints = build_ask_endpoints(
-            services.ask,
-            services.recommender,
-            services.new_service_id,
-            services.query_log,
-            suggestions,
-            treatment,
-            services.served_log,
-        )
-        table = (*table, *ask_endpoints)
+        table = (*table, *build_ask_endpoints(services.ask, queries, suggestions))
     # last: a bulk call may contain requests to any endpoint above
     return (*table, *_bulk(BulkResource(table)))
-
-
-def _list_products(
-    services: ApiServices, treatment: QueryTreatment, suggestions: QuestionBankSuggestions
-) -> tuple[Endpoint, ...]:
-    """Return the endpoints that answer with lists of products, and the completions."""
-    shared = (treatment, services.recommender, services.clock, services.new_service_id)
-    return (
-        *_recommendations(RecommendationResource(*shared, services.served_log)),
-        *_search(
-            SearchResource(*shared, services.query_log, services.served_log),
-            CompletionsResource(*shared, services.query_log, suggestions, services.served_log),
-        ),
-    )
 
 
 def _search(searches: SearchResource, completions: CompletionsResource) -> tuple[Endpoint, ...]:

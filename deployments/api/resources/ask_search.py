@@ -10,7 +10,7 @@ Published in `docs/reference/rest.md`, section Ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from actors.archive.messages import ArchiveQuery, Snippet
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.serving.client import RecommenderClient
 from cluster.access_tier import access_of, may_read
 from cluster.errors import NotFound
-from cluster.ids import ServiceId
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import (
     check_names,
@@ -29,10 +27,8 @@ from deployments.api.http.confidential_fields import (
     remove_hidden_fields,
     remove_hidden_suggestions,
 )
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.resources.questions import (
     AskServices,
     QuestionsResource,
@@ -65,23 +61,10 @@ _LIGHT = 1
 class AskSearchResource:
     """The search endpoint of ask."""
 
-    def __init__(
-        self,
-        services: AskServices,
-        questions: QuestionsResource,
-        recommender: RecommenderClient,
-        new_service_id: Callable[[], ServiceId],
-        query_log: QueryLog,
-        treatment: QueryTreatment,
-        served_log: ServedLogWriter | None = None,
-    ) -> None:
-        self._treatment = treatment
-        self._served_log = served_log
-        self._query_log = query_log
+    def __init__(self, services: AskServices, questions: QuestionsResource, queries: QueryServices) -> None:
         self._services = services
         self._questions = questions
-        self._recommender = recommender
-        self._new_service_id = new_service_id
+        self._queries = queries
 
     def parse_request(self, request: ApiRequest) -> tuple[AskSearch, UserIdentity, UserQuery]:
         """Validate the body."""
@@ -102,20 +85,20 @@ class AskSearchResource:
         body, identity, query = request.parsed
         # Before the search, so that the answer is written while products are searched.
         question_id = await self._create_question(request, body, identity) if body.answer else None
-        treated, outcome = await self._treatment.apply_variants(request, query)
+        treated, outcome = await self._queries.treatment.apply_variants(request, query)
         with outcome:
             snippets = await self._retrieve_passages(request, body)
             answered = await self._search_products(treated, list(snippets))
             products = await self._page(request, body, query, answered, snippets)
             outcome.is_empty = not products
         total = answered.search.total if answered.search is not None else 0
-        self._query_log.record(
+        self._queries.query_log.record(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
         )
-        service_id = self._new_service_id()
-        if self._served_log is not None:
+        service_id = self._queries.new_service_id()
+        if self._queries.served_log is not None:
             shown = [str(product["product_id"]) for product in products]
-            self._served_log.record_items(
+            self._queries.served_log.record_items(
                 request, service_id, treated, shown, outcome.treatments, endpoint="ask_search"
             )
         data: dict[str, Any] = {
@@ -175,7 +158,7 @@ class AskSearchResource:
         """Return the best passage of each product that the token's user may read, best first."""
         app_id = request.app_id
         tiers = tiers_from_request(request)
-        only = await list_few_matching(self._recommender, app_id, body.fq, body.type, tiers)
+        only = await list_few_matching(self._queries.recommender, app_id, body.fq, body.type, tiers)
         query = ArchiveQuery(
             app_id,
             body.q,
@@ -205,7 +188,7 @@ class AskSearchResource:
             search=replace(query.search, include=tuple(by_passage)),
         )
         try:
-            return await self._recommender.answer(wide)
+            return await self._queries.recommender.answer(wide)
         except NotFound:
             return RecommendationResult()
 
@@ -228,7 +211,9 @@ class AskSearchResource:
         )
         user_query = to_named_query(named, app_id=request.app_id)
         records = (
-            remove_hidden_fields(request, user_query, await self._recommender.answer(user_query)).products
+            remove_hidden_fields(
+                request, user_query, await self._queries.recommender.answer(user_query)
+            ).products
             if page
             else []
         )

@@ -6,23 +6,20 @@ Published in `docs/reference/rest.md`, section Ask.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from actors.recommender.messages import UserQuery
-from actors.serving.client import RecommenderClient
 from cluster.access_tier import NOBODY
 from cluster.errors import HouseError, NotFound
-from cluster.ids import DEFAULT_ENGINE, ServiceId
+from cluster.ids import DEFAULT_ENGINE
 from cluster.records.question import Answer
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_names
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.resources.completions import QuestionBankSuggestions
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.resources.questions import AskServices, QuestionsResource
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import MessageReply, build_envelope
@@ -46,16 +43,11 @@ class AskSuggestionsResource:
     """The suggestion endpoints of ask."""
 
     def __init__(
-        self,
-        services: AskServices,
-        recommender: RecommenderClient,
-        new_service_id: Callable[[], ServiceId],
-        suggestions: QuestionBankSuggestions,
+        self, services: AskServices, queries: QueryServices, suggestions: QuestionBankSuggestions
     ) -> None:
-        self._suggestions = suggestions
         self._services = services
-        self._recommender = recommender
-        self._new_service_id = new_service_id
+        self._queries = queries
+        self._suggestions = suggestions
 
     async def related(self, request: ApiRequest) -> Reply:
         """Return questions about a product: popular ones that its text answered, then generated ones.
@@ -110,7 +102,7 @@ class AskSuggestionsResource:
         return self._questions_reply(_deduplicate(often, rows))
 
     def _questions_reply(self, questions: list[str]) -> Reply:
-        return success({"related_questions": questions, "service_id": self._new_service_id()})
+        return success({"related_questions": questions, "service_id": self._queries.new_service_id()})
 
     async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
         today = self._services.clock.now_ms() // _DAY_MS
@@ -140,7 +132,7 @@ class AskSuggestionsResource:
         questions: list[str] = []
         try:
             # Everybody gets these questions, so they come from open articles alone.
-            for product in (await self._recommender.answer(keep_readable(query, NOBODY))).products:
+            for product in (await self._queries.recommender.answer(keep_readable(query, NOBODY))).products:
                 if len(questions) >= rows:
                     break
                 questions += await self._services.client.suggest_product_questions(
@@ -174,7 +166,7 @@ class AskSuggestionsResource:
         )
         query = keep_readable(query, tiers_from_request(request))
         try:
-            completions = (await self._recommender.answer(query)).completions
+            completions = (await self._queries.recommender.answer(query)).completions
             completions = await self._suggestions.fill(query, completions)
         except NotFound:
             completions = {}
@@ -221,24 +213,14 @@ _TAG = "Ask"
 
 
 def build_ask_endpoints(
-    services: AskServices,
-    recommender: RecommenderClient,
-    new_service_id: Callable[[], ServiceId],
-    query_log: QueryLog,
-    suggestions: QuestionBankSuggestions,
-    treatment: QueryTreatment,
-    served_log: ServedLogWriter | None = None,
+    services: AskServices, queries: QueryServices, suggestions: QuestionBankSuggestions
 ) -> tuple[Endpoint, ...]:
     """Return the endpoints."""
-    questions = QuestionsResource(services, recommender, query_log, treatment)
+    questions = QuestionsResource(services, queries)
     return (
         *_question_rows(questions),
-        *_search_rows(
-            AskSearchResource(
-                services, questions, recommender, new_service_id, query_log, treatment, served_log
-            )
-        ),
-        *_suggestion_rows(AskSuggestionsResource(services, recommender, new_service_id, suggestions)),
+        *_search_rows(AskSearchResource(services, questions, queries)),
+        *_suggestion_rows(AskSuggestionsResource(services, queries, suggestions)),
     )
 
 

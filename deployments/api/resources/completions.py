@@ -5,20 +5,16 @@ Published in `docs/reference/rest.md`, section Search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient
-from cluster.clock import Clock
 from cluster.errors import Unavailable
-from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import render_notices
@@ -32,23 +28,9 @@ LEAST_USERS = 5
 class CompletionsResource:
     """The autocomplete endpoint."""
 
-    def __init__(
-        self,
-        treatment: QueryTreatment,
-        recommender: RecommenderClient,
-        clock: Clock,
-        new_service_id: Callable[[], ServiceId],
-        query_log: QueryLog,
-        suggestions: QuestionBankSuggestions,
-        served_log: ServedLogWriter | None = None,
-    ) -> None:
-        self._served_log = served_log
-        self._treatment = treatment
-        self._recommender = recommender
+    def __init__(self, queries: QueryServices, suggestions: QuestionBankSuggestions) -> None:
+        self._queries = queries
         self._suggestions = suggestions
-        self._clock = clock
-        self._new_service_id = new_service_id
-        self._query_log = query_log
 
     def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
@@ -60,7 +42,7 @@ class CompletionsResource:
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
             primary_language=request.credential.app.settings.primary_language,
             pages=request.credential.app.settings.completion_paging,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._queries.clock.now_ms(),
         )
         check_query(request, query)
         if not request.credential.is_secret:
@@ -70,12 +52,12 @@ class CompletionsResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Return completions."""
         query: UserQuery = request.parsed
-        treated, outcome = await self._treatment.apply(request)
+        treated, outcome = await self._queries.treatment.apply(request)
         with outcome:
-            answered = await self._recommender.answer(treated)
+            answered = await self._queries.recommender.answer(treated)
         remove_hidden_fields(request, query, answered)
         completions = await self._suggestions.fill(query, answered.completions)
-        self._query_log.record(
+        self._queries.query_log.record(
             request,
             "autocomplete",
             query.typed,
@@ -84,9 +66,9 @@ class CompletionsResource:
             served_by=answered.served_by,
             engine_id=query.engine_id,
         )
-        service_id = self._new_service_id()
-        if self._served_log is not None:
-            self._served_log.record_items(
+        service_id = self._queries.new_service_id()
+        if self._queries.served_log is not None:
+            self._queries.served_log.record_items(
                 request, service_id, treated, treatments=outcome.treatments, level=answered.served_by
             )
         payload = dumps(completions) + render_notices(answered, *_warnings(request, query))

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.question_bank_cache import QuestionBankCache
-from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
 from cluster.store.archive.question_bank import QuestionBankStore
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire import qa as wire
 from deployments.api.wire.faults import validate_body
 from deployments.api.wire.qa import (
@@ -40,19 +37,8 @@ _NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
 class QuestionAnswersResource:
     """The endpoint that answers a question from product pages."""
 
-    def __init__(
-        self,
-        treatment: QueryTreatment,
-        recommender: RecommenderClient,
-        new_service_id: Callable[[], ServiceId],
-        query_log: QueryLog,
-        served_log: ServedLogWriter | None = None,
-    ) -> None:
-        self._served_log = served_log
-        self._treatment = treatment
-        self._recommender = recommender
-        self._new_service_id = new_service_id
-        self._query_log = query_log
+    def __init__(self, queries: QueryServices) -> None:
+        self._queries = queries
 
     def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body."""
@@ -64,14 +50,14 @@ class QuestionAnswersResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer a question."""
         query: UserQuery = request.parsed
-        treated, outcome = await self._treatment.apply(request)
+        treated, outcome = await self._queries.treatment.apply(request)
         with outcome:
-            answered = await self._recommender.answer(treated)
+            answered = await self._queries.recommender.answer(treated)
             outcome.is_empty = answered.answers is None or not answered.answers.answers
         remove_hidden_fields(request, query, answered)
         answers = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
-        self._query_log.record(
+        self._queries.query_log.record(
             request,
             "ask",
             original,
@@ -80,10 +66,10 @@ class QuestionAnswersResource:
             served_by="question_answering",
             engine_id=query.engine_id,
         )
-        service_id = self._new_service_id()
-        if self._served_log is not None:
+        service_id = self._queries.new_service_id()
+        if self._queries.served_log is not None:
             cited = [answer["product_id"] for answer in answers.answers if "product_id" in answer]
-            self._served_log.record_items(request, service_id, treated, cited, outcome.treatments)
+            self._queries.served_log.record_items(request, service_id, treated, cited, outcome.treatments)
         more = {
             "total": answers.total,
             "spellcheck": spelling_to_dict(answers.spelling, original),

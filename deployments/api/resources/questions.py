@@ -30,10 +30,9 @@ from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Ques
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import check_format
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
 from deployments.api.resources.answer_reads import read_answer, read_shown
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, validate_body
 from deployments.api.wire.shared import parse_filter
@@ -66,17 +65,9 @@ class AskServices:
 class QuestionsResource:
     """The endpoints that accept questions and return answers."""
 
-    def __init__(
-        self,
-        services: AskServices,
-        recommender: RecommenderClient,
-        query_log: QueryLog,
-        treatment: QueryTreatment,
-    ) -> None:
-        self._query_log = query_log
-        self._treatment = treatment
+    def __init__(self, services: AskServices, queries: QueryServices) -> None:
         self._services = services
-        self._recommender = recommender
+        self._queries = queries
         self._put = record_in_history(services.history)
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
@@ -94,7 +85,7 @@ class QuestionsResource:
         body, identity = request.parsed
         question = self.build_question(request, body, body.question, identity)
         question_id = await self.accept(request, question, identity, body.parent_question_id)
-        self._query_log.record(
+        self._queries.query_log.record(
             request,
             "ask",
             question.text,
@@ -158,7 +149,7 @@ class QuestionsResource:
         if quota is not None and await self._is_over_quota(request.app_id, identity, day, quota):
             await services.client.refuse(question, QUOTA_SPENT)
             return question.question_id
-        question = await self._treatment.apply_to_question(request, question)
+        question = await self._queries.treatment.apply_to_question(request, question)
         tiers = tiers_from_request(request)
         countable = not has_link(question.text)
         # The same whether there are locked articles or not, or else the popular questions would tell.
@@ -166,7 +157,7 @@ class QuestionsResource:
         try:
             await self._submit(question, tiers)
         except HouseError:
-            self._treatment.record_failed_question(question)
+            self._queries.treatment.record_failed_question(question)
             raise
         if countable and not tiers:
             self._run_in_background(
@@ -183,7 +174,7 @@ class QuestionsResource:
 
         async def select(readable: frozenset[str]) -> tuple[str, ...] | None:
             return await list_few_matching(
-                self._recommender, question.app_id, question.fq, question.type, readable
+                self._queries.recommender, question.app_id, question.fq, question.type, readable
             )
 
         entitled = None

@@ -10,14 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
-from actors.serving.client import RecommenderClient
-from cluster.clock import Clock
 from cluster.errors import Forbidden
-from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Answer, Schema
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import (
     ProductToProducts,
@@ -49,19 +45,8 @@ BODIES: dict[QueryKind, type[Recommendation]] = {
 class RecommendationResource:
     """The recommendation endpoints."""
 
-    def __init__(
-        self,
-        treatment: QueryTreatment,
-        recommender: RecommenderClient,
-        clock: Clock,
-        new_service_id: Callable[[], ServiceId],
-        served_log: ServedLogWriter | None = None,
-    ) -> None:
-        self._treatment = treatment
-        self._recommender = recommender
-        self._clock = clock
-        self._new_service_id = new_service_id
-        self._served_log = served_log
+    def __init__(self, queries: QueryServices) -> None:
+        self._queries = queries
 
     def body_parser(self, kind: QueryKind) -> Schema:
         """Return the schema step of one endpoint."""
@@ -79,8 +64,8 @@ class RecommendationResource:
                 kind,
                 app_id=credential.app.app_id,
                 user_id=user_id,
-                now_ms=self._clock.now_ms(),
-                service_id=self._new_service_id(),
+                now_ms=self._queries.clock.now_ms(),
+                service_id=self._queries.new_service_id(),
             )
             if query.pagination_id and not (user_id or credential.is_secret):
                 # Anybody may send a `pagination_id` with a publishable key: without a user, little is stored
@@ -95,14 +80,14 @@ class RecommendationResource:
         write = _WRITERS.get(kind, _products)
 
         async def answer(request: ApiRequest) -> Reply:
-            query, outcome = await self._treatment.apply(request)
+            query, outcome = await self._queries.treatment.apply(request)
             with outcome:
-                answered = await self._recommender.answer(query)
+                answered = await self._queries.recommender.answer(query)
                 outcome.is_empty = not (answered.products or answered.groups)
             # Of the parsed query: a preview clears the id in the treated one.
             service_id = request.parsed.service_id
-            if self._served_log is not None:
-                self._served_log.record(request, service_id, query, answered, outcome.treatments)
+            if self._queries.served_log is not None:
+                self._queries.served_log.record(request, service_id, query, answered, outcome.treatments)
             name, records = write(remove_hidden_fields(request, query, answered))
             payload = dumps(records) + render_notices(answered)
             if answered.explanation is not None:

@@ -5,19 +5,13 @@ Published in `docs/reference/rest.md`, section Search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
-from actors.serving.client import RecommenderClient
-from cluster.clock import Clock
 from cluster.errors import Forbidden
-from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
-from deployments.api.http.query_log_writer import QueryLog
-from deployments.api.http.query_treatment import QueryTreatment
-from deployments.api.http.served_log_writer import ServedLogWriter
+from deployments.api.resources.query_services import QueryServices
 from deployments.api.resources.recommendation import NOT_FOR_BROWSERS
 from deployments.api.wire.faults import validate_body
 from deployments.api.wire.recommendation_bodies import render_notices
@@ -35,21 +29,8 @@ from deployments.edge.http.request import ApiRequest
 class SearchResource:
     """The search and mget endpoints."""
 
-    def __init__(
-        self,
-        treatment: QueryTreatment,
-        recommender: RecommenderClient,
-        clock: Clock,
-        new_service_id: Callable[[], ServiceId],
-        query_log: QueryLog,
-        served_log: ServedLogWriter | None = None,
-    ) -> None:
-        self._treatment = treatment
-        self._recommender = recommender
-        self._clock = clock
-        self._new_service_id = new_service_id
-        self._query_log = query_log
-        self._served_log = served_log
+    def __init__(self, queries: QueryServices) -> None:
+        self._queries = queries
 
     def parse_request(self, request: ApiRequest) -> UserQuery:
         """Validate the body of a search.
@@ -66,7 +47,7 @@ class SearchResource:
             body,
             app_id=request.app_id,
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
-            now_ms=self._clock.now_ms(),
+            now_ms=self._queries.clock.now_ms(),
         )
         return check_query(request, query)
 
@@ -78,17 +59,17 @@ class SearchResource:
     async def answer(self, request: ApiRequest) -> Reply:
         """Search products."""
         query: UserQuery = request.parsed
-        treated, outcome = await self._treatment.apply(request)
+        treated, outcome = await self._queries.treatment.apply(request)
         with outcome:
-            answered = await self._recommender.answer(treated)
+            answered = await self._queries.recommender.answer(treated)
             outcome.is_empty = not answered.products
-        service_id = self._new_service_id()
-        if self._served_log is not None:
-            self._served_log.record(request, service_id, treated, answered, outcome.treatments)
+        service_id = self._queries.new_service_id()
+        if self._queries.served_log is not None:
+            self._queries.served_log.record(request, service_id, treated, answered, outcome.treatments)
         remove_hidden_fields(request, query, answered)
         search_query = query.search or SearchQuery()
         hits = answered.search or _NOTHING
-        self._query_log.record(
+        self._queries.query_log.record(
             request,
             "search",
             search_query.original,
@@ -104,9 +85,9 @@ class SearchResource:
     async def answer_many(self, request: ApiRequest) -> Reply:
         """Return products by their ids."""
         query: UserQuery = request.parsed
-        answered = remove_hidden_fields(request, query, await self._recommender.answer(query))
+        answered = remove_hidden_fields(request, query, await self._queries.recommender.answer(query))
         payload = dumps(answered.products) + render_notices(answered)
-        return result(request, self._new_service_id(), "products", payload)
+        return result(request, self._queries.new_service_id(), "products", payload)
 
 
 _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))

@@ -17,14 +17,7 @@ from deployments.api.wire.ask import AskSearch
 )
 def test_the_description_of_a_locked_article_is_no_snippet(access: str | None, snippet: str) -> None:
     client = SimpleNamespace(highlight_excerpt=lambda text, question, chars: text)
-    resource = AskSearchResource(
-        cast(Any, SimpleNamespace(client=client)),
-        cast(Any, None),
-        cast(Any, None),
-        cast(Any, None),
-        cast(Any, None),
-        cast(Any, None),
-    )
+    resource = AskSearchResource(cast(Any, SimpleNamespace(client=client)), cast(Any, None), cast(Any, None))
     body = AskSearch.model_construct(q="x", fl=[], snippet_max_chars=None)
     record = {"product_id": "a", "title": "t", "description": "secret"} | (
         {"access": access} if access else {}
