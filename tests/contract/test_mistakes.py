@@ -117,6 +117,12 @@ async def test_a_message_names_the_right_field_or_type(
     ]
 
 
+async def test_counts_name_the_right_field_too(corner: Corner, app: Any) -> None:
+    answer = await ask(corner, app, {"feild": "genre"}, "/v1/products/_aggregate")
+    assert answer.status == 422
+    assert "extra fields not permitted; did you mean field?" in str(answer.json()["detail"])
+
+
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
