@@ -14,6 +14,7 @@ from deployments.console.argument_form import operation_page
 from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
 from deployments.console.texts.console_texts import ConsoleTexts
+from deployments.operations.access.apps import switch_text
 
 ACCESS = "/apps/{app_id}/access"
 SETTING_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -147,17 +148,6 @@ async def reveal_keys(request: ConsoleRequest) -> Response:
     keys = await request.perform("keys.reveal")
     rows = [(key["kind"], key["key"]) for key in keys.to_dict()["keys"]]
     return request.page("access/keys_shown.html", rows=rows, shown_app=request.app_id, is_new=False)
-
-
-def switch_text(value: Any) -> str:
-    """Return the value of a switch as a form shows it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return ",".join(f"{name}:{bound}" for name, bound in value.items())
-    if isinstance(value, list | tuple):
-        return ",".join(str(entry) for entry in value)
-    return "" if value is None else str(value)
 
 
 def _show_new_keys(request: ConsoleRequest, made: Any) -> Response:

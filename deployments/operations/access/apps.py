@@ -349,7 +349,7 @@ async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitch
         NotFound: no such app
         Invalid: no such switch, or a value it does not accept
     """
-    changes = {name: _switch_text(value) for name, value in given.switches.items()}
+    changes = {name: switch_text(value) for name, value in given.switches.items()}
     return AppSwitches(given.app_id, await app_admin(services).set_switches(given.app_id, changes))
 
 
@@ -358,12 +358,15 @@ def app_admin(services: AdminServices) -> AppKeyAdmin:
     return AppKeyAdmin(services.stores.access, services.vault)
 
 
-def _switch_text(value: SwitchValue) -> str:
+def switch_text(value: Any) -> str:
+    """Return the value of a switch as forms and commands write it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
         return ",".join(f"{name}:{bound}" for name, bound in value.items())
-    return ",".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(str(entry) for entry in value)
+    return "" if value is None else str(value)
 
 
 def _environment(text: str) -> Environment:

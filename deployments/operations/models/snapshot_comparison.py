@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -89,13 +89,7 @@ class ListComparison:
             "second": self.second,
             "overlap": self.overlap,
             "users": [
-                {
-                    "user_id": user.user_id,
-                    "shared": user.shared,
-                    "first": [_product_to_dict(product) for product in user.first],
-                    "second": [_product_to_dict(product) for product in user.second],
-                }
-                for user in self.users
+                {"user_id": user.user_id, "shared": user.shared, **asdict(user)} for user in self.users
             ],
         }
 
@@ -218,12 +212,3 @@ def _read_products(result: RecommendationResult, both: set[str]) -> tuple[Listed
         )
         for product in result.products
     )
-
-
-def _product_to_dict(product: ListedProduct) -> dict[str, Any]:
-    return {
-        "product_id": product.product_id,
-        "title": product.title,
-        "came_from": list(product.came_from),
-        "in_both": product.in_both,
-    }
