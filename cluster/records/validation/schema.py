@@ -23,9 +23,11 @@ _REF = "#/$defs/"
 _TEXTS = Path(__file__).with_name("descriptions.toml")
 
 
+@cache
 def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, Any]:
-    """Return the JSON schema of an upload body. It has no references, so it can be embedded in a larger
-    document.
+    """Return the JSON schema of an upload body, the same object each time: copy it before a change.
+
+    It has no references, so it can be embedded in a larger document.
     """
     kinds: dict[str, Any] = {"user": User, "product": Product, "interaction": Interaction}
     items = TypeAdapter(kinds[noun]).json_schema()

@@ -210,7 +210,7 @@ def _name_records(paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> 
     """Give records and types of interactions named schemas, which uploads and simulations refer to."""
     for noun in _NOUNS:
         name = noun.capitalize()
-        upload = record_schema(noun)
+        upload = deepcopy(record_schema(noun))
         schemas[name] = upload["properties"]["data"]["items"]
         upload["properties"]["data"]["items"] = {"$ref": _REF.format(model=name)}
         content = paths[f"/v1/{noun}s"]["post"]["requestBody"]["content"]["application/json"]

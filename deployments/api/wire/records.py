@@ -8,6 +8,7 @@ Published in `docs/reference/rest.md`, sections Users, Products and Interactions
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -283,6 +284,7 @@ class AttributesReply(RecommendationReply):
     attributes: list[AttributeGroup]
 
 
+@cache
 def build_envelope(data: Any) -> type[BaseModel]:
     """Return the model of `{message, data}`.
 
