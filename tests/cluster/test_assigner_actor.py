@@ -18,8 +18,8 @@ from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores, open_stores
 from tests.cluster.roster_watch import RELEASE, health_of, read_health
 from tests.suites.doing import APP
-from tests.suites.experiments import an_experiment
 from tests.suites.redis_process import RedisProcess
+from tests.suites.test_experiments import an_experiment
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 KIND = "actors.experiments.host:AssignerHost"

@@ -29,6 +29,7 @@ from cluster.store.seals.seal import salt_from_key, unseal
 from tests.drills.next_release import ROOT
 from tests.drills.release_process import APP, ENGINE
 from tests.fakes.request_handler import PLENTY
+from tests.suites.doing import require
 
 
 @dataclass
@@ -96,8 +97,7 @@ async def lost(stores: OpenStores, fleet: Fleet) -> list[str]:
     until_s = time.monotonic() + 40
     while time.monotonic() < until_s and (await loop.apply_round() or await stores.intake.depth(APP)):
         pass
-    run = await stores.runs.get(APP, "shared")
-    assert run is not None
+    run = require(await stores.runs.get(APP, "shared"))
     users = sorted({user_id for report in fleet.reports for user_id, _ in report["kept"]["questions"]})
     user_threads = await stores.threads.read_many(APP, users)
     questions = {
@@ -119,8 +119,7 @@ async def lost(stores: OpenStores, fleet: Fleet) -> list[str]:
         if run.figures.get(report["name"]) != kept["figure"]:
             gone.append(f"figure of {report['name']}")
         changes += report["done"]["recolour"]
-    engine = await stores.engines.get(APP, ENGINE)
-    assert engine is not None
+    engine = require(await stores.engines.get(APP, ENGINE))
     if engine.moved_at != changes:
         gone.append(f"{changes - engine.moved_at} changes of the engine")
     return gone
@@ -130,8 +129,7 @@ async def stored(stores: OpenStores, key: str, name: str) -> dict[str, Any]:
     """Return the JSON of a field of a hash as it is stored."""
     sealed = await stores.server.execute_slow("HGET", key, name)
     assert sealed is not None, f"{name} is gone from {key}"
-    body = unseal(sealed, salt_from_key(key, name))
-    assert body is not None
+    body = require(unseal(sealed, salt_from_key(key, name)))
     record: dict[str, Any] = orjson.loads(body)
     return record
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.experiments.assignment import hash_position, is_eligible, select_variant
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 
 pytestmark = pytest.mark.drill
 USERS = 1_000_000

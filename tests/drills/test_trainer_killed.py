@@ -31,6 +31,7 @@ from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from tests.fakes import generated_market
 from tests.fakes.process_pool import ProcessWorkerPool
+from tests.suites.doing import require
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(900)]
@@ -123,8 +124,7 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         assert [version.version for version in snapshots.versions(generated_market.APP, "default")] == [
             first.version
         ]
-        engine = await stores.engines.get(generated_market.APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(generated_market.APP, "default"))
         assert engine.snapshot == "champion"
     for pool in (office.pool, *office.dismissed):
         await _all_home(pool)
@@ -165,8 +165,7 @@ async def _work_for(office: TrainerProcess, seconds: float) -> None:
 
 
 async def _read(stores: OpenStores, run: Run) -> Run:
-    stored = await stores.runs.get(generated_market.APP, run.run_id)
-    assert stored is not None
+    stored = require(await stores.runs.get(generated_market.APP, run.run_id))
     return stored
 
 

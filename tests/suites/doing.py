@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import orjson
 
@@ -14,6 +15,14 @@ from cluster.store.stores import Stores
 APP = "shop"
 OTHER = "other-shop"
 NOW = 1_700_000_000_000
+
+Value = TypeVar("Value")
+
+
+def require(value: Value | None) -> Value:
+    """Return a value that must be there."""
+    assert value is not None
+    return value
 
 
 def body(record_id: str, **fields: object) -> bytes:

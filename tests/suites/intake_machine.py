@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from cluster.store.data.intake import Batch, RecordPut
 from cluster.store.stores import Stores
-from tests.suites.doing import APP, NOW, body
+from tests.suites.doing import APP, NOW, body, require
 
 Result = TypeVar("Result")
 RECORDS = st.lists(st.sampled_from(["p1", "p2", "p3", "p4"]), min_size=1, max_size=3)
@@ -176,8 +176,7 @@ class IntakeMachine(RuleBasedStateMachine):
     @invariant()
     def tasks_match_the_model(self) -> None:
         for task_id, expected in self.model.tasks.items():
-            task = self.run(self.stores.tasks.get(APP, "product", task_id))
-            assert task is not None
+            task = require(self.run(self.stores.tasks.get(APP, "product", task_id)))
             assert (task.status, task.succeeded, task.failed) == (
                 expected.status, expected.succeeded, expected.failed,
             )  # fmt: skip

@@ -23,7 +23,7 @@ from cluster.records.run import (
     update_leased_run,
 )
 from jobs.refresh.runs.run_commands import update_run
-from tests.suites.doing import APP, NOW
+from tests.suites.doing import APP, NOW, require
 from tests.suites.machines import StoreMachine
 
 WORKERS = ("one", "two", "three")
@@ -58,8 +58,7 @@ class RunMachine(StoreMachine):
 
     def take(self, run_id: str, change: Callable[[Run], Run | None]) -> Run | None:
         """Take a step as the product does."""
-        run = self._do(self._stores.runs.get(APP, run_id))
-        assert run is not None
+        run = require(self._do(self._stores.runs.get(APP, run_id)))
         return self._do(update_run(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
@@ -148,8 +147,7 @@ class RunMachine(StoreMachine):
     def write_what_was_read_long_ago(self, run_id: str) -> None:
         """Somebody writes on the base of an old reading."""
         stale: Any = self.stale[run_id]
-        current = self._do(self._stores.runs.get(APP, run_id))
-        assert current is not None
+        current = require(self._do(self._stores.runs.get(APP, run_id)))
         written = self._do(self._stores.runs.compare_and_set(stale.model_copy(update={"version": "stale"})))
         assert (written is None) is (stale.revision != current.revision)
         if written is not None:
@@ -167,8 +165,7 @@ class RunMachine(StoreMachine):
     def records_agree_with_the_model(self) -> None:
         """Every run, and the lists of runs."""
         for run_id, expected in self.model.items():
-            run = self._do(self._stores.runs.get(APP, run_id))
-            assert run is not None
+            run = require(self._do(self._stores.runs.get(APP, run_id)))
             state = (run.status, run.owner, run.attempt, run.version)
             assert state == (expected.status, expected.owner, expected.attempt, expected.version)
         going = {run_id for run_id, run in self.model.items() if run.status in ("queued", "running")}

@@ -35,6 +35,7 @@ from cluster.store.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
 from tests.suites.waiting import until
 
@@ -80,6 +81,17 @@ class House:
         self.open.append(made)
         return made
 
+    async def begin(
+        self, question: Question | None = None
+    ) -> tuple[QuestionClient, QuestionClient, Question]:
+        """Let one of two workers begin an answer, which waits for the archive until its gate is set."""
+        self.archive.gate.clear()
+        first, second = await self.worker(), await self.worker()
+        question = question or self.question()
+        await first.submit(question)
+        await until(lambda: self.archive.requests == 1)
+        return first, second, question
+
     def question(self, text: str = QUESTION, **more: Any) -> Question:
         now_ms = self.clock.now_ms()
         times = {"asked_at": now_ms, "deadline_at": now_ms + ANSWER_WITHIN_MS}
@@ -87,13 +99,10 @@ class House:
 
     async def recorded(self, question: Question | str) -> StoredQuestion:
         question_id = question if isinstance(question, str) else question.question_id
-        stored = await self.stores.questions.read(APP, question_id)
-        assert stored is not None
-        return stored
+        return require(await self.stores.questions.read(APP, question_id))
 
     async def shown(self, question: Question) -> dict[str, Any]:
-        raw = await self.stores.questions.shown(APP, question.question_id)
-        assert raw is not None
+        raw = require(await self.stores.questions.shown(APP, question.question_id))
         record: dict[str, Any] = json.loads(raw)
         return record
 
@@ -124,20 +133,21 @@ def kill(worker: QuestionClient) -> None:
     worker.queue._hands.clear()
 
 
+async def take_over(worker: QuestionClient) -> None:
+    """Let a worker look for questions without a worker, and finish their answers."""
+    await worker.queue.sweep()
+    await worker.queue.wait_idle()
+
+
 async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: House) -> None:
-    house.archive.gate.clear()
-    first, second = await house.worker(), await house.worker()
-    question = house.question()
-    await first.submit(question)
-    await until(lambda: house.archive.requests == 1)
+    first, second, question = await house.begin()
     before = (await house.shown(question))["revision"]
     kill(first)
     house.archive.gate.set()
     await second.queue.sweep()
     assert second.queue.active_count == 0, "it is still held"
     house.clock.advance(LEASE_MS)
-    await second.queue.sweep()
-    await second.queue.wait_idle()
+    await take_over(second)
     record = await house.shown(question)
     assert (record["finish_reason"], record["finished"]) == ("success", True)
     assert record["revision"] > before
@@ -160,17 +170,12 @@ async def test_a_takeover_is_reported_once_unless_generated(house: House) -> Non
     ):
         question = house.question(text, **more)
         await house.stores.questions.ask(question, Answer(), b"{}", holder="dead", until_ms=0)
-    await worker.queue.sweep()
-    await worker.queue.wait_idle()
+    await take_over(worker)
     assert texts == ["a reader's"]
 
 
 async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(house: House) -> None:
-    house.archive.gate.clear()
-    sleeper, other = await house.worker(), await house.worker()
-    question = house.question()
-    await sleeper.submit(question)
-    await until(lambda: house.archive.requests == 1)
+    sleeper, other, question = await house.begin()
     house.clock.advance(LEASE_MS)
     await other.queue.sweep()
     house.archive.gate.set()
@@ -182,23 +187,15 @@ async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(
 
 
 async def test_a_worker_that_closes_hands_over_at_once(house: House) -> None:
-    house.archive.gate.clear()
-    first, second = await house.worker(), await house.worker()
-    question = house.question()
-    await first.submit(question)
-    await until(lambda: house.archive.requests == 1)
+    first, second, question = await house.begin()
     await first.close()
     house.archive.gate.set()
-    await second.queue.sweep()
-    await second.queue.wait_idle()
+    await take_over(second)
     assert (await house.recorded(question)).answer.finish_reason == "success"
 
 
 async def test_holding_on_keeps_others_away(house: House) -> None:
-    house.archive.gate.clear()
-    first, second = await house.worker(), await house.worker()
-    await first.submit(house.question())
-    await until(lambda: house.archive.requests == 1)
+    first, second, _ = await house.begin()
     for _ in range(3):
         house.clock.advance(LEASE_MS - 1_000)
         await first.queue._renew_leases()
@@ -207,15 +204,10 @@ async def test_holding_on_keeps_others_away(house: House) -> None:
 
 
 async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> None:
-    house.archive.gate.clear()
-    first, second = await house.worker(), await house.worker()
-    question = house.question()
-    await first.submit(question)
-    await until(lambda: house.archive.requests == 1)
+    first, second, question = await house.begin()
     kill(first)
     house.clock.advance(ANSWER_WITHIN_MS)
-    await second.queue.sweep()
-    await second.queue.wait_idle()
+    await take_over(second)
     record = await house.shown(question)
     assert (record["finished"], record["finish_reason"], record["sources"]) == (True, "error", [])
     assert record["answer"]
@@ -234,8 +226,7 @@ async def test_a_question_that_kills_its_workers_is_given_up(house: House) -> No
         kill(worker)
         house.clock.advance(LEASE_MS)
     last = await house.worker()
-    await last.queue.sweep()
-    await last.queue.wait_idle()
+    await take_over(last)
     assert (await house.recorded(question)).answer.finish_reason == "error"
     assert house.archive.requests == MAX_ATTEMPTS
 
@@ -278,14 +269,11 @@ async def test_a_submitted_question_is_stored(house: House) -> None:
     question_id = new_question_id()
     for _ in range(2):
         await asking.ask(APP, "gina", QUESTION, parent.question_id, question_id)
-    outcome = await asking.get_progress(APP, question_id)
-    assert outcome is not None
+    outcome = require(await asking.get_progress(APP, question_id))
     assert not outcome.finished
     worker = await house.worker()
-    await worker.queue.sweep()
-    await worker.queue.wait_idle()
-    outcome = await asking.get_progress(APP, question_id)
-    assert outcome is not None
+    await take_over(worker)
+    outcome = require(await asking.get_progress(APP, question_id))
     assert (outcome.has_answer, outcome.sources[0]) == (True, "river-treaty")
     record = await house.shown((await house.recorded(question_id)).question)
     assert record["parent_question_id"] == parent.question_id
@@ -428,22 +416,17 @@ async def test_an_entitled_answer_begins_when_the_open_one_is_finished(house: Ho
 
 
 async def test_an_entitled_answer_survives_its_worker_and_is_in_no_history(house: House) -> None:
-    question = await entitled_question(house)
+    first, second, question = await house.begin(await entitled_question(house))
     texts: list[str] = []
 
     async def begun(taken: Question) -> None:
         texts.append(taken.text)
 
-    house.archive.gate.clear()
-    first, second = await house.worker(), await house.worker()
     second.queue._begun = begun
-    await first.submit(question)
-    await until(lambda: house.archive.requests == 1)
     kill(first)
     house.archive.gate.set()
     house.clock.advance(LEASE_MS)
-    await second.queue.sweep()
-    await second.queue.wait_idle()
+    await take_over(second)
     stored = await house.recorded(question)
     assert (stored.answer.finish_reason, stored.answer.access, stored.attempts) == ("success", ("gold",), 2)
     assert texts == []

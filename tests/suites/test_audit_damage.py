@@ -23,10 +23,10 @@ from cluster.store.administration.audit_chain import ACCEPT, RESEAL, START, next
 from cluster.store.administration.audit_proof import SEAL_FILE, AuditProof, SealedRow, _locked
 from cluster.store.client.key_loader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
-from tests.suites.administration import a_row
 from tests.suites.doing import NOW
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY
+from tests.suites.test_administration import a_row
 
 pytestmark = pytest.mark.redis
 

@@ -39,7 +39,7 @@ from cluster.store.data.intake import RecordPut
 from cluster.store.key_classes import key_class
 from deployments.cli.command_line import command_line
 from tests.suites.doing import APP, NOW, accept, put, remove, view_interaction
-from tests.suites.small import a_key, an_app
+from tests.suites.test_small_stores import a_key, an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 

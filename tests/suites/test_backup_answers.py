@@ -31,8 +31,8 @@ from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
 from deployments.cli.installation.backup_verification import Verification, compare_answers
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
-from tests.suites.doing import APP, NOW, put
-from tests.suites.small import an_app
+from tests.suites.doing import APP, NOW, put, require
+from tests.suites.test_small_stores import an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
@@ -152,8 +152,7 @@ async def lose_the_end_of_a_change_log(shop: Shop) -> None:
 
 
 async def change_an_engine(shop: Shop) -> None:
-    engine = await shop.restored[0].engines.get(APP, "default")
-    assert engine is not None
+    engine = require(await shop.restored[0].engines.get(APP, "default"))
     await shop.restored[0].engines.put(engine.model_copy(update={"snapshot": ""}))
 
 
@@ -244,8 +243,7 @@ async def test_a_part_that_differs_changes_answers_without_snapshots_too(
 
 async def test_an_app_that_changed_too_much_since_is_named_and_not_compared(shop: Shop) -> None:
     stores = shop.source[0]
-    engine = await stores.engines.get(APP, "default")
-    assert engine is not None
+    engine = require(await stores.engines.get(APP, "default"))
     await stores.engines.put(engine.model_copy(update={"snapshot": ""}))
     verification = await shop.compare()
     assert (verification.compared, verification.answered) == (0, 100)

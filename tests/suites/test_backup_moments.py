@@ -37,12 +37,12 @@ from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
 from cluster.store.data.person_traces import LOG
 from tests.suites import canary
-from tests.suites.administration import a_row
 from tests.suites.doing import APP, put
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY, until_it_works
-from tests.suites.small import an_app
+from tests.suites.test_administration import a_row
 from tests.suites.test_forget_person import World, a_world
+from tests.suites.test_small_stores import an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 

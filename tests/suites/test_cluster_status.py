@@ -32,8 +32,8 @@ from deployments.cli.doctor.cluster_checks import inspect_cluster
 from deployments.cli.frame.installation import read_clock_ms
 from deployments.cli.installation.cluster_status import build_table
 from tests.suites.doing import APP
-from tests.suites.small import an_app
 from tests.suites.test_identity import write_identity
+from tests.suites.test_small_stores import an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 

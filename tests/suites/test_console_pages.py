@@ -23,6 +23,7 @@ from tests.benchmarks.console_pages import FORM_TOKEN, NOT_WALKED, SIGN_IN, list
 from tests.browser.stage import Stage, open_stage
 from tests.fakes.archive_oauth import PASSWORD
 from tests.fakes.model_shop import evaluation
+from tests.suites.doing import require
 from tests.suites.redis_process import RedisProcess
 from tests.unit.deployments.console.test_sign_in import code_at
 
@@ -146,13 +147,11 @@ async def _finish_run(stage: Stage, values: dict[str, str]) -> str:
     reports.put("shop", "default", second, evaluation(0.02, serving=first))
     await stage.perform("promotions.promote", engine_id="default", version=first)
     run = (await stage.perform("runs.order", engine_id="default", recipe="fast")).run
-    claimed = claim_run(run, "worker", now_ms)
-    assert claimed is not None
+    claimed = require(claim_run(run, "worker", now_ms))
     stages = (
         StageResult(name="dataset", seconds=1.5, facts={"events": 12, "kinds": {"click": 3}, "none": None}),
     )
-    working = update_leased_run(claimed, "worker", 1, now_ms, {"stage": "plan", "stages": stages})
-    assert working is not None
+    working = require(update_leased_run(claimed, "worker", 1, now_ms, {"stage": "plan", "stages": stages}))
     parts = tuple(part.to_dict() for part in evaluation().parts)
     ended = end_run(
         working, "worker", 1, now_ms, "finished",

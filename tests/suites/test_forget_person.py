@@ -45,6 +45,7 @@ from jobs.refresh.runs.worker import MOST_RESTARTS, TrainingWorker, WorkerResour
 from jobs.refresh.tuning.plan import TuningPlan
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
+from tests.suites.doing import require
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
 
@@ -91,8 +92,7 @@ class World:
         asked = await create_run(
             self.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=self.now_ms, by="a test"
         )
-        done = await TrainingWorker(self.workplace(**workplace), "worker").work(APP, asked.run_id)
-        assert done is not None
+        done = require(await TrainingWorker(self.workplace(**workplace), "worker").work(APP, asked.run_id))
         return done
 
     def workplace(self, **changes: Any) -> WorkerResources:
@@ -346,8 +346,7 @@ async def test_a_run_that_died_with_the_data_of_a_person_goes_on_without(world: 
     CheckpointStore(world.artifacts, APP, run.run_id).put_source(
         source
     )  # its worker wrote this a moment too late
-    done = await TrainingWorker(world.workplace(), "another").work(APP, run.run_id)
-    assert done is not None
+    done = require(await TrainingWorker(world.workplace(), "another").work(APP, run.run_id))
     assert (done.status, done.error) == ("finished", "")
     assert find_marked_snapshots(world.artifacts, APP) == []
     assert await world.traces() == []

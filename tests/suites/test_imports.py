@@ -45,6 +45,7 @@ from jobs.ingest.upload import upload_ingest
 from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.fakes.audit_list import AuditList
 from tests.fakes.request_handler import MASTER, open_corner
+from tests.suites.doing import require
 
 APP = "shop"
 DIRTY = (
@@ -95,6 +96,12 @@ class Desk:
         view = await self.perform("imports.get", import_id=import_id)
         return dict(view.to_dict())
 
+    async def run(self, import_id: str, **options: Any) -> dict[str, Any]:
+        """Start an import, and return its status when it has ended."""
+        await self.perform("imports.start", import_id=import_id, **options)
+        await self.ended()
+        return await self.status(import_id)
+
     async def ended(self) -> None:
         await asyncio.gather(*self.running, return_exceptions=True)
 
@@ -112,6 +119,10 @@ class Desk:
 async def stream(data: bytes, size: int = 1 << 16) -> AsyncIterator[bytes]:
     for at in range(0, len(data), size):
         yield data[at : at + size]
+
+
+def click_lines(count: int) -> bytes:
+    return b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(count))
 
 
 @pytest.fixture
@@ -146,8 +157,7 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     done = await desk.status(import_id)
     assert (done["status"], done["accepted"], done["refused"], done["rows"]) == ("finished", 2, 3, 5)
     assert done["is_removed"] is True
-    record = await desk.services.stores.records.get(APP, "product", "a-2")
-    assert record is not None
+    record = require(await desk.services.stores.records.get(APP, "product", "a-2"))
     assert b"<script>" in record
     refused = await desk.perform("imports.refused", import_id=import_id)
     assert [row["row"] for row in refused.rows] == [3, 4, 5]
@@ -171,9 +181,7 @@ async def test_the_content_tells_the_format(desk: Desk, form: str, tmp_path: Pat
         data = (tmp_path / "x").read_bytes()
     import_id = await desk.upload(data, file_name="liar.csv")
     assert (await desk.status(import_id))["format"] == form
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    assert (await desk.status(import_id))["accepted"] == 1
+    assert (await desk.run(import_id))["accepted"] == 1
 
 
 @pytest.mark.parametrize(
@@ -250,12 +258,10 @@ async def test_so_many_imports_run_at_once(desk: Desk) -> None:
 
 
 async def test_a_dead_import_is_seen_and_goes_on_where_it_stopped(desk: Desk) -> None:
-    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(5_000))
-    import_id = await desk.upload(rows, noun="interaction", file_name="clicks.jsonl")
+    import_id = await desk.upload(click_lines(5_000), noun="interaction", file_name="clicks.jsonl")
     desk.is_launching = False
     started = await desk.perform("imports.start", import_id=import_id)
-    stored = await desk.services.stores.imports.get(APP, import_id)
-    assert stored is not None
+    assert await desk.services.stores.imports.get(APP, import_id) is not None
     chunks = 0
 
     def dies() -> str:
@@ -272,9 +278,7 @@ async def test_a_dead_import_is_seen_and_goes_on_where_it_stopped(desk: Desk) ->
     assert (await desk.status(import_id))["status"] == "interrupted"
     await _expire_leases(desk, started)
     desk.is_launching = True
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    done = await desk.status(import_id)
+    done = await desk.run(import_id)
     assert (done["status"], done["accepted"], done["rows"]) == ("finished", 5_000, 5_000)
     changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
     assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
@@ -314,22 +318,19 @@ async def test_every_node_shows_an_import_and_takes_records_over(desk: Desk, tmp
 
 
 async def test_interactions_do_not_go_on_where_their_place_is_unknown(desk: Desk, tmp_path: Path) -> None:
-    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(5_000))
-    import_id = await _cancelled_midway(desk, rows, "interaction")
+    import_id = await _cancelled_midway(desk, click_lines(5_000), "interaction")
     other = other_node(desk, tmp_path / "b")
     with pytest.raises(Conflict, match="the machine here has taken rows of it"):
         await other.perform("imports.start", import_id=import_id)
     desk.is_launching = True
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
+    await desk.run(import_id)
     assert (await other.status(import_id))["accepted"] == 5_000
     changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
     assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
 
 
 async def test_a_running_import_is_cancelled_and_may_go_on(desk: Desk) -> None:
-    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(9_000))
-    import_id = await desk.upload(rows, noun="interaction")
+    import_id = await desk.upload(click_lines(9_000), noun="interaction")
     desk.is_launching = False
     await desk.perform("imports.start", import_id=import_id)
     cancelled = await desk.perform("imports.cancel", import_id=import_id)
@@ -341,9 +342,7 @@ async def test_a_running_import_is_cancelled_and_may_go_on(desk: Desk) -> None:
     with pytest.raises(Conflict, match="cancelled"):
         await desk.perform("imports.cancel", import_id=import_id)
     desk.is_launching = True
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    assert (await desk.status(import_id))["accepted"] == 9_000
+    assert (await desk.run(import_id))["accepted"] == 9_000
 
 
 async def test_an_import_ends_at_its_bound_on_decoded_bytes(
@@ -358,16 +357,12 @@ async def test_an_import_ends_at_its_bound_on_decoded_bytes(
     data = (tmp_path / "bomb").read_bytes()
     assert upload_ingest.DECODED_SHARE * len(data) < 1_500 * count
     import_id = await desk.upload(data, file_name="bomb.parquet")
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    done = await desk.status(import_id)
+    done = await desk.run(import_id)
     assert (done["status"], done["accepted"] < count) == ("failed", True)
     assert "holds more than 2 MB of data after decoding" in done["error"]
     # any file may have the least bound
     monkeypatch.setattr(upload_ingest, "LEAST_DECODED", 4 << 20)
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    assert (await desk.status(import_id))["accepted"] == count
+    assert (await desk.run(import_id))["accepted"] == count
 
 
 ODD_IDS = ("..", "../x", "%2e%2e", "*", f"{APP}:import", "a\x00b", "a" * 10_000, "", "\u202e")
@@ -394,10 +389,7 @@ async def test_refused_rows_as_csv_have_no_cell_that_a_spreadsheet_computes(desk
     cells = ("=1+1", "+1", "-1", "@x", "\tx")
     data = "sku;name\n" + "".join(f"{cell};too;many\n" for cell in cells)
     import_id = await desk.upload(data.encode() + b"a;b\n")
-    await desk.perform(
-        "imports.start", import_id=import_id, mapping=["product_id=sku", "title=name", "type:=t"]
-    )
-    await desk.ended()
+    await desk.run(import_id, mapping=["product_id=sku", "title=name", "type:=t"])
     refused = await desk.perform("imports.refused", import_id=import_id)
     head, *rows = csv.reader(io.StringIO(refused.to_csv().decode()))
     assert (head, len(rows)) == (["row", "reason", "text"], len(cells))
@@ -409,21 +401,15 @@ async def test_a_wrong_mapping_fails_and_another_one_is_taken(desk: Desk) -> Non
     import_id = await desk.upload(b"sku\n" + b"".join(b"p%d\n" % at for at in range(1_200)))
     with pytest.raises(Invalid, match="neither field=column"):
         await desk.perform("imports.start", import_id=import_id, mapping=["nonsense"])
-    await desk.perform("imports.start", import_id=import_id, mapping=["title=sku"])
-    await desk.ended()
-    failed = await desk.status(import_id)
+    failed = await desk.run(import_id, mapping=["title=sku"])
     assert failed["status"] == "failed"
     assert "none of the first" in failed["error"]
-    await desk.perform(
-        "imports.start", import_id=import_id, mapping=["product_id=sku", "title=sku", "type:=tool"]
-    )
-    await desk.ended()
-    assert (await desk.status(import_id))["accepted"] == 1_200
+    done = await desk.run(import_id, mapping=["product_id=sku", "title=sku", "type:=tool"])
+    assert done["accepted"] == 1_200
 
 
 async def test_rows_of_one_mapping_are_not_taken_again_by_another(desk: Desk) -> None:
-    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(9_000))
-    import_id = await desk.upload(rows, noun="interaction")
+    import_id = await desk.upload(click_lines(9_000), noun="interaction")
     desk.is_launching = False
     await desk.perform("imports.start", import_id=import_id)
     await desk.perform("imports.cancel", import_id=import_id)
@@ -495,9 +481,7 @@ async def test_an_import_without_enough_memory_fails_with_advice(
         raise MemoryError
 
     monkeypatch.setattr("jobs.ingest.upload.upload_ingest.ingest", exhaust)
-    await desk.perform("imports.start", import_id=import_id, mapping=RULES)
-    await desk.ended()
-    done = await desk.status(import_id)
+    done = await desk.run(import_id, mapping=RULES)
     assert (done["status"], "more memory" in done["error"]) == ("failed", True)
 
 
@@ -537,8 +521,7 @@ async def test_a_file_that_waited_brings_nobody_back(desk: Desk) -> None:
     desk.clock.ahead_ms += 1_000
     await forget(desk)
     for import_id in (users, clicks):
-        await desk.perform("imports.start", import_id=import_id)
-        await desk.ended()
+        await desk.run(import_id)
     assert await stores.records.get(APP, "user", "canary-user") is None
     assert await stores.records.get(APP, "user", "canary-user-2") is not None
     done = await desk.status(clicks)
@@ -549,15 +532,13 @@ async def test_a_file_that_waited_brings_nobody_back(desk: Desk) -> None:
     # What is uploaded after the erasure is new data.
     desk.clock.ahead_ms += 1_000
     again = await desk.upload(data=USERS.splitlines(keepends=True)[0], noun="user", file_name="users.jsonl")
-    await desk.perform("imports.start", import_id=again)
-    await desk.ended()
+    await desk.run(again)
     assert await stores.records.get(APP, "user", "canary-user") is not None
 
 
 async def test_an_erasure_during_an_import_holds_for_its_later_rows(desk: Desk) -> None:
     record = (await desk.upload(data=USERS, noun="user", file_name="users.jsonl"),)
-    stored = await desk.services.stores.imports.get(APP, record[0])
-    assert stored is not None
+    stored = require(await desk.services.stores.imports.get(APP, record[0]))
     running = desk.ingest()
     await running._look_for_erasures(stored.record)
     assert not running._erased
@@ -571,15 +552,12 @@ async def test_an_erasure_during_an_import_holds_for_its_later_rows(desk: Desk) 
 async def test_progress_holds_no_example_and_old_ones_are_erased(desk: Desk) -> None:
     stores = desk.services.stores
     import_id = await desk.upload(data=USERS, noun="user", file_name="export canary-user.jsonl")
-    await desk.perform("imports.start", import_id=import_id)
-    await desk.ended()
-    done = await desk.status(import_id)
+    done = await desk.run(import_id)
     assert done["refused"] == 1
     assert [reason["example"] for reason in done["reasons"]] == [""]
     assert b"canary@" not in await everything_in_redis(desk)
     # As the release before stored it.
-    stored = await stores.imports.get(APP, import_id)
-    assert stored is not None
+    stored = require(await stores.imports.get(APP, import_id))
     assert stored.progress is not None
     example = {"text": "age: invalid", "count": 1, "row": 2, "example": '{"user_id":"canary-user"}'}
     other = {"text": "age: invalid", "count": 1, "row": 3, "example": '{"user_id":"canary-user-2"}'}
@@ -588,8 +566,7 @@ async def test_progress_holds_no_example_and_old_ones_are_erased(desk: Desk) -> 
     person = await stores.erasures.person(APP, "canary-user", "")
     assert len((await stores.erasures.find(person))[IMPORTS]) == 2
     await forget(desk)
-    after = await stores.imports.get(APP, import_id)
-    assert after is not None
+    after = require(await stores.imports.get(APP, import_id))
     assert after.progress is not None
     assert [reason["example"] for reason in after.progress.reasons] == ["", other["example"]]
     assert after.record.file_name == "erased"

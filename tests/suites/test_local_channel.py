@@ -26,6 +26,7 @@ from deployments.hosts.local_channel import (
     channel_folder,
 )
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import require
 from tests.suites.waiting import until
 
 ENGINE = "engine"
@@ -60,8 +61,7 @@ def _only(folder: Path) -> Path:
 async def _line(lines: LocalChannelPool) -> LocalChannel:
     assert lines.select() is None, "nobody waits for the connection"
     await until(lambda: bool(lines._open))
-    line = lines.select()
-    assert line is not None
+    line = require(lines.select())
     return line
 
 
@@ -213,8 +213,7 @@ async def test_the_pool_selects_the_least_busy_channel_and_no_full_one(
         second = await _connected(lines, "other.sock", folder)
         requests = []
         for _ in range(6):
-            line = lines.select()
-            assert line is not None
+            line = require(lines.select())
             requests.append(asyncio.ensure_future(line.ask(b"?", 30)))
             await asyncio.sleep(0)
         assert (len(first), len(second)) == (3, 3)

@@ -39,6 +39,7 @@ from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS, happen, upload
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
 from tests.suites.waiting import until
 
@@ -86,8 +87,7 @@ class LiveShop:
         return await self.administration.perform(principal, name, {"app_id": APP, **given})
 
     async def work(self, run: Run) -> Run:
-        done = await TrainingWorker(self.place, "worker").work(APP, run.run_id)
-        assert done is not None
+        done = require(await TrainingWorker(self.place, "worker").work(APP, run.run_id))
         return done
 
     async def settle(self) -> None:
@@ -241,8 +241,7 @@ async def test_lists_are_ranked_again_as_they_were_and_others_are_judged_or_refu
 @pytest.mark.usefixtures("allow_world")
 @pytest.mark.timeout(300)
 async def test_lists_with_filters_pauses_and_anchors_count_and_agree(shop: LiveShop) -> None:
-    engine = await shop.stores.engines.get(APP, "default")
-    assert engine is not None
+    engine = require(await shop.stores.engines.get(APP, "default"))
     await shop.stores.engines.put(engine.model_copy(update={"repeat_after_days": {"click": 30.0}}))
     since_ms, salt = shop.clock.now_ms(), await shop.stores.served.salt(APP)
     shop.clock.advance(MINUTE_MS)

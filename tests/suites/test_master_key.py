@@ -38,7 +38,7 @@ from deployments.cli.command_line import command_line
 from deployments.cli.doctor.security_checks import check_artifacts, check_previous_keys
 from deployments.cli.frame.installation import Installation
 from tests.fakes import generated_market
-from tests.suites.doing import NOW
+from tests.suites.doing import NOW, require
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "redis_stores")]
 
@@ -119,8 +119,7 @@ async def assert_readable(
 ) -> None:
     revealed = [reveal_key(vault, key) for key in (await stores.access.read_all()).keys.values()]
     assert sorted(revealed) == sorted(texts)
-    account = await stores.accounts.get("ada")
-    assert account is not None
+    account = require(await stores.accounts.get("ada"))
     assert vault.open(account.totp, "totp u-ada") == SECRET
     artifacts.signer = Signer(derive_manifest_keys(vault))
     assert SegmentStore(artifacts).load(generated_market.APP).interactions.num_rows == 600
@@ -264,12 +263,10 @@ async def test_what_changes_beside_a_reseal_is_not_undone(hold: Hold, redis_stor
     assert result.is_complete
     assert seen >= 3
     assert gone.sha256 not in (await redis_stores.access.read_all()).keys
-    before = await redis_stores.accounts.get("ada")
-    assert before is not None
+    before = require(await redis_stores.accounts.get("ada"))
     await factors.remove(before)
     await factors.reseal(before)
-    after = await redis_stores.accounts.get("ada")
-    assert after is not None
+    after = require(await redis_stores.accounts.get("ada"))
     assert not after.has_second_factor
 
 

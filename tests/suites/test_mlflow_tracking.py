@@ -18,6 +18,7 @@ from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.generated_market import APP
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
 
 mlflow = pytest.importorskip("mlflow", reason="needs the extra `mlflow`")
@@ -55,8 +56,7 @@ def place(tmp_path: Path, stores: Stores, uri: str) -> WorkerResources:
 
 async def train(place: WorkerResources, **options: Any) -> Run:
     run = await create_run(place.stores, APP, "default", RECIPE, now_ms=5, by="ada", **options)
-    done = await TrainingWorker(place, "worker").work(APP, run.run_id)
-    assert done is not None
+    done = require(await TrainingWorker(place, "worker").work(APP, run.run_id))
     return done
 
 
@@ -92,8 +92,7 @@ async def test_a_server_that_is_away_fails_no_training(place: WorkerResources) -
 
 async def test_a_failed_run_is_copied_with_its_error(place: WorkerResources, uri: str) -> None:
     run = await create_run(place.stores, APP, "default", {**RECIPE, "parts": {}}, now_ms=5, by="ada")
-    done = await TrainingWorker(place, "worker").work(APP, run.run_id)
-    assert done is not None
+    done = require(await TrainingWorker(place, "worker").work(APP, run.run_id))
     assert done.status == "failed"
     client = mlflow.MlflowClient(tracking_uri=uri)
     (copy,) = client.search_runs([client.get_experiment_by_name(f"{APP}/default").experiment_id])

@@ -26,8 +26,8 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.seals.seal import salt_from_key, seal, unseal
 from deployments.edge.access.keyring import Keyring
-from tests.suites.doing import APP, NOW
-from tests.suites.small import a_key, an_app
+from tests.suites.doing import APP, NOW, require
+from tests.suites.test_small_stores import a_key, an_app
 
 pytestmark = pytest.mark.redis
 
@@ -70,8 +70,7 @@ class Case:
 
 
 async def _rewrite_run(stores: OpenStores) -> None:
-    run = await stores.runs.get(APP, "r1")
-    assert run is not None
+    run = require(await stores.runs.get(APP, "r1"))
     assert await stores.runs.compare_and_set(run.model_copy(update={"message": "on"})) is not None
 
 
@@ -94,8 +93,7 @@ async def _rewrite_app(stores: OpenStores) -> None:
 
 
 async def _rewrite_account(stores: OpenStores) -> None:
-    account = await stores.accounts.get("ann")
-    assert account is not None
+    account = require(await stores.accounts.get("ann"))
     await stores.accounts.put(account.model_copy(update={"disabled": True}))
 
 
@@ -168,8 +166,7 @@ READ_ALONE = {"app", "engine", "run", "account", "registration", "threads"}
 async def stored(stores: OpenStores, case: Case) -> dict[str, Any]:
     sealed = await stores.server.execute_slow("HGET", case.key, case.field)
     assert sealed is not None, "the record is gone"
-    body = unseal(sealed, salt_from_key(case.key, case.field))
-    assert body is not None
+    body = require(unseal(sealed, salt_from_key(case.key, case.field)))
     record: dict[str, Any] = orjson.loads(body)
     return record
 
@@ -301,6 +298,5 @@ async def test_a_promotion_keeps_what_a_newer_release_wrote_into_the_engine(redi
     assert await redis_stores.promotions.promote(entry)
     after = await stored(redis_stores, case)
     assert (after["snapshot"], after["from_next"]) == ("v2", 1)
-    engine = await redis_stores.engines.get(APP, "summer")
-    assert engine is not None
+    engine = require(await redis_stores.engines.get(APP, "summer"))
     assert engine.scaling == Scaling()

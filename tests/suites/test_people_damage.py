@@ -7,7 +7,7 @@ import pytest
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from tests.suites.doing import NOW
-from tests.suites.people import a_code, a_grant, an_account, begin, sha
+from tests.suites.test_people import a_code, a_grant, an_account, begin, sha
 
 pytestmark = pytest.mark.redis
 

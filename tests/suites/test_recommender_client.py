@@ -10,14 +10,19 @@ from actors.serving.client import RecommenderClient
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import furnish
 from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.suites.recommender_client import ClientSuite
+from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
 
-class _Local(ClientSuite):
+class TestLocalClient(ClientSuite):
+    @pytest.fixture(params=STORE_KINDS)
+    async def stores(self, request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+        async with open_store_kind(request) as stores:
+            yield stores
+
     @pytest.fixture
     async def client(self, stores: Stores) -> AsyncIterator[RecommenderClient]:
         await furnish(stores)
@@ -25,16 +30,3 @@ class _Local(ClientSuite):
         await host.start()
         yield LocalRecommenderClient(host)
         await host.close()
-
-
-class TestOverMemory(_Local):
-    @pytest.fixture
-    def stores(self, memory_stores: Stores) -> Stores:
-        return memory_stores
-
-
-@pytest.mark.redis
-class TestOverRedis(_Local):
-    @pytest.fixture
-    def stores(self, redis_stores: OpenStores) -> Stores:
-        return redis_stores

@@ -7,8 +7,8 @@ import pytest
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.intake import RecordPut
-from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put
-from tests.suites.small import a_key, an_app
+from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, require
+from tests.suites.test_small_stores import a_key, an_app
 
 pytestmark = pytest.mark.redis
 
@@ -89,8 +89,7 @@ async def test_a_batch_broken_after_it_was_accepted_fails_its_task(redis_stores:
     ms, n = entry_id.split(b"-")
     await stores.server.execute("XADD", keys.intake(APP), b"%s-%d" % (ms, int(n) + 1), *fields)
     assert await stores.intake.claim("worker", [APP], count=5, block_ms=0) == []
-    task = await stores.tasks.get(APP, "product", "t1")
-    assert task is not None
+    task = require(await stores.tasks.get(APP, "product", "t1"))
     assert (task.status, task.failed) == ("failed", 2)
     assert "checksum" in task.errors[0]
 

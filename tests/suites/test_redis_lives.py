@@ -19,7 +19,7 @@ from cluster.store.data.intake import RecordPut
 from cluster.store.data.salts import Salts
 from cluster.store.engines import shown_products
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, view_interaction
-from tests.suites.small import a_key, an_app
+from tests.suites.test_small_stores import a_key, an_app
 
 pytestmark = pytest.mark.redis
 

@@ -10,7 +10,7 @@ import pytest
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
-from tests.suites.doing import APP, accept, body, put
+from tests.suites.doing import APP, accept, body, put, require
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import open_files, until_it_works
 from tests.suites.waiting import until
@@ -89,8 +89,7 @@ async def test_who_polls_a_task_waits_while_the_server_is_busy_with_it(
         assert not poll.done()
     finally:
         private_server.resume()
-    task = await poll
-    assert task is not None
+    task = require(await poll)
     assert task.status == "queued"
 
 

@@ -17,6 +17,7 @@ from cluster.errors import Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes.certificates import Authority
+from tests.suites.doing import require
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY
 
@@ -47,8 +48,7 @@ async def port(authority: Authority, private_server: RedisProcess) -> AsyncItera
         writer.close()
 
     async def serve(incoming: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = require(asyncio.current_task())
         tasks.add(task)
         there, back = await asyncio.open_unix_connection(str(private_server.socket))
         writers.extend((writer, back))
@@ -75,8 +75,7 @@ async def test_settings_lead_to_a_server_that_knows_us_by_certificate(
         "URL": f"rediss://127.0.0.1:{port}/0", "CA": authority.file, "CERT": certificate, "KEY": key,
     }.items():  # fmt: skip
         monkeypatch.setenv(f"KIOSK_REDIS_{name}", str(text))
-    address = Settings(data_dir=tmp_path).redis_address
-    assert address is not None
+    address = require(Settings(data_dir=tmp_path).redis_address)
     async with open_stores(address, **EASY, is_serving=is_serving) as stores:
         assert await stores.leases.hold("one", "me", 1000)
 

@@ -49,7 +49,7 @@ from deployments.cli.frame.screen import exit_code_of
 from deployments.operations.insight.installation_checks import check_release
 from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
-from tests.suites.small import an_app
+from tests.suites.test_small_stores import an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 

@@ -8,7 +8,7 @@ from cluster.records.question import BankQuestion
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from tests.suites.doing import APP
-from tests.suites.searching import a_query
+from tests.suites.test_searching import a_query
 
 pytestmark = pytest.mark.redis
 

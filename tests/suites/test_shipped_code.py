@@ -20,6 +20,7 @@ from jobs.refresh.runs.shipped_code import code_path, pack_and_store
 from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -42,8 +43,7 @@ async def trained(folder: Path, *, code: str) -> Run:
         stores, ArtifactStore.open(folder / "shelf"), clock, folder / "scratch",
         beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_path(folder),
     )  # fmt: skip
-    done = await TrainingWorker(place, "worker").work(generated_market.APP, run.run_id)
-    assert done is not None
+    done = require(await TrainingWorker(place, "worker").work(generated_market.APP, run.run_id))
     return done
 
 
@@ -63,8 +63,7 @@ def test_it_trains_with_the_code_and_reports_the_outcome_of_the_part(
         SnapshotStore(artifacts).manifest(generated_market.APP, "default", run.version).facts["code"]
         == run.code
     )
-    report = ReportStore(artifacts).get(generated_market.APP, "default", run.version)
-    assert report is not None
+    report = require(ReportStore(artifacts).get(generated_market.APP, "default", run.version))
     assert report.chosen == run.chosen
 
 

@@ -41,8 +41,9 @@ from tests.fakes import generated_market
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores
-from tests.suites.experiments import an_experiment
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
+from tests.suites.test_experiments import an_experiment
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -87,8 +88,7 @@ class Place:
         return replace(place, **changes)
 
     async def serving(self) -> str:
-        engine = await self.stores.engines.get(generated_market.APP, "default")
-        assert engine is not None
+        engine = require(await self.stores.engines.get(generated_market.APP, "default"))
         return engine.snapshot
 
     async def ordered(self, **options: Any) -> Run:
@@ -107,8 +107,7 @@ class Place:
         raise AssertionError(now)
 
     async def worked(self, run: Run, owner: str = "worker", **changes: Any) -> Run:
-        done = await TrainingWorker(self.at(**changes), owner).work(generated_market.APP, run.run_id)
-        assert done is not None
+        done = require(await TrainingWorker(self.at(**changes), owner).work(generated_market.APP, run.run_id))
         return done
 
 
@@ -255,8 +254,7 @@ async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: 
         assert len(place.versions) <= 1, step
         assert await place.serving() == "champion"
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(generated_market.APP, run.run_id)
-        assert now is not None
+        now = require(await place.stores.runs.get(generated_market.APP, run.run_id))
         done = now if now.has_ended else await place.worked(run, "goes on")
         assert (done.status, done.version) == ("finished", expected), step
         assert place.versions == [expected], step
@@ -279,8 +277,7 @@ async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: 
             deaths += 1
         assert set(place.versions) <= {expected}
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(generated_market.APP, run.run_id)
-        assert now is not None
+        now = require(await place.stores.runs.get(generated_market.APP, run.run_id))
         done = now if now.has_ended else await place.worked(run, "goes on")
         assert (done.status, done.version) == ("finished", expected), step
         assert place.versions == [expected], step
@@ -302,8 +299,7 @@ async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> 
                 generated_market.APP, run.run_id
             )
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(generated_market.APP, run.run_id)
-        assert now is not None
+        now = require(await place.stores.runs.get(generated_market.APP, run.run_id))
         done = now if now.has_ended else await place.worked(run, "goes on")
         history = await place.stores.promotions.history(generated_market.APP, "default")
         assert [entry.run_id for entry in history].count(run.run_id) == done.promoted, step
@@ -317,12 +313,10 @@ async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
     await place.until(run, lambda now: now.stage not in ("", "dataset"))
     place.clock.advance(LEASE_MS)
     done = await place.worked(run, "heir")
-    left = await working
-    assert left is not None
+    assert await working is not None
     assert (done.status, done.attempt) == ("finished", 2)
     assert place.versions == [done.version]
-    kept = await place.stores.runs.get(generated_market.APP, run.run_id)
-    assert kept is not None
+    kept = require(await place.stores.runs.get(generated_market.APP, run.run_id))
     assert (kept.status, kept.attempt, kept.version) == ("finished", 2, done.version)
 
 
@@ -331,8 +325,7 @@ async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> No
     working = asyncio.create_task(TrainingWorker(place.at(), "worker").work(generated_market.APP, run.run_id))
     await place.until(run, lambda now: now.status == "running")
     await cancel_training(place.stores, generated_market.APP, run.run_id, place.clock.now_ms())
-    done = await working
-    assert done is not None
+    done = require(await working)
     assert done.status == "cancelled"
     assert place.versions == []
     assert place.leftovers == []

@@ -32,7 +32,7 @@ from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 
 VECTORS = [
     ("salt", "u:ada", 0.8538240338385897),

@@ -26,7 +26,7 @@ from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.stores.records import MemoryRecords
 from tests.suites.doing import APP, put
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 
 AT = 1_700_000_000_000
 MARGIN = {"name": "margin", "types": ["checkout"], "value": "custom_context.margin"}

@@ -23,7 +23,7 @@ from cluster.records.experiment import Experiment
 from cluster.store.engines.experiments import GUARD
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 
 VARIANTS = [
     {"variant_id": "a", "name": "a", "slug": "a"},

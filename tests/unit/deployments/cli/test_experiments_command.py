@@ -28,7 +28,7 @@ from tests.fakes.command_runner import refusal_of, run_command, run_json
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 from tests.suites.doing import APP
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 
 TWO = [{"name": "Now"}, {"name": "Blue"}]
 _run = partial(run_command, "experiments")

@@ -7,7 +7,7 @@ import pytest
 from cluster.errors import Conflict, NotFound
 from cluster.store.stores import Stores
 from deployments.operations.models.runs import find_run
-from tests.suites.runs import APP, a_run
+from tests.suites.test_runs import APP, a_run
 
 APPS = ("first", APP)
 

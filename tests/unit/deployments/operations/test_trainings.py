@@ -15,7 +15,7 @@ from cluster.records.run import StageResult, claim_run, end_run, update_leased_r
 from deployments.operations.frame.operation import result_to_json
 from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
-from tests.suites.runs import a_run
+from tests.suites.test_runs import a_run
 from tests.suites.test_segments import clicks, products
 
 

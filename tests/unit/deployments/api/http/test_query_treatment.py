@@ -14,7 +14,7 @@ from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, open_corner
-from tests.suites.experiments import an_experiment
+from tests.suites.test_experiments import an_experiment
 from tests.suites.waiting import until
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from copy import copy
 
 import pytest
 
 from cluster.records.api_keys import ApiKey
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
+from cluster.store import keys
+from cluster.store.administration import apps_and_keys
+from cluster.store.connect import OpenStores
 from cluster.store.data.idempotency import IdempotencyState
 from cluster.store.installation.limits import TokenGrant
 from cluster.store.stores import Stores
-from tests.suites.doing import APP, NOW, OTHER
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, Mortal
+from tests.suites.doing import APP, NOW, OTHER, require
+from tests.suites.store_kinds import over_redis
 from tests.suites.waiting import until
-
-
-class _Suite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
 
 
 def an_app(app_id: str = APP) -> App:
@@ -38,7 +40,7 @@ def a_key(sha256: str = "ab" * 32) -> ApiKey:
     )
 
 
-class AccessSuite(_Suite):
+class TestAccess:
     async def test_secret_keys_that_came_in_an_address_are_remembered(self, stores: Stores) -> None:
         assert await stores.access.exposed() == {}
         await stores.access.put_exposed("k1", 5)
@@ -114,8 +116,50 @@ class AccessSuite(_Suite):
         assert list(await access.ended_counts()) == [APP, OTHER]
         assert await access.version() == 0, "no replica reads the keys again"
 
+    @over_redis
+    async def test_above_the_bound_the_oldest_ended_tokens_become_one_time_for_all(
+        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(apps_and_keys, "MOST_ENDED", 10)
+        monkeypatch.setattr(apps_and_keys, "_REMOVED_AT_ONCE", 5)
+        sizes = []
+        for at_ms in range(1, 32):
+            await stores.access.end_tokens(APP, f"user-{at_ms}", at_ms)
+            sizes.append((await stores.access.ended_tokens(APP, 0)).size)
+        assert max(sizes) == 15
+        ended = await stores.access.ended_tokens(APP, 0)
+        assert sorted(ended.times.values()) == list(range(ended.times[apps_and_keys.ALL_USERS], 32))
+        assert len(ended.times) == ended.size
 
-class EngineSuite(_Suite):
+    @over_redis
+    async def test_a_process_that_dies_ends_tokens_on_all_replicas_or_on_none(self, stores: Stores) -> None:
+        assert isinstance(stores, OpenStores)
+        await stores.access.end_tokens(APP, "ada", 1)
+        access = copy(stores.access)
+        results = []
+        for half_steps in range(5):
+            count = (await access.ended_counts())[APP]
+            size = (await access.ended_tokens(APP, 0)).size
+            access._server = Mortal(stores.server, Life(half_steps))
+            with contextlib.suppress(Killed):
+                await access.end_tokens(APP, f"user-{half_steps}", 2)
+            access._server = stores.server
+            is_stored = (await access.ended_tokens(APP, 0)).size > size
+            results.append((is_stored, (await access.ended_counts())[APP] > count))
+        assert set(results) == {(False, False), (True, True)}
+
+    @over_redis
+    async def test_ended_tokens_of_the_former_key_count_beside_newer_ones(self, stores: Stores) -> None:
+        assert isinstance(stores, OpenStores)
+        await stores.access.end_tokens(APP, "ada", 10)
+        ((mark, _),) = (await stores.access.ended_tokens(APP, 0)).times.items()
+        await stores.server.execute_slow("ZADD", keys.former_ended_tokens(APP), 20, mark, 30, "other")
+        ended = await stores.access.ended_tokens(APP, 15)
+        assert (ended.size, dict(ended.times)) == (3, {mark: 20, "other": 30})
+        assert await stores.access.read_token_end(APP, "ada") == 20
+
+
+class TestEngines:
     async def test_engines_read_back_sorted(self, stores: Stores) -> None:
         for engine_id in ("news", "default", "books"):
             await stores.engines.put(Engine(app_id=APP, engine_id=engine_id, created_at=NOW))
@@ -132,8 +176,7 @@ class EngineSuite(_Suite):
     async def test_a_name_is_taken_once(self, stores: Stores) -> None:
         assert await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="1"))
         assert not await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="2"))
-        engine = await stores.engines.get(APP, "e")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "e"))
         assert engine.snapshot == "1"
 
     async def test_changes_at_once_are_all_made(self, stores: Stores) -> None:
@@ -143,8 +186,7 @@ class EngineSuite(_Suite):
             return engine.model_copy(update={"snapshot": engine.snapshot + "x"})
 
         await asyncio.gather(*(stores.engines.change(APP, "e", longer) for _ in range(8)))
-        engine = await stores.engines.get(APP, "e")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "e"))
         assert engine.snapshot == "x" * 8
         assert await stores.engines.change(APP, "nope", longer) is None
         assert await stores.engines.get(APP, "nope") is None
@@ -156,7 +198,7 @@ class EngineSuite(_Suite):
         assert await stores.engines.all(APP) == []
 
 
-class EngineWatchSuite(_Suite):
+class TestEngineWatch:
     async def test_requests_add_up_over_the_last_minute(self, stores: Stores) -> None:
         watch, begin = stores.engine_watch, NOW - NOW % 60_000
         await watch.add_requests(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
@@ -188,7 +230,7 @@ class EngineWatchSuite(_Suite):
         assert await watch.list_statuses(APP) == {}
 
 
-class LimitSuite(_Suite):
+class TestLimits:
     async def take(
         self, stores: Stores, want: int, now_ms: int, *, rate: float = 10, bucket: str = "query"
     ) -> TokenGrant:
@@ -238,7 +280,7 @@ class LimitSuite(_Suite):
         assert lease.retry_after_ms > 60_000
 
 
-class IdempotencySuite(_Suite):
+class TestIdempotency:
     async def test_a_write_is_new_then_flying_then_done(self, stores: Stores) -> None:
         idempotency = stores.idempotency
         assert await idempotency.begin(APP, "token", "body") == IdempotencyState("new")
@@ -274,7 +316,7 @@ class IdempotencySuite(_Suite):
         assert await stores.idempotency.begin(OTHER, "token", "body") == IdempotencyState("new")
 
 
-class PageSuite(_Suite):
+class TestPages:
     async def test_what_was_shown_is_remembered_in_order(self, stores: Stores) -> None:
         assert await stores.shown_products.read(APP, "u:1", "page") == []
         await stores.shown_products.record(APP, "u:1", "page", ["b", "a"])
@@ -299,7 +341,7 @@ class PageSuite(_Suite):
         assert await stores.shown_products.read(APP, "u:1", "page") == products[2000:]
 
 
-class LeaseSuite(_Suite):
+class TestLeases:
     async def test_one_holds_and_others_wait(self, stores: Stores) -> None:
         assert await stores.leases.hold("settle", "one", 60_000)
         assert not await stores.leases.hold("settle", "two", 60_000)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from cluster.clock import SystemClock
 from cluster.records.archive.archive_client import ArchiveCall, ClientRule
 from cluster.records.archive.article_revision import ArticleRead, ArticleRevision, PublisherKey
@@ -19,11 +17,7 @@ def a_call(at: int, question: str = "river rules") -> ArchiveCall:
     )  # fmt: skip
 
 
-class ArchiveCallSuite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
-
+class TestArchiveCalls:
     async def test_calls_read_back_in_order_from_a_time_on(self, stores: Stores) -> None:
         now = SystemClock().now_ms()
         calls = [a_call(now + step, f"question {step}") for step in range(2_500)]
@@ -44,11 +38,7 @@ class ArchiveCallSuite:
         assert await stores.archive_calls.read_all(APP, "0") == []
 
 
-class ClientRuleSuite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
-
+class TestClientRules:
     async def test_a_rule_is_stored_and_replaced_under_its_folded_name(self, stores: Stores) -> None:
         await stores.client_rules.put(APP, ClientRule(client="Greedy  Bot", decision="deny"))
         await stores.client_rules.put(APP, ClientRule(client="greedy bot", calls_per_minute=5))
@@ -66,11 +56,7 @@ class ClientRuleSuite:
         assert await stores.client_rules.all(APP) == {}
 
 
-class ArticleRevisionSuite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
-
+class TestArticleRevisions:
     async def test_revisions_are_replaced_and_removed(self, stores: Stores) -> None:
         first = ArticleRevision(status="corrected", at=1, revision="r", title="T", note="N")
         withdrawn = first.model_copy(update={"status": "withdrawn", "revision": "withdrawn"})

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from cluster.clock import SystemClock
 from cluster.errors import Forbidden
+from cluster.meter import SilentMeter
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive.archive_client import Registration, revocation_id
 from cluster.store.administration.grants import MOST_GRANTS, MOST_SIBLINGS, RotateOutcome
+from cluster.store.administration.registrations import RegistrationStore
+from cluster.store.connect import OpenStores
+from cluster.store.seals.quarantine import Quarantine
 from cluster.store.stores import Stores
-from tests.suites.doing import NOW
+from tests.fakes.stores.accounts import MemoryRegistrations
+from tests.suites.doing import NOW, require
 
 GRACE_MS = 60_000
-
-
-class _Suite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
 
 
 def an_account(username: str = "ada", **more: object) -> Account:
@@ -53,7 +54,7 @@ async def begin(stores: Stores, grant: Grant, refresh: str = "r0", *, now_ms: in
     assert await stores.grants.redeem(code, grant, sha(refresh), now_ms=now_ms) == "begun"
 
 
-class AccountSuite(_Suite):
+class TestAccounts:
     async def test_accounts_read_back_and_are_listed_by_name(self, stores: Stores) -> None:
         assert await stores.accounts.get("ada") is None
         assert await stores.accounts.all() == []
@@ -82,8 +83,7 @@ class AccountSuite(_Suite):
             )
 
         await asyncio.gather(*(stores.accounts.update("ada", grant(number)) for number in range(5)))
-        account = await stores.accounts.get("ada")
-        assert account is not None
+        account = require(await stores.accounts.get("ada"))
         assert sorted(account.roles) == [f"app{number}" for number in range(5)]
         assert await stores.accounts.update("nobody", grant(1)) is None
 
@@ -121,7 +121,7 @@ class AccountSuite(_Suite):
         assert await stores.accounts.add(an_account())
 
 
-class GrantSuite(_Suite):
+class TestGrants:
     async def test_a_code_becomes_a_grant_once(self, stores: Stores) -> None:
         grant, code = a_grant(), sha("code")
         await stores.grants.put_code(code, a_code(grant))
@@ -272,7 +272,7 @@ class GrantSuite(_Suite):
         assert await stores.grants.revoke_client("c_1", now_ms=NOW + 2) == 1
 
 
-class RegistrationSuite(_Suite):
+class TestRegistrations:
     async def test_a_change_reads_back_and_a_removal_is_for_good(self, stores: Stores) -> None:
         first = Registration(client_id="c_1", name="Reader", redirect_uris=("app.x:/cb",), issued_at=1)
         assert await stores.registrations.get("c_1") is None
@@ -282,8 +282,7 @@ class RegistrationSuite(_Suite):
         assert await stores.registrations.get("c_1") == second
         assert await stores.registrations.put(second.model_copy(update={"removed": True}), now_ms=NOW + 2)
         assert not await stores.registrations.put(first, now_ms=NOW + 3)
-        registration = await stores.registrations.get("c_1")
-        assert registration is not None
+        registration = require(await stores.registrations.get("c_1"))
         assert registration.removed
 
     async def test_changes_and_a_removal_at_once_end_removed(self, stores: Stores) -> None:
@@ -293,11 +292,11 @@ class RegistrationSuite(_Suite):
         await asyncio.gather(
             *(stores.registrations.put(registration, now_ms=NOW) for registration in (*changes, removal))
         )
-        stored = await stores.registrations.get("c_1")
-        assert stored is not None
+        stored = require(await stores.registrations.get("c_1"))
         assert stored.removed
 
-    async def test_the_one_used_longest_ago_makes_room(self, narrow: Stores) -> None:
+    async def test_the_one_used_longest_ago_makes_room(self, stores: Stores) -> None:
+        narrow = replace(stores, registrations=_registrations_of_three(stores))
         for number in range(3):
             await narrow.registrations.put(
                 Registration(client_id=f"c_{number}", issued_at=1), now_ms=NOW + number
@@ -307,3 +306,10 @@ class RegistrationSuite(_Suite):
         await narrow.registrations.put(Registration(client_id="c_3", issued_at=1), now_ms=NOW + 10)
         kept = [await narrow.registrations.get(f"c_{number}") is not None for number in range(4)]
         assert kept == [True, False, True, True]
+
+
+def _registrations_of_three(stores: Stores) -> RegistrationStore | MemoryRegistrations:
+    """Make a store over the same data that has room for three."""
+    if not isinstance(stores, OpenStores):
+        return MemoryRegistrations(most=3)
+    return RegistrationStore(stores.server, Quarantine(stores.server, SystemClock(), SilentMeter()), most=3)

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from cluster.records.administration import AdminToken, AuditRow, Invitation
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.administration.audit_chain import START, next_chain, row_json
 from cluster.store.stores import Stores
 from tests.suites.doing import NOW
-from tests.suites.people import sha
-
-
-class _Suite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
+from tests.suites.test_people import sha
 
 
 def a_token(name: str = "t1", user: str = "ada", **more: object) -> AdminToken:
@@ -44,7 +36,7 @@ def a_row(number: int = 0, **more: object) -> AuditRow:
     return AuditRow.model_validate(facts | more)
 
 
-class AdminTokenSuite(_Suite):
+class TestAdminTokens:
     async def test_a_token_is_read_by_its_hash_only(self, stores: Stores) -> None:
         assert await stores.admin_tokens.find(sha("t1")) is None
         await stores.admin_tokens.add(a_token(), now_ms=NOW)
@@ -73,7 +65,7 @@ class AdminTokenSuite(_Suite):
         assert [token.name for token in await stores.admin_tokens.all()] == ["new"]
 
 
-class InvitationSuite(_Suite):
+class TestInvitations:
     async def test_an_invitation_is_read_by_its_hash_and_removed_by_one_of_many(self, stores: Stores) -> None:
         assert await stores.invitations.find(sha("i1")) is None
         await stores.invitations.add(an_invitation(), now_ms=NOW)
@@ -92,7 +84,7 @@ class InvitationSuite(_Suite):
         ]
 
 
-class AuditSuite(_Suite):
+class TestAudit:
     async def test_rows_continue_a_chain_that_anyone_can_check(self, stores: Stores) -> None:
         first = await stores.audit.append(a_row(1))
         second = await stores.audit.append(a_row(2))

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.records.run import Run, Schedule, cancel_run, claim_run, end_run
 from cluster.store.engines.runs import MOST_KEPT
 from cluster.store.stores import Stores
-from tests.suites.doing import APP, NOW, OTHER
-
-
-class _Suite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
+from tests.suites.doing import APP, NOW, OTHER, require
 
 
 def a_run(run_id: str = "r1", **fields: object) -> Run:
@@ -28,12 +20,11 @@ def a_run(run_id: str = "r1", **fields: object) -> Run:
 async def kept(stores: Stores, run: Run | None) -> Run:
     """Write a run that must be writable."""
     assert run is not None
-    written = await stores.runs.compare_and_set(run)
-    assert written is not None
+    written = require(await stores.runs.compare_and_set(run))
     return written
 
 
-class RunSuite(_Suite):
+class TestRuns:
     async def test_a_run_reads_back_with_its_revision(self, stores: Stores) -> None:
         written = await kept(stores, a_run(recipe={"name": "träge", "parts": {"x": [1, 2.5, None]}}))
         assert written.revision == 1
@@ -84,7 +75,7 @@ class RunSuite(_Suite):
         assert await stores.runs.get(APP, "r2") is not None
 
 
-class ScheduleSuite(_Suite):
+class TestSchedules:
     async def test_schedules_read_back_sorted_and_are_replaced_whole(self, stores: Stores) -> None:
         for name in ("weekly", "nightly"):
             await stores.schedules.put(Schedule(app_id=APP, name=name, engine_id="default", when="every 1d"))
@@ -102,7 +93,7 @@ class ScheduleSuite(_Suite):
         assert await stores.schedules.all(APP) == []
 
 
-class PromotionSuite(_Suite):
+class TestPromotions:
     async def promote(self, stores: Stores, version: str, before: str, **fields: object) -> bool:
         entry = Promotion.model_validate(
             {"app_id": APP, "engine_id": "default", "version": version, "before": before, **fields}
@@ -113,8 +104,7 @@ class PromotionSuite(_Suite):
         await stores.engines.put(Engine(app_id=APP, engine_id="default", placement="own", created_at=NOW))
         assert await self.promote(stores, "v1", "", run_id="r1", figures={"ndcg@10": 0.25})
         assert await self.promote(stores, "v2", "v1", by="a person", at_ms=NOW)
-        engine = await stores.engines.get(APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "default"))
         assert (engine.snapshot, engine.placement, engine.created_at) == ("v2", "own", NOW)
         history = await stores.promotions.history(APP, "default")
         assert [(entry.version, entry.before) for entry in history] == [("v2", "v1"), ("v1", "")]
@@ -124,8 +114,7 @@ class PromotionSuite(_Suite):
     async def test_what_was_promoted_meanwhile_is_not_overwritten(self, stores: Stores) -> None:
         await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v2"))
         assert not await self.promote(stores, "v3", "v1")
-        engine = await stores.engines.get(APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "default"))
         assert engine.snapshot == "v2"
         assert await stores.promotions.history(APP, "default") == []
 
@@ -134,13 +123,11 @@ class PromotionSuite(_Suite):
         trial = SnapshotTrial(trial_id="t", version="v1", started_at=NOW, ends_at=NOW + 1)
         entry = Promotion(app_id=APP, engine_id="default", version="v2", before="v1", evidence={"people": 3})
         assert await stores.promotions.promote(entry, trial)
-        engine = await stores.engines.get(APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "default"))
         assert (engine.snapshot, engine.trial) == ("v2", trial)
         assert (await stores.promotions.history(APP, "default"))[0].evidence == {"people": 3}
         assert await self.promote(stores, "v1", "v2", kind="rolled_back")
-        engine = await stores.engines.get(APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "default"))
         assert (engine.snapshot, engine.trial) == ("v1", None)
 
     async def test_of_many_at_once_one_is_promoted(self, stores: Stores) -> None:
@@ -148,8 +135,7 @@ class PromotionSuite(_Suite):
         done = await asyncio.gather(*(self.promote(stores, f"v{n}", "v0") for n in range(1, 9)))
         assert sum(done) == 1
         (entry,) = await stores.promotions.history(APP, "default")
-        engine = await stores.engines.get(APP, "default")
-        assert engine is not None
+        engine = require(await stores.engines.get(APP, "default"))
         assert engine.snapshot == entry.version
 
     async def test_an_engine_nobody_made_is_not_promoted(self, stores: Stores) -> None:

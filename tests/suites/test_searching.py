@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
 from cluster.store.stores import Stores
@@ -17,11 +15,7 @@ def a_query(text: str = "trowel", at: int = 1_000) -> LoggedQuery:
     )  # fmt: skip
 
 
-class QuerySuite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
-
+class TestQueries:
     async def test_lots_read_back_whole_and_in_order(self, stores: Stores) -> None:
         expected = [
             tuple(a_query(f"query {batch} {at} \u2028é", at) for at in range(3)) for batch in range(5)
@@ -57,11 +51,7 @@ class QuerySuite:
         assert await stores.queries.salt(OTHER) != salt
 
 
-class QuestionBankSuite:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        raise NotImplementedError
-
+class TestQuestionBank:
     async def test_before_the_first_upload_a_bank_is_empty(self, stores: Stores) -> None:
         assert await stores.question_bank.version(APP) == 0
         bank = await stores.question_bank.load(APP)
