@@ -38,6 +38,7 @@ from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from actors.vectors.types import Vector
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from tests.benchmarks.retrieval_sets import Collection, collections
+from tests.suites.doing import require
 
 APP = "bench"
 SMALL_WORDS = "the of and in to a was for on that with by as at from it said were has is"
@@ -210,8 +211,7 @@ def _show_speed(count: int, kept: Path | None) -> None:
                 f"build {took_s:,.0f} s with generating, peak {_peak_mb():,} MB, {size_mb:,.0f} MB on disk"
             )
         began_s = time.perf_counter()
-        opened = artifacts.open(APP)
-        assert opened is not None
+        opened = require(artifacts.open(APP))
         library = opened[0]
         passages = len(library.segments[0])
         took_s = time.perf_counter() - began_s
@@ -238,8 +238,7 @@ def _show_speed(count: int, kept: Path | None) -> None:
 
 def recall(library: PassageLibrary, query: Vector, count: int) -> float:
     """Share of the truly nearest passages that a search for a hundred brings."""
-    vectors = library.segments[0].vectors
-    assert vectors is not None
+    vectors = require(library.segments[0].vectors)
     exact = vectors.score(query, np.arange(len(vectors)))
     nearest = np.argsort(-exact, kind="stable")[:count]
     return float(np.isin(nearest, vectors.search(query, CANDIDATES)[0]).mean())

@@ -19,6 +19,7 @@ from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.tokens import token_of
+from tests.suites.doing import require
 
 QUESTION = "Who signed the treaty about the water of the river?"
 
@@ -234,8 +235,7 @@ async def test_a_follow_up_knows_what_it_follows(queue: Desk) -> None:
     child = await queue.post_question("and who owns it?", parent_question_id=parent.upper())
     record = await queue.finished(child)
     assert record["parent_question_id"] == parent
-    recorded = await queue.corner.stores.questions.read("shop", child)
-    assert recorded is not None
+    recorded = require(await queue.corner.stores.questions.read("shop", child))
     assert recorded.question.before == ("What happened to the paper mill in Carrow in 2024?",)
     assert record["question"] == "Who owns the paper mill in Carrow?"
     listed = await queue.post("answers", {"question_ids": [parent, child]})
@@ -357,8 +357,7 @@ async def test_the_same_question_over_the_same_passages_is_answered_from_memory(
     record = await queue.finished(again)
     assert record["answer"] == first["answer"]
     assert record["sources"][0]["url"] == "https://news.example/river-treaty"
-    recorded = await queue.corner.stores.questions.read("shop", again)
-    assert recorded is not None
+    recorded = require(await queue.corner.stores.questions.read("shop", again))
     assert recorded.answer.composer == "reused"
 
 

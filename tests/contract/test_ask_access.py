@@ -10,13 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import happen, upload, view
-from tests.fakes.local_recommender import LocalRecommenderClient
-from tests.fakes.request_handler import StillClock, open_corner
+from tests.fakes.local_recommender import open_recommending_corner
+from tests.fakes.request_handler import StillClock
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
 
@@ -91,22 +89,18 @@ async def open_interface(
 ) -> AsyncIterator[Desk]:
     clock = StillClock()
     stores = memory_stores(clock)
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
-    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
-    await upload(stores, list(articles), app_id="shop")
     events = [
         view(f"reader-{number}", product_id)
         for product_id, count in sorted(reads.items())
         for number in range(count)
     ]
-    if events:
-        await happen(stores, events, app_id="shop")
-    await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
-    await corner.asking.start()
-    yield Desk(corner, corner.handler)
-    await corner.close()
-    await host.close()
+    async with open_recommending_corner(clock, stores) as corner:
+        await upload(stores, list(articles), app_id="shop")
+        if events:
+            await happen(stores, events, app_id="shop")
+        await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
+        await corner.asking.start()
+        yield Desk(corner, corner.handler)
 
 
 def token_with(client: Desk, **claims: Any) -> dict[str, Any]:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
-from tests.fakes.local_recommender import LocalRecommenderClient
-from tests.fakes.request_handler import StillClock, open_corner
+from tests.fakes.local_recommender import open_recommending_corner
+from tests.fakes.request_handler import StillClock
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
@@ -26,15 +24,11 @@ GERMAN = " Vertrag über das Wasser des Flusses"
 async def queue() -> AsyncIterator[Desk]:
     clock = StillClock()
     stores = memory_stores(clock)
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
-    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
-    await upload(stores, ARTICLES, app_id="shop")
-    await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
-    await corner.asking.start()
-    yield Desk(corner, corner.handler)
-    await corner.close()
-    await host.close()
+    async with open_recommending_corner(clock, stores) as corner:
+        await upload(stores, ARTICLES, app_id="shop")
+        await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
+        await corner.asking.start()
+        yield Desk(corner, corner.handler)
 
 
 async def search(queue: Desk, body: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
 from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.engine import Engine
@@ -19,8 +17,8 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from tests.contract.test_ask import Desk
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import upload
-from tests.fakes.local_recommender import LocalRecommenderClient
-from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock, open_corner
+from tests.fakes.local_recommender import open_recommending_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
 
@@ -43,20 +41,14 @@ class LoggedDesk(Desk):
 async def queue() -> AsyncIterator[LoggedDesk]:
     clock = StillClock()
     stores = memory_stores(clock)
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
     served_log = ServedLogWriter(
         stores.served, clock, find_mode=lambda app_id: corner.keyring.served_log_of(app_id)
     )
-    corner = await open_corner(
-        clock=clock, stores=stores, client=LocalRecommenderClient(host), served_log=served_log
-    )
-    await upload(stores, [*ARTICLES, PAGE], app_id="shop")
-    await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
-    await corner.asking.start()
-    yield LoggedDesk(corner, corner.handler, served_log)
-    await corner.close()
-    await host.close()
+    async with open_recommending_corner(clock, stores, served_log=served_log) as corner:
+        await upload(stores, [*ARTICLES, PAGE], app_id="shop")
+        await stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
+        await corner.asking.start()
+        yield LoggedDesk(corner, corner.handler, served_log)
 
 
 async def post(queue: LoggedDesk, path: str, agent: str = BROWSER, **body: Any) -> dict[str, Any]:

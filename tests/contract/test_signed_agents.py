@@ -27,6 +27,7 @@ from tests.fakes.call_frame import frame_from_calls
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import DocumentHost, reply
 from tests.fakes.signing_agent import SigningAgent
+from tests.suites.doing import require
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/http-message-signatures-directory+json\r\n"
 NAME = "agent.example.com"
@@ -366,14 +367,12 @@ async def test_no_client_can_claim_to_be_an_agent_by_its_name(scene: Scene) -> N
 
 
 def test_addresses_of_agents_and_their_names() -> None:
-    origin = read_agent_address("https://Agent.Example:8443/")
-    assert origin is not None
+    origin = require(read_agent_address("https://Agent.Example:8443/"))
     assert (origin.directory, origin.name) == (
         f"https://Agent.Example:8443{DIRECTORY_PATH}",
         "agent.example:8443",
     )
-    whole = read_agent_address(f"https://agent.example{DIRECTORY_PATH}")
-    assert whole is not None
+    whole = require(read_agent_address(f"https://agent.example{DIRECTORY_PATH}"))
     assert (whole.directory, whole.name) == (f"https://agent.example{DIRECTORY_PATH}", "agent.example")
 
 

@@ -19,6 +19,7 @@ from tests.fakes.archive_oauth import (
     read_page,
     visible,
 )
+from tests.suites.doing import require
 
 AUTHORIZE = "/oauth/authorize/archive"
 
@@ -334,8 +335,7 @@ async def test_cookies_are_out_of_reach_of_scripts_and_other_sites(scene: Scene)
 
 async def test_a_form_is_good_only_in_the_browser_it_was_shown_in(scene: Scene) -> None:
     await scene.consent()
-    stolen = scene.person.page
-    assert stolen is not None
+    stolen = require(scene.person.page)
     form = read_page(stolen.text).forms[0]
     async with http_over(scene.app) as other:
         await other.get(AUTHORIZE, params=scene.program.asks())
@@ -419,8 +419,7 @@ async def test_a_person_can_change_accounts_and_a_consent_is_bound_to_who_saw_it
 
 
 async def test_a_session_ends_by_itself_and_with_a_lock_or_a_new_password(scene: Scene) -> None:
-    account = await scene.services.accounts.get("ada")
-    assert account is not None
+    account = require(await scene.services.accounts.get("ada"))
     await scene.consent()
     scene.clock.advance(12 * 3_600_000 + 1000)
     asks = scene.program.asks()

@@ -74,10 +74,22 @@ async def open_scene(memory_stores: Stores, host: DocumentHost) -> AsyncIterator
         await http.aclose()
 
 
+@pytest.fixture
+def scene(open_scene: OpenScene) -> Scene:
+    """An archive that fetches documents."""
+    return open_scene()
+
+
 async def consent(scene: Scene, **asks: str | None) -> httpx.Response:
     """Lead the person to whatever stands behind the sign-in."""
     page = await scene.person.open(AUTHORIZE, **scene.program.asks(**asks))
     return await scene.person.sign_in() if 'name="password"' in page.text else page
+
+
+async def allow(scene: Scene) -> str:
+    """Let the person allow the client; return its code."""
+    await consent(scene)
+    return answer_of(await scene.person.press("allow"))["code"]
 
 
 def assert_refused(page: httpx.Response, text: str) -> None:
@@ -116,8 +128,7 @@ async def test_an_address_is_an_unknown_client_while_documents_are_off(
     assert host.connected == []
 
 
-async def test_registered_clients_connect_as_before(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_registered_clients_connect_as_before(scene: Scene, host: DocumentHost) -> None:
     await scene.program.register()
     assert (await scene.program.redeem(await scene.code())).status_code == 200
     assert host.connected == []
@@ -126,8 +137,7 @@ async def test_registered_clients_connect_as_before(open_scene: OpenScene, host:
 # --- the whole way ---------------------------------------------------------------------------------------------
 
 
-async def test_a_client_connects_by_its_document(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_a_client_connects_by_its_document(scene: Scene, host: DocumentHost) -> None:
     host.serve(ADDRESS)
     page = await consent(scene)
     assert page.status_code == 200, page.text
@@ -143,8 +153,7 @@ async def test_a_client_connects_by_its_document(open_scene: OpenScene, host: Do
     assert len(host.requests) == 1, "token, refresh and resource use what the code and tokens carry"
 
 
-async def test_the_request_carries_nothing_of_a_person(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_the_request_carries_nothing_of_a_person(scene: Scene, host: DocumentHost) -> None:
     await consent(scene, client_id=host.serve(ADDRESS + "?v=1"))
     lines = host.requests[0].decode().split("\r\n")
     assert lines[0] == "GET /client.json?v=1 HTTP/1.1"
@@ -154,8 +163,7 @@ async def test_the_request_carries_nothing_of_a_person(open_scene: OpenScene, ho
     ]  # fmt: skip
 
 
-async def test_a_loopback_redirect_may_have_any_port(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_a_loopback_redirect_may_have_any_port(scene: Scene, host: DocumentHost) -> None:
     host.serve(ADDRESS, redirect_uris=["http://127.0.0.1/cb"])
     scene.program.callback = "http://127.0.0.1:50123/cb"
     assert (await consent(scene)).status_code == 200
@@ -170,10 +178,10 @@ async def test_a_loopback_redirect_may_have_any_port(open_scene: OpenScene, host
     ],
 )
 async def test_only_documents_of_loopback_redirects_get_a_warning(
-    open_scene: OpenScene, host: DocumentHost, redirects: list[str], is_warned: bool
+    scene: Scene, host: DocumentHost, redirects: list[str], is_warned: bool
 ) -> None:
     host.serve(ADDRESS, redirect_uris=redirects)
-    page = await consent(open_scene())
+    page = await consent(scene)
     assert ("Any program on this device" in visible(page.text)) == is_warned
 
 
@@ -185,9 +193,8 @@ async def test_the_page_escapes_the_texts_of_a_document(open_scene: OpenScene, h
 
 
 async def test_each_request_shows_a_consent_page_with_the_hosts_of_that_moment(
-    open_scene: OpenScene, host: DocumentHost
+    scene: Scene, host: DocumentHost
 ) -> None:
-    scene = open_scene()
     host.serve(ADDRESS, redirect_uris=["https://app.example.com/cb"])
     scene.program.callback = "https://app.example.com/cb"
     assert "trust app.example.com" in visible((await consent(scene)).text)
@@ -201,11 +208,9 @@ async def test_each_request_shows_a_consent_page_with_the_hosts_of_that_moment(
     assert "trust moved.example.com" in visible(page.text)
 
 
-async def test_the_list_shows_and_ends_clients_by_host(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_the_list_shows_and_ends_clients_by_host(scene: Scene, host: DocumentHost) -> None:
     host.serve(ADDRESS)
-    await consent(scene)
-    tokens = (await scene.program.redeem(answer_of(await scene.person.press("allow"))["code"])).json()
+    tokens = (await scene.program.redeem(await allow(scene))).json()
     text = visible((await scene.person.open("/oauth/authorize/clients")).text)
     assert "app.example.com calls itself Reader at localhost:33418" in text
     await scene.person.press("end")
@@ -215,13 +220,9 @@ async def test_the_list_shows_and_ends_clients_by_host(open_scene: OpenScene, ho
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
 
 
-async def test_a_code_belongs_to_the_address_that_was_allowed(
-    open_scene: OpenScene, host: DocumentHost
-) -> None:
-    scene = open_scene()
+async def test_a_code_belongs_to_the_address_that_was_allowed(scene: Scene, host: DocumentHost) -> None:
     host.serve(ADDRESS)
-    await consent(scene)
-    code = answer_of(await scene.person.press("allow"))["code"]
+    code = await allow(scene)
     answer = await scene.program.redeem(code, client_id="https://other.example.com/client.json")
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     assert (await scene.program.redeem(code)).status_code == 400, "a failed attempt burns the code"
@@ -245,12 +246,10 @@ def assertion(scene: Scene, jti: str, key: RSAKey = KEY, **claims: Any) -> dict[
 
 
 @pytest.mark.parametrize("keys", ["jwks", "jwks_uri"])
-async def test_a_client_that_signs_connects(open_scene: OpenScene, host: DocumentHost, keys: str) -> None:
-    scene = open_scene()
+async def test_a_client_that_signs_connects(scene: Scene, host: DocumentHost, keys: str) -> None:
     place = host.serve("https://other.example.com/keys.json", KEY_SET)
     host.serve(ADDRESS, **SIGNING, **{keys: KEY_SET if keys == "jwks" else place})
-    await consent(scene)
-    code = answer_of(await scene.person.press("allow"))["code"]
+    code = await allow(scene)
     fetched = len(host.requests)
     for refused in (
         {},
@@ -276,13 +275,9 @@ async def test_a_client_that_signs_connects(open_scene: OpenScene, host: Documen
     assert len(host.requests) == fetched, "the code and the grant hold the keys"
 
 
-async def test_parallel_uses_of_one_assertion_yield_one_answer(
-    open_scene: OpenScene, host: DocumentHost
-) -> None:
-    scene = open_scene()
+async def test_parallel_uses_of_one_assertion_yield_one_answer(scene: Scene, host: DocumentHost) -> None:
     host.serve(ADDRESS, jwks=KEY_SET, **SIGNING)
-    await consent(scene)
-    code = answer_of(await scene.person.press("allow"))["code"]
+    code = await allow(scene)
     tokens = (await scene.program.redeem(code, **assertion(scene, "1"))).json()
     proof = assertion(scene, "2")
     answers = await asyncio.gather(
@@ -291,10 +286,7 @@ async def test_parallel_uses_of_one_assertion_yield_one_answer(
     assert sorted(answer.status_code for answer in answers) == [200] + [401] * 7
 
 
-async def test_an_assertion_does_not_replace_the_code_of_its_client(
-    open_scene: OpenScene, host: DocumentHost
-) -> None:
-    scene = open_scene()
+async def test_an_assertion_does_not_replace_the_code_of_its_client(scene: Scene, host: DocumentHost) -> None:
     for grant in ("authorization_code", "refresh_token"):
         data = {"grant_type": grant, "code": "x", "refresh_token": "x", **assertion(scene, grant)}
         answer = await scene.http.post("/oauth/token", data=data)
@@ -357,9 +349,8 @@ def test_a_pinned_client_that_signs_brings_its_keys(tmp_path: Path) -> None:
 
 
 async def test_a_visitor_makes_the_server_fetch_nothing_and_go_nowhere(
-    open_scene: OpenScene, host: DocumentHost
+    scene: Scene, host: DocumentHost
 ) -> None:
-    scene = open_scene()
     host.serve(ADDRESS)
     for asks in (
         {},
@@ -381,8 +372,7 @@ async def test_a_visitor_makes_the_server_fetch_nothing_and_go_nowhere(
     assert host.connected == []
 
 
-async def test_a_wrong_password_fetches_nothing(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_a_wrong_password_fetches_nothing(scene: Scene, host: DocumentHost) -> None:
     scene.person.password = "wrong horse battery"
     page = await consent(scene)
     assert 'name="password"' in page.text
@@ -390,8 +380,7 @@ async def test_a_wrong_password_fetches_nothing(open_scene: OpenScene, host: Doc
     assert host.connected == []
 
 
-async def test_a_request_with_a_doubled_parameter_does_not_wait_for_a_sign_in(open_scene: OpenScene) -> None:
-    scene = open_scene()
+async def test_a_request_with_a_doubled_parameter_does_not_wait_for_a_sign_in(scene: Scene) -> None:
     address = str(scene.http.build_request("GET", AUTHORIZE, params=scene.program.asks()).url)
     assert_refused(await scene.person.open(address + "&state=2"), "repeats a parameter")
     assert_refused(await scene.person.open(address + "&x=" + "y" * 8_000), "sends too much")
@@ -409,9 +398,8 @@ async def test_a_request_with_a_doubled_parameter_does_not_wait_for_a_sign_in(op
     ],
 )  # fmt: skip
 async def test_a_bad_address_is_refused_before_any_sign_in(
-    open_scene: OpenScene, host: DocumentHost, address: str
+    scene: Scene, host: DocumentHost, address: str
 ) -> None:
-    scene = open_scene()
     page = await scene.person.open(AUTHORIZE, **scene.program.asks(client_id=address))
     assert_refused(page, "The address of the application’s description")
     assert host.connected == []
@@ -467,9 +455,9 @@ async def test_a_server_on_loopback_still_speaks_to_no_private_host(open_scene: 
     assert_refused(await consent(scene, resource=None), "is not a public host")
 
 
-async def test_the_certificate_is_checked_against_the_name(open_scene: OpenScene, host: DocumentHost) -> None:
+async def test_the_certificate_is_checked_against_the_name(scene: Scene, host: DocumentHost) -> None:
     address = host.serve("https://foreign.example.com/client.json")
-    assert_refused(await consent(open_scene(), client_id=address), "has a certificate that is not valid")
+    assert_refused(await consent(scene, client_id=address), "has a certificate that is not valid")
     assert host.requests == []
 
 
@@ -510,9 +498,8 @@ GOOD = json.dumps(a_document(ADDRESS)).encode()
     ],
 )  # fmt: skip
 async def test_answers_of_a_host_that_describe_no_client(
-    open_scene: OpenScene, host: DocumentHost, answer: bytes, text: str
+    scene: Scene, host: DocumentHost, answer: bytes, text: str
 ) -> None:
-    scene = open_scene()
     host.serve(ADDRESS, answer)
     host.serve("https://other.example.com/x")
     assert_refused(await consent(scene), text)
@@ -522,15 +509,15 @@ async def test_answers_of_a_host_that_describe_no_client(
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/client-metadata+JSON"])
-async def test_kinds_of_json(open_scene: OpenScene, host: DocumentHost, kind: str) -> None:
+async def test_kinds_of_json(scene: Scene, host: DocumentHost, kind: str) -> None:
     host.serve(ADDRESS, reply(GOOD, b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n" % kind.encode()))
-    assert (await consent(open_scene())).status_code == 200
+    assert (await consent(scene)).status_code == 200
 
 
-async def test_a_document_in_chunks_of_the_largest_size(open_scene: OpenScene, host: DocumentHost) -> None:
+async def test_a_document_in_chunks_of_the_largest_size(scene: Scene, host: DocumentHost) -> None:
     body = GOOD + b" " * (10_000 - len(GOOD))
     host.serve(ADDRESS, JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n2710\r\n" + body + b"\r\n0\r\n\r\n")
-    assert (await consent(open_scene())).status_code == 200
+    assert (await consent(scene)).status_code == 200
 
 
 async def test_a_name_that_nobody_has(open_scene: OpenScene) -> None:
@@ -553,9 +540,8 @@ async def test_a_request_of_a_foreign_redirect_gets_no_redirect(
 
 @pytest.mark.parametrize(("header", "life_s"), [(b"max-age=600", 600), (b"max-age=1", 60), (b"no-store", 60)])
 async def test_a_document_is_cached_per_address(
-    open_scene: OpenScene, host: DocumentHost, header: bytes, life_s: int
+    scene: Scene, host: DocumentHost, header: bytes, life_s: int
 ) -> None:
-    scene = open_scene()
     host.serve(ADDRESS, reply(GOOD, JSON_HEAD + b"Cache-Control: %s\r\n" % header))
     for advance_s, requests in ((0, 1), (life_s - 1, 1), (2, 2)):
         scene.clock.advance(advance_s * 1000)
@@ -566,10 +552,9 @@ async def test_a_document_is_cached_per_address(
 
 
 async def test_the_cache_has_a_bound(
-    open_scene: OpenScene, host: DocumentHost, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, host: DocumentHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_clients, "MOST_CACHED", 2)
-    scene = open_scene()
     for name in ("a", "b", "a", "c", "a", "b"):
         assert (
             await consent(scene, client_id=host.serve(f"https://app.example.com/{name}"))
@@ -577,8 +562,7 @@ async def test_the_cache_has_a_bound(
     assert [request.split()[1] for request in host.requests] == [b"/a", b"/b", b"/c", b"/b"]
 
 
-async def test_a_person_looks_up_only_so_many_applications(open_scene: OpenScene, host: DocumentHost) -> None:
-    scene = open_scene()
+async def test_a_person_looks_up_only_so_many_applications(scene: Scene, host: DocumentHost) -> None:
     for number in range(document_clients.FETCHES.burst):
         assert (await consent(scene, client_id=host.serve(f"{ADDRESS}?{number}"))).status_code == 200
     assert_refused(await consent(scene), "Too many applications")
@@ -601,8 +585,7 @@ async def test_a_pinned_document_is_not_fetched(
     for mode in ("pinned", "fetch"):
         scene = open_scene(mode, pinned=pinned)
         assert "Other" in visible((await consent(scene, client_id=other)).text)
-        await consent(scene)
-        code = answer_of(await scene.person.press("allow"))["code"]
+        code = await allow(scene)
         assert (await scene.program.redeem(code)).status_code == 200
     assert_refused(
         await consent(open_scene("pinned"), client_id=other), "does not know the application of other"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import RESOURCE, VERIFIER, Program
+from tests.suites.doing import require
 
 
 async def test_an_answer_has_exactly_what_clients_rely_on(scene: Scene) -> None:
@@ -175,8 +176,7 @@ async def test_refresh_tokens_slide_for_thirty_days(scene: Scene) -> None:
 
 async def test_a_locked_account_gets_no_tokens_from_codes_or_refreshes(scene: Scene) -> None:
     code, tokens = await scene.code(), await scene.tokens()
-    account = await scene.services.accounts.get("ada")
-    assert account is not None
+    account = require(await scene.services.accounts.get("ada"))
     await scene.services.accounts.put(account.model_copy(update={"disabled": True}))
     assert (await scene.program.redeem(code)).json()["error"] == "invalid_grant"
     assert (await scene.program.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
@@ -300,7 +300,6 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
         untyped, longer, early, nobody, tokens["refresh_token"], good + " ", "A" * 20_000, "é" + good, "\udcff",
     ):  # fmt: skip
         assert await scene.services.access_tokens.find_caller(bad, RESOURCE) is None, bad
-    person = await scene.services.access_tokens.find_caller(good, RESOURCE)
-    assert person is not None
+    person = require(await scene.services.access_tokens.find_caller(good, RESOURCE))
     assert (person.user_id, person.client_name) == ("usr-ada", "Reader")
     assert person.client_id.startswith("c-")

@@ -31,6 +31,7 @@ from tests.fakes.archive_oauth import (
     visible,
 )
 from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.suites.doing import require
 from tests.suites.manual_clock import ManualClock
 
 AUTHORIZE, CLIENTS = "/oauth/authorize/archive", "/oauth/authorize/clients"
@@ -54,8 +55,7 @@ class Surfaces:
 
     async def enrol(self) -> None:
         """Switch the second factor of ada on."""
-        account = await self.stores.accounts.get("ada")
-        assert account is not None
+        account = require(await self.stores.accounts.get("ada"))
         factors = SecondFactors(self.stores.accounts, Vault(MASTER))
         fresh = factors.begin(account, "Kiosk")
         self.secret = fresh.secret
@@ -179,8 +179,7 @@ async def test_ten_wrong_codes_lock_codes_for_an_hour_and_the_owner_reads_of_it(
     locked = await person.press("sign-in", code=right)
     assert locked.status_code == 429
     assert int(locked.headers["retry-after"]) > 3_000
-    account = await surfaces.stores.accounts.get("ada")
-    assert account is not None
+    account = require(await surfaces.stores.accounts.get("ada"))
     assert account.wrong_codes == LOCKED_AFTER, "a code that was not checked does not count"
     surfaces.clock.advance(LOCKED_MS)
     await person.open(CLIENTS)
@@ -194,8 +193,7 @@ async def test_ten_wrong_codes_lock_codes_for_an_hour_and_the_owner_reads_of_it(
 async def test_a_recovery_code_works_while_codes_are_locked(memory_stores: Stores) -> None:
     await memory_stores.accounts.add(an_account())
     factors, clock = SecondFactors(memory_stores.accounts, Vault(MASTER)), ManualClock()
-    account = await memory_stores.accounts.get("ada")
-    assert account is not None
+    account = require(await memory_stores.accounts.get("ada"))
     fresh = factors.begin(account, "Kiosk")
     totp = TOTP(base64.b32decode(fresh.secret), 6, SHA1(), 30)
     codes = await factors.confirm(
