@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
+from cluster.records.administration import AppRole
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.console.app import build_console_routes
@@ -27,7 +28,7 @@ from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import AdminServices
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import SignIn
-from tests.fakes.archive_oauth import MASTER, PASSWORD
+from tests.fakes.archive_oauth import MASTER, PASSWORD, an_account
 
 HTTPS = "https://shop.example.com"
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
@@ -75,35 +76,36 @@ def console_app(services: ConsoleServices, pages: Sequence[Page] = PAGES) -> Sta
 
 @dataclass
 class Visitor:
-    """A person with a browser: keeps cookies, and sends forms with the token of the last page."""
+    """A person with a browser: keeps cookies, and sends forms with the token of the last page that had one."""
 
     app: Any
     origin: str = HTTPS
     http: httpx.AsyncClient = field(init=False)
-    page: httpx.Response | None = None
+    page: httpx.Response = field(init=False)
+    token: str = ""
+    "Proof of the forms of a session."
 
     def __post_init__(self) -> None:
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=self.origin)
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Open an address below `/console`."""
-        self.page = await self.http.get("/console" + path, headers=headers)
-        return self.page
+        return self.show(await self.http.get("/console" + path, headers=headers))
 
-    @property
-    def token(self) -> str:
-        """The token of the forms of the last page."""
-        assert self.page is not None
-        match = _TOKEN.search(self.page.text)
-        return html.unescape(match[1]) if match else ""
+    def show(self, page: httpx.Response) -> httpx.Response:
+        """Keep a page, and the token of its forms."""
+        self.page = page
+        match = _TOKEN.search(page.text)
+        if match is not None:
+            self.token = html.unescape(match[1])
+        return page
 
     async def post(
         self, path: str, *, headers: Mapping[str, str] | None = None, **form: str
     ) -> httpx.Response:
-        """Send a form of the last page."""
+        """Send a form."""
         data = {"csrf": self.token, **form}
-        self.page = await self.http.post("/console" + path, data=data, headers=dict(headers or {}))
-        return self.page
+        return self.show(await self.http.post("/console" + path, data=data, headers=dict(headers or {})))
 
     async def sign_in(
         self, username: str = "ada", password: str = PASSWORD, goal: str = "/account"
@@ -112,6 +114,22 @@ class Visitor:
         await self.get("/sign-in")
         answer = await self.post("/sign-in", username=username, password=password, next="/console" + goal)
         if answer.status_code == 303:
-            self.page = await self.http.get(answer.headers["location"])
-            return self.page
+            return self.show(await self.http.get(answer.headers["location"]))
         return answer
+
+
+async def visit_with_role(
+    stores: Stores,
+    clock: Clock,
+    role: AppRole,
+    *,
+    app_id: str = "shop",
+    username: str = "ada",
+    **options: Any,
+) -> Visitor:
+    """Sign somebody in who has a role in an app; options as of `open_console_services`."""
+    await stores.accounts.add(an_account(username).model_copy(update={"roles": {app_id: role}}))
+    visitor = Visitor(console_app(open_console_services(stores, clock, **options)))
+    page = await visitor.sign_in(username)
+    assert page.status_code == 200, page.text
+    return visitor

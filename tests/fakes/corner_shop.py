@@ -138,6 +138,13 @@ def recents(user_id: str) -> list[bytes]:
     return [event.pack() for event in recent_events(user_id)]
 
 
+def open_catalog(products: Sequence[dict[str, Any]], offset: str = f"{NOW_MS}-0") -> Recommender:
+    """A recommender that has products and no interaction."""
+    recommender = Recommender(HashingEmbedder())
+    recommender.apply(product_change(products, offset))
+    return recommender
+
+
 def open_shop(**options: Any) -> Recommender:
     """A recommender that knows the shop and everything that happened in it."""
     recommender = Recommender(HashingEmbedder(), **options)

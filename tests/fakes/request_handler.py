@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, get_args
@@ -38,6 +38,7 @@ from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
+from tests.fakes import asgi
 from tests.fakes.stores.memory import memory_stores
 
 MASTER = bytes(range(32))
@@ -121,6 +122,19 @@ class Corner:
     def headers(self, app_id: str = "shop") -> dict[str, str]:
         """Headers of a server's call."""
         return {"X-API-KEY": self.secret(app_id)}
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        *,
+        app_id: str = "shop",
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> asgi.Answer:
+        """Send a request with the secret key of an app; `more` as `call` takes it."""
+        given = {**self.headers(app_id), **(headers or {})}
+        return await asgi.call(self.handler, method, target, headers=given, **more)
 
     async def open_app(
         self, app_id: str, environment: Environment = "development", settings: AppSettings | None = None

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import ProductFacts, Reranker
 from actors.models.tree_ensemble import TreeArrays, TreeEnsemble
-from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import ServingModel
 from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine
 from jobs.refresh.data.dataset import Interactions
-from tests.fakes.corner_shop import NOW_MS, product_change
-from tests.fakes.trained_snapshot import ring_data, ring_products
+from tests.fakes.trained_snapshot import ring_data
 
 RAISED = 3.0
 CANDIDATES = 10
@@ -48,11 +44,3 @@ def load(folder: Path, engine: TrainedEngine, extras: dict[str, ModelState]) -> 
     """Write a snapshot with extras and load it."""
     manifest = build_snapshot(engine, folder, written_at_ms=1, extras=extras)
     return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
-
-
-def shop_with(learned: LoadedSnapshot) -> Recommender:
-    """Open the ring with a snapshot."""
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
-    shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids))
-    return shop

@@ -12,12 +12,14 @@ from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
+from actors.recommender.recommender import Recommender
+from actors.recommender.state.serving_model import ServingModel
 from cluster.artifacts.snapshots import SnapshotStore
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.recipe import parse_recipe
-from tests.fakes.corner_shop import NOW_MS
+from tests.fakes.corner_shop import NOW_MS, open_catalog
 
 RING = 30
 NOW_S = NOW_MS / 1000
@@ -107,3 +109,25 @@ def publish_ring_snapshot(
     """Train and store; return the version."""
     place, _ = build_ring_snapshot(folder, seed, origin)
     return snapshots.publish(app_id, engine_id, place)
+
+
+def open_ring_shop(
+    learned: LoadedSnapshot | None = None, offset: str = f"{NOW_MS - 1_000_000}-0"
+) -> Recommender:
+    """Open the products of the ring, with a snapshot if one is given."""
+    shop = open_catalog(ring_products(), offset)
+    if learned is not None:
+        serve_snapshot(shop, learned)
+    return shop
+
+
+def serve_snapshot(shop: Recommender, learned: LoadedSnapshot, engine_id: str = "default") -> None:
+    """Let an engine serve a snapshot."""
+    shop.set_serving_model(engine_id, ServingModel(learned, shop.overlay.catalog.product_ids))
+
+
+def get_serving_model(shop: Recommender) -> ServingModel:
+    """Return the model that the default engine serves."""
+    model = shop.default_engine_state.serving_model
+    assert model is not None
+    return model

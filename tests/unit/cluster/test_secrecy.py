@@ -10,7 +10,8 @@ from cluster.errors import Fault
 from cluster.records.api_keys import bind_key, issue_key, reseal_key, reveal_key
 from cluster.records.apps import App
 
-MASTER = bytes(range(32))
+VAULT = secrecy.Vault(bytes(range(32)))
+APP = App(app_id="shop", environment="development", created_at=0)
 
 
 @pytest.mark.parametrize("kind", secrecy.KINDS)
@@ -41,23 +42,21 @@ def test_biased_bytes_are_thrown_away() -> None:
 
 
 def test_a_sealed_key_opens_only_under_its_name_and_master_key() -> None:
-    vault = secrecy.Vault(MASTER)
-    sealed = vault.seal("ksk_dev_x", "name")
+    sealed = VAULT.seal("ksk_dev_x", "name")
     assert "ksk" not in sealed
-    assert vault.open(sealed, "name") == "ksk_dev_x"
+    assert VAULT.open(sealed, "name") == "ksk_dev_x"
     with pytest.raises(Fault):
-        vault.open(sealed, "other name")
+        VAULT.open(sealed, "other name")
     with pytest.raises(Fault):
         secrecy.Vault(bytes(32)).open(sealed, "name")
     with pytest.raises(Fault):
-        vault.open(sealed[:-8], "name")
+        VAULT.open(sealed[:-8], "name")
 
 
 def test_an_issued_key_can_be_revealed_and_never_shows_itself() -> None:
-    vault = secrecy.Vault(MASTER)
-    app = App(app_id="shop", environment="production", created_at=0)
-    issued = issue_key(vault, app, "secret", now_ms=5)
-    assert reveal_key(vault, issued.record) == issued.text
+    production = APP.model_copy(update={"environment": "production"})
+    issued = issue_key(VAULT, production, "secret", now_ms=5)
+    assert reveal_key(VAULT, issued.record) == issued.text
     assert issued.record.sha256 == secrecy.key_sha256(issued.text)
     assert issued.text not in repr(issued)
     assert issued.text not in issued.record.model_dump_json()
@@ -100,32 +99,26 @@ RELABELLED: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("change", RELABELLED)
 def test_a_key_record_with_another_label_does_not_open(change: dict[str, str]) -> None:
-    vault = secrecy.Vault(MASTER)
-    app = App(app_id="shop", environment="development", created_at=0)
-    record = issue_key(vault, app, "publishable", now_ms=1).record
-    assert reveal_key(vault, record)
+    record = issue_key(VAULT, APP, "publishable", now_ms=1).record
+    assert reveal_key(VAULT, record)
     with pytest.raises(Fault, match="key record"):
-        reveal_key(vault, record.model_copy(update=change))
+        reveal_key(VAULT, record.model_copy(update=change))
 
 
 def test_labels_of_one_key_prove_nothing_for_another() -> None:
-    vault = secrecy.Vault(MASTER)
-    app = App(app_id="shop", environment="development", created_at=0)
-    secret, public = (issue_key(vault, app, kind, now_ms=1).record for kind in ("secret", "publishable"))
+    secret, public = (issue_key(VAULT, APP, kind, now_ms=1).record for kind in ("secret", "publishable"))
     with pytest.raises(Fault):
-        reveal_key(vault, public.model_copy(update={"kind": "secret", "mac": secret.mac}))
+        reveal_key(VAULT, public.model_copy(update={"kind": "secret", "mac": secret.mac}))
     with pytest.raises(Fault):
         reveal_key(
-            vault, public.model_copy(update={"kind": "secret", "mac": secret.mac, "sha256": secret.sha256})
+            VAULT, public.model_copy(update={"kind": "secret", "mac": secret.mac, "sha256": secret.sha256})
         )
 
 
 def test_a_record_of_a_release_before_is_bound_as_it_is() -> None:
-    vault = secrecy.Vault(MASTER)
-    app = App(app_id="shop", environment="development", created_at=0)
-    issued = issue_key(vault, app, "secret", now_ms=1)
+    issued = issue_key(VAULT, APP, "secret", now_ms=1)
     before = issued.record.model_copy(update={"mac": ""})
-    assert bind_key(vault, before) == issued.record
+    assert bind_key(VAULT, before) == issued.record
     with pytest.raises(Fault):
         bind_key(secrecy.Vault(bytes(32)), before)
 
@@ -174,8 +167,7 @@ def test_a_file_holds_the_current_key_and_previous_ones(tmp_path: Path) -> None:
 
 
 def test_a_key_record_is_sealed_anew_once_and_a_changed_one_never() -> None:
-    app = App(app_id="shop", environment="development", created_at=0)
-    issued = issue_key(BEFORE, app, "publishable", now_ms=1)
+    issued = issue_key(BEFORE, APP, "publishable", now_ms=1)
     after = reseal_key(BETWEEN, issued.record)
     assert after is not None
     assert reveal_key(AFTER, after) == issued.text

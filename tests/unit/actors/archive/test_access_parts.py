@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from sys import setprofile
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,10 +14,10 @@ from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passages import Document, read_product
 from actors.archive.retrieve import get_article, is_fast, resize_snippets, search_passages
-from actors.archive.segment import PassageSegment
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from tests.fakes.sealed_segments import Sealed, count_calls
 
 WORDS = [
     f"{start}{middle}{end}"
@@ -83,41 +79,6 @@ def ask(library: PassageLibrary, question: str, tiers: frozenset[str] = frozense
     return result.snippets, result.coverage, article, is_fast(library, tiers)
 
 
-def count_calls(library: PassageLibrary, question: str) -> Counter[str]:
-    """Return how often each function was called for a question, those of C included."""
-    calls = Counter[str]()
-
-    def record(frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_call"):
-            calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
-
-    ask(library, question)
-    # a collection calls finalizers of objects of other tests
-    gc.disable()
-    setprofile(record)
-    try:
-        ask(library, question)
-    finally:
-        setprofile(None)
-        gc.enable()
-    return calls
-
-
-class Sealed:
-    """A part of a segment that may not be used."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"{name} of what is locked was used")
-
-    def __len__(self) -> int:
-        raise AssertionError("the size of what is locked was used")
-
-
-def seal(segment: PassageSegment) -> None:
-    sealed: Any = Sealed()
-    segment.document_source = segment.frame = segment.postings = segment.vectors = sealed
-
-
 @pytest.mark.parametrize("build", [put_into_library, write_and_open])
 def test_locked_articles_are_no_work_for_others(build: Build, tmp_path: Path) -> None:
     mixed = [*LOCKED[:10], *OPEN, *LOCKED[10:]]
@@ -125,11 +86,12 @@ def test_locked_articles_are_no_work_for_others(build: Build, tmp_path: Path) ->
     locked = build(mixed, tmp_path / "locked")
     for question in QUESTIONS:
         assert ask(locked, question) == ask(absent, question)
-        assert count_calls(locked, question) == count_calls(absent, question)
+        assert count_calls(ask, locked, question) == count_calls(ask, absent, question)
     assert "gold" in str(ask(locked, "quartz", GOLD)[0])
+    sealed: Any = Sealed()
     for segment in locked.segments:
         if segment.access:
-            seal(segment)
+            segment.document_source = segment.frame = segment.postings = segment.vectors = sealed
     for question in QUESTIONS:
         assert ask(locked, question) == ask(absent, question)
     with pytest.raises(AssertionError, match="was used"):

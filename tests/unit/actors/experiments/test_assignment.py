@@ -110,11 +110,6 @@ EVENT = ExperimentEvent(APP, "one", "ada", "x")
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def stores(clock: StillClock) -> Stores:
     return memory_stores(clock)
 

@@ -65,10 +65,9 @@ class Traffic:
         return None
 
     async def ask(self, user_id: str) -> None:
-        answer = await call(
-            self.corner.handler, "POST", "/v1/recommendation/user_to_products",
-            headers=self.corner.headers(), body=json.dumps({"user_id": user_id}).encode(),
-        )  # fmt: skip
+        answer = await self.corner.send(
+            "POST", "/v1/recommendation/user_to_products", json={"user_id": user_id}
+        )
         self.statuses.append(answer.status)
 
 

@@ -21,11 +21,6 @@ TWO = [{"name": "Now"}, {"name": "Blue"}]
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def stores(clock: StillClock) -> Stores:
     return memory_stores(clock)
 

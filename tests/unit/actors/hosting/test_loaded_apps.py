@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +13,8 @@ from structlog.testing import capture_logs
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import MemoryBudget
 from cluster.errors import Fault
-from cluster.meter import SilentMeter
 from cluster.store.installation.replica_memory import ReplicaMemory
+from tests.fakes.counting_meter import CountingMeter
 from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
@@ -169,28 +168,8 @@ async def test_engines_and_archives_share_one_budget() -> None:
     await asyncio.gather(engines.close(), archives.close())
 
 
-class Counts(SilentMeter):
-    """Sums what is counted."""
-
-    def __init__(self) -> None:
-        self.totals = Counter[str]()
-
-        self.gauges: dict[str, float] = {}
-        "App -> value of its gauge."
-
-    def count(self, name: str, by: float = 1, **tags: str) -> None:
-        self.totals[name] += int(by)
-
-    def gauge(self, name: str, value: float, **tags: str) -> None:
-        if name == "kiosk_memory_over_budget":
-            self.gauges[tags["app"]] = value
-
-    def remove_gauge(self, name: str, **tags: str) -> None:
-        self.gauges.pop(tags["app"], None)
-
-
 async def test_an_app_larger_than_the_budget_alone_is_served_and_named_until_it_fits_or_leaves() -> None:
-    clock, meter = ManualClock(), Counts()
+    clock, meter = ManualClock(), CountingMeter()
     budget = MemoryBudget(20, meter, clock)
     loaded = _of_clock(clock, {}, budget)
     shop = await loaded.get("shop")
@@ -203,29 +182,30 @@ async def test_an_app_larger_than_the_budget_alone_is_served_and_named_until_it_
     assert [(line["event"], line["app"]) for line in lines if "budget" in line["event"]] == [
         ("app_larger_than_budget", "grown")
     ]
-    assert (shop.closed, grown.closed, meter.gauges) == (True, False, {"grown": 2.5})
+    over_budget = "kiosk_memory_over_budget", "grown"
+    assert (shop.closed, grown.closed, meter.gauges[over_budget]) == (True, False, 2.5)
     assert budget.describe_use("api-1", 7).large_apps == {"grown": 50}
     grown.nbytes = 20
     await budget.evict()
-    assert (budget.describe_use("api-1", 7).large_apps, meter.gauges) == ({}, {})
+    assert (budget.describe_use("api-1", 7).large_apps, over_budget in meter.gauges) == ({}, False)
     grown.nbytes = 50
     await budget.evict()
     clock.advance(1_000)
     await loaded.get("shop")
-    assert (grown.closed, meter.gauges) == (True, {})
+    assert (grown.closed, over_budget in meter.gauges) == (True, False)
     await loaded.close()
 
 
 async def test_only_an_app_that_returns_within_ten_minutes_counts_as_reloaded() -> None:
-    clock, meter = ManualClock(), Counts()
+    clock, meter = ManualClock(), CountingMeter()
     loaded = _of_clock(clock, {}, MemoryBudget(10, meter, clock))
     for app_id, total in (("shop", 0), ("toys", 0), ("shop", 1), ("toys", 2)):
         clock.advance(1_000)
         await loaded.get(app_id)
-        assert meter.totals["kiosk_reloads_total"] == total
+        assert meter.counts.get("kiosk_reloads_total", 0) == total
     clock.advance(600_001)
     await loaded.get("shop")
-    assert meter.totals["kiosk_reloads_total"] == 2
+    assert meter.counts["kiosk_reloads_total"] == 2
     await loaded.close()
 
 

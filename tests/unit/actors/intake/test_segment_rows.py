@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.intake.segment_rows import build_compaction_batch
+from actors.intake.segment_rows import CompactionBatch, build_compaction_batch
 from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.records.intake import Noun, Op
 from cluster.records.interaction import RecentEvent
@@ -25,25 +25,18 @@ def change(
     return ChangeLogEntry(noun, offset, op, orjson.dumps(items), vectors, embedder)
 
 
+def compact(*changes: ChangeLogEntry) -> CompactionBatch:
+    return build_compaction_batch(changes[0].noun, changes)
+
+
 def click(**fields: Any) -> dict[str, Any]:
     return {"type": "click", "timestamp": AT, "product_ids": ["p1"], **fields}
 
 
 def test_products_keep_json_type_and_vector() -> None:
     vectors = np.arange(8, dtype="<f2").tobytes()
-    settled = build_compaction_batch(
-        "product",
-        [
-            change(
-                "product",
-                "5-1",
-                "put",
-                [{"product_id": "a", "type": "book"}, {"product_id": "b"}],
-                vectors,
-                "e-1",
-            )
-        ],
-    )
+    products = [{"product_id": "a", "type": "book"}, {"product_id": "b"}]
+    settled = compact(change("product", "5-1", "put", products, vectors, "e-1"))
     assert settled.table.schema == RECORDS
     rows = settled.table.to_pylist()
     assert [(row["id"], row["product_type"], row["embedder"], row["offset"]) for row in rows] == [
@@ -56,20 +49,13 @@ def test_products_keep_json_type_and_vector() -> None:
 
 
 def test_only_the_newest_row_of_an_id_settles_and_a_removed_product_leaves_a_tombstone() -> None:
-    settled = build_compaction_batch(
-        "product",
-        [
-            change(
-                "product",
-                "1-0",
-                "put",
-                [{"product_id": "a", "v": 1}, {"product_id": "b"}, {"product_id": "a", "v": 2}],
-            ),
-            change("product", "2-0", "remove", ["b", "never-seen"]),
-            change("product", "3-0", "put", [{"product_id": "c"}]),
-            change("product", "4-0", "remove", ["c"]),
-            change("product", "5-0", "put", [{"product_id": "c", "v": 5}]),
-        ],
+    products = [{"product_id": "a", "v": 1}, {"product_id": "b"}, {"product_id": "a", "v": 2}]
+    settled = compact(
+        change("product", "1-0", "put", products),
+        change("product", "2-0", "remove", ["b", "never-seen"]),
+        change("product", "3-0", "put", [{"product_id": "c"}]),
+        change("product", "4-0", "remove", ["c"]),
+        change("product", "5-0", "put", [{"product_id": "c", "v": 5}]),
     )
     rows = {row["id"]: (row["gone"], row["json"]) for row in settled.table.to_pylist()}
     assert rows == {
@@ -82,13 +68,10 @@ def test_only_the_newest_row_of_an_id_settles_and_a_removed_product_leaves_a_tom
 
 
 def test_a_removed_user_leaves_no_row_at_all_and_is_erased_from_what_settled_before() -> None:
-    settled = build_compaction_batch(
-        "user",
-        [
-            change("user", "1-0", "put", [{"user_id": "ann"}, {"user_id": "bob"}, {"user_id": "cy"}]),
-            change("user", "2-0", "remove", ["ann", "cy"]),
-            change("user", "3-0", "put", [{"user_id": "cy", "back": True}]),
-        ],
+    settled = compact(
+        change("user", "1-0", "put", [{"user_id": "ann"}, {"user_id": "bob"}, {"user_id": "cy"}]),
+        change("user", "2-0", "remove", ["ann", "cy"]),
+        change("user", "3-0", "put", [{"user_id": "cy", "back": True}]),
     )
     assert [row["json"] for row in settled.table.to_pylist()] == [
         b'{"user_id":"bob"}',
@@ -102,7 +85,7 @@ def test_interactions_become_typed_rows() -> None:
         click(user_id="ann", anonymous_id="phone"),
         {"type": "search", "timestamp": AT, "anonymous_id": "phone", "search": {"keywords": "bulb"}},
     ]
-    settled = build_compaction_batch("interaction", [change("interaction", LATER, "put", items)])
+    settled = compact(change("interaction", LATER, "put", items))
     assert settled.table.schema == INTERACTIONS
     first, second = settled.table.to_pylist()
     assert first == {
@@ -130,9 +113,7 @@ def test_rows_say_the_same_as_recent_lists() -> None:
         },
     ]
     accepted = parse_upload("interaction", orjson.dumps({"data": sent}), now_ms=AT_MS)
-    settled = build_compaction_batch(
-        "interaction", [ChangeLogEntry("interaction", f"{AT_MS}-0", "put", accepted.payload)]
-    )
+    settled = compact(ChangeLogEntry("interaction", f"{AT_MS}-0", "put", accepted.payload))
     rows = settled.table.to_pylist()
     events = [RecentEvent.unpack(packed) for _, _, packed in accepted.recents]
     assert sorted(
@@ -141,25 +122,16 @@ def test_rows_say_the_same_as_recent_lists() -> None:
 
 
 def test_nothing_happened_after_it_was_logged() -> None:
-    settled = build_compaction_batch(
-        "interaction", [change("interaction", f"{AT_MS - 500}-3", "put", [click(user_id="u")])]
-    )
+    settled = compact(change("interaction", f"{AT_MS - 500}-3", "put", [click(user_id="u")]))
     assert settled.table["at_ms"].to_pylist() == [AT_MS - 500]
 
 
 def test_an_erased_reader_keeps_only_what_came_afterwards() -> None:
-    settled = build_compaction_batch(
-        "interaction",
-        [
-            change(
-                "interaction",
-                "1-0",
-                "put",
-                [click(user_id="ann"), click(user_id="bob"), click(anonymous_id="phone")],
-            ),
-            change("interaction", "2-0", "erase", ["u:ann", "a:phone"]),
-            change("interaction", "3-0", "put", [click(user_id="ann", product_ids=["new"])]),
-        ],
+    clicks = [click(user_id="ann"), click(user_id="bob"), click(anonymous_id="phone")]
+    settled = compact(
+        change("interaction", "1-0", "put", clicks),
+        change("interaction", "2-0", "erase", ["u:ann", "a:phone"]),
+        change("interaction", "3-0", "put", [click(user_id="ann", product_ids=["new"])]),
     )
     assert [(row["reader"], row["offset"]) for row in settled.table.to_pylist()] == [
         ("u:bob", "1-0"),
@@ -170,18 +142,11 @@ def test_an_erased_reader_keeps_only_what_came_afterwards() -> None:
 
 def test_entries_that_break_the_promise_are_left_out_and_named() -> None:
     good = click(user_id="ann")
-    settled = build_compaction_batch(
-        "interaction",
-        [
-            ChangeLogEntry("interaction", "1-0", "put", b"not json"),
-            change(
-                "interaction",
-                "2-0",
-                "put",
-                [good, {"type": "click"}, click(user_id="x", timestamp="soon"), 7, good],
-            ),
-            change("interaction", "3-0", "put", [good]),
-        ],
+    mixed = [good, {"type": "click"}, click(user_id="x", timestamp="soon"), 7, good]
+    settled = compact(
+        ChangeLogEntry("interaction", "1-0", "put", b"not json"),
+        change("interaction", "2-0", "put", mixed),
+        change("interaction", "3-0", "put", [good]),
     )
     assert settled.table["offset"].to_pylist() == ["2-0", "2-0", "3-0"]
     assert [reason.split(":")[0] for reason in settled.refused] == ["1-0", "2-0[1]", "2-0[2]", "2-0[3]"]
@@ -191,7 +156,7 @@ def test_entries_that_break_the_promise_are_left_out_and_named() -> None:
 def test_a_broken_product_does_not_shift_its_neighbours_vectors() -> None:
     vectors = np.arange(6, dtype="<f2").tobytes()
     items = [{"product_id": "a"}, {"nothing": 1}, {"product_id": "c"}]
-    settled = build_compaction_batch("product", [change("product", "1-0", "put", items, vectors, "e")])
+    settled = compact(change("product", "1-0", "put", items, vectors, "e"))
     rows = settled.table.to_pylist()
     assert [(row["id"], np.frombuffer(row["vector"], np.float16).tolist()) for row in rows] == [
         ("a", [0.0, 1.0]),
@@ -200,6 +165,6 @@ def test_a_broken_product_does_not_shift_its_neighbours_vectors() -> None:
 
 
 def test_an_empty_change_settles_to_no_rows() -> None:
-    settled = build_compaction_batch("product", [ChangeLogEntry("product", "9-0", "put", b"[]")])
+    settled = compact(ChangeLogEntry("product", "9-0", "put", b"[]"))
     assert settled.table.num_rows == 0
     assert settled.last == "9-0"

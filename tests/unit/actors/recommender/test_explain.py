@@ -35,11 +35,6 @@ KINDS: tuple[QueryKind, ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
-
-
 def build_query(kind: QueryKind = "user_to_products", user_id: str = "gina", **more: Any) -> UserQuery:
     return UserQuery(
         **{

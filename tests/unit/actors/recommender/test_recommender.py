@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,15 +24,17 @@ from cluster.store.data.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
-    MINUTE_MS,
     NOW_MS,
     PRODUCTS,
     interaction_change,
+    open_catalog,
     open_shop,
     product_change,
+    recent_events,
     recents,
     view,
 )
+from tests.fakes.search_queries import ids
 
 LATER = f"{NOW_MS + 1}-0"
 IN_STOCK = {product["product_id"] for product in PRODUCTS} - {"teapot"}
@@ -49,16 +52,15 @@ def ask(
     user_id: str = "",
     *,
     shown: Any = (),
+    recent: Sequence[RecentEvent] | None = None,
+    later_ms: int = 0,
     **query: Any,
 ) -> RecommendationResult:
     if kind == "product_to_products":
         query.setdefault("anchors", ("hand-fork",))
     request = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id=user_id, **query)
-    return dispatch.answer(shop, request, recents(user_id), shown, NOW_MS)
-
-
-def ids(result: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in result.products]
+    events = recent_events(user_id) if recent is None else recent
+    return dispatch.answer(shop, request, [event.pack() for event in events], shown, NOW_MS + later_ms)
 
 
 # --- who gets what ----------------------------------------------------------------------------------------------
@@ -77,19 +79,11 @@ def test_a_new_reader_gets_what_trends(shop: Recommender) -> None:
 
 
 def test_without_interactions_the_newest_products_lead() -> None:
-    empty = open_shop_without_interactions()
+    empty = open_catalog(PRODUCTS, "1-0")
     result = ask(empty, rows=2)
     assert ids(result) == ["garden-almanac", "cutting-board"]
     assert result.served_by == "newest"
     assert ids(ask(empty, "user_to_trending", rows=1)) == ["garden-almanac"]
-
-
-def open_shop_without_interactions() -> Recommender:
-    from actors.language.hashing_embedder import HashingEmbedder
-
-    empty = Recommender(HashingEmbedder())
-    empty.apply(product_change(PRODUCTS, "1-0"))
-    return empty
 
 
 def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender) -> None:
@@ -100,10 +94,9 @@ def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender)
 
 
 def test_a_click_of_a_second_ago_changes_the_next_answer(shop: Recommender) -> None:
-    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", anonymous_id="x", rows=3)
-    before = ids(dispatch.answer(shop, query, [], (), NOW_MS))
+    before = ids(ask(shop, anonymous_id="x", rows=3))
     click = RecentEvent("click", ("carving-knife",), NOW_MS)
-    after = ids(dispatch.answer(shop, query, [click.pack()], (), NOW_MS + 1000))
+    after = ids(ask(shop, anonymous_id="x", rows=3, recent=[click], later_ms=1000))
     assert before[0] == "watering-can"
     assert after[0] == "bread-knife"
 
@@ -220,34 +213,29 @@ def test_what_the_reader_dealt_with_lately_is_left_out(shop: Recommender, kind: 
     assert "trowel-red" in ids(ask(shop, kind, "gina", rows=50, dedupe=False))
 
 
-def test_only_the_fifty_most_recent_products_are_left_out() -> None:
-    shop = open_shop()
+def test_only_the_fifty_most_recent_products_are_left_out(shop: Recommender) -> None:
     shop.apply(product_change([{"product_id": f"x{n}"} for n in range(60)], LATER))
-    events = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
-    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
-    result = ids(dispatch.answer(shop, query, events, (), NOW_MS))
+    events = [RecentEvent("click", (f"x{n}",), NOW_MS - n) for n in range(60)]
+    result = ids(ask(shop, user_id="z", rows=100, recent=events))
     assert {f"x{n}" for n in range(50, 60)} <= set(result)
     assert not {f"x{n}" for n in range(50)} & set(result)
 
 
 def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
-    seen = [RecentEvent("impression", ("draw-hoe",), NOW_MS).pack()]
-    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
-    assert "draw-hoe" in ids(dispatch.answer(shop, query, seen, (), NOW_MS))
+    seen = [RecentEvent("impression", ("draw-hoe",), NOW_MS)]
+    assert "draw-hoe" in ids(ask(shop, user_id="z", rows=50, recent=seen))
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
 def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(
     shop: Recommender, kind: QueryKind
 ) -> None:
-    events = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
-    query = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
-    result = dispatch.answer(shop, query, events, (), NOW_MS)
+    events = [RecentEvent("click", tuple(IN_STOCK), NOW_MS)]
+    result = ask(shop, kind, "z", rows=50, recent=events)
     assert result.served_by == "seen_again"
     assert len(ids(result)) == 10
-    filtered = dispatch.answer(
-        shop, replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), events, (), NOW_MS
-    )
+    narrowed: dict[str, Any] = {"filter": parse("brand:Birk"), "exclude": ("bread-knife",)}
+    filtered = ask(shop, kind, "z", rows=50, recent=events, **narrowed)
     assert set(ids(filtered)) == {"carving-knife", "cutting-board"}
 
 
@@ -294,9 +282,8 @@ def test_the_variant_is_the_one_most_likely_of_interest(shop: Recommender) -> No
         for n in (1, 2)
     ]
     shop.apply(product_change(red, LATER))
-    events = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
-    query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
-    result = ids(dispatch.answer(shop, query, events, (), NOW_MS))
+    events = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS)]
+    result = ids(ask(shop, user_id="z", rows=50, recent=events))
     assert "trowel-red" in result
     assert "trowel-green" not in result
 
@@ -495,10 +482,9 @@ def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Re
     ]
     others = [{"product_id": f"o{n}", "title": "Rake", "categories": [["Hoes"]]} for n in range(3)]
     shop.apply(product_change(variants + others, LATER))
-    events = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
-    query = UserQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
-    products = _groups(dispatch.answer(shop, query, events, (), NOW_MS))["Hoes",]
-    assert len(products) == 4
+    events = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS)]
+    result = ask(shop, "user_to_categories", "z", rows=9, group_rows=4, recent=events)
+    assert len(_groups(result)["Hoes",]) == 4
 
 
 def test_products_of_a_group_are_one_per_variant_unseen_ones_first(shop: Recommender) -> None:
@@ -616,9 +602,7 @@ def test_history_is_newest_first_and_by_kind(shop: Recommender) -> None:
 
 
 def test_an_empty_shop_answers_with_nothing() -> None:
-    from actors.language.hashing_embedder import HashingEmbedder
-
-    empty = Recommender(HashingEmbedder())
+    empty = open_catalog([])
     for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
         query = UserQuery(
             kind=kind, app_id=APP, engine_id="default", user_id="u", field_name="brand", anchors=("a",),
@@ -630,41 +614,33 @@ def test_an_empty_shop_answers_with_nothing() -> None:
 
 
 def test_a_catalog_of_one_product() -> None:
-    from actors.language.hashing_embedder import HashingEmbedder
 
-    tiny = Recommender(HashingEmbedder())
-    tiny.apply(product_change(PRODUCTS[:1], "1-0"))
+    tiny = open_catalog(PRODUCTS[:1], "1-0")
     assert ids(ask(tiny, user_id="gina")) == ["trowel-green"]
     assert ids(ask(tiny, "product_to_products", anchors=("trowel-green",))) == []
 
 
 def test_time_passing_alone_does_not_reorder_the_trend(shop: Recommender) -> None:
-    query = UserQuery(kind="user_to_trending", app_id=APP, engine_id="default", rows=50)
-    now = ids(dispatch.answer(shop, query, [], (), NOW_MS))
-    later = ids(dispatch.answer(shop, query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
+    now, later = (ids(ask(shop, "user_to_trending", rows=50, later_ms=ms)) for ms in (0, 3 * DAY_MS))
     assert now == later
 
 
 # --- groups in a history ----------------------------------------------------------------------------------------------
 
 
-def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer() -> None:
-    shop = open_shop()
+def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer(shop: Recommender) -> None:
     blue = {**PRODUCTS[0], "product_id": "trowel-blue", "title": "Zinc watering can", "tags": ["zinc"]}
     shop.apply(product_change([{**PRODUCTS[0], "availability": "OUT_OF_STOCK"}, blue], LATER))
-    events = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
-    query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(dispatch.answer(shop, query, events, (), NOW_MS)) == ["trowel-blue", "watering-can"]
+    events = [RecentEvent("click", (name,), NOW_MS) for name in ("group:trowel", "watering-can")]
+    assert ids(ask(shop, "user_to_history", recent=events)) == ["trowel-blue", "watering-can"]
     gone = {**blue, "availability": "OUT_OF_STOCK"}
     shop.apply(product_change([gone], f"{NOW_MS + 2}-0"))
-    assert ids(dispatch.answer(shop, query, events, (), NOW_MS)) == ["trowel-red", "watering-can"]
+    assert ids(ask(shop, "user_to_history", recent=events)) == ["trowel-red", "watering-can"]
 
 
-def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None:
-    shop = open_shop()
+def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history(shop: Recommender) -> None:
     shop.apply(
         product_change([{**product, "availability": "OUT_OF_STOCK"} for product in PRODUCTS[:2]], LATER)
     )
-    event = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
-    query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(dispatch.answer(shop, query, [event], (), NOW_MS)) == ["watering-can"]
+    event = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS)
+    assert ids(ask(shop, "user_to_history", recent=[event])) == ["watering-can"]

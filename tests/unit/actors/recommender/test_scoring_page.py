@@ -15,16 +15,11 @@ import pytest
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from tests.fakes.corner_shop import APP, INTERACTIONS, NOW_MS, open_shop, recents
+from tests.fakes.corner_shop import APP, INTERACTIONS, NOW_MS, recents
 
 DAY_MS = 86_400_000
 USER_IDS = ("gina", "carl")
 WEIGHTS = {"checkout": 1.0, "add_to_cart": 0.7, "product_detail_page_view": 0.3, "click": 0.3, "read": 0.3}
-
-
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
 
 
 def weigh(item: dict[str, Any]) -> float:

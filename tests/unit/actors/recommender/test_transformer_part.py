@@ -7,17 +7,15 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.models.transformer import TransformerModel
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
 from cluster.store.data.changes import ChangeLogEntry
-from tests.fakes.corner_shop import NOW_MS, product_change
-from tests.fakes.trained_snapshot import RING, load_ring_model, name, ring_products
+from tests.fakes.corner_shop import NOW_MS
+from tests.fakes.trained_snapshot import RING, load_ring_model, name, open_ring_shop
 
 TRANSFORMER = {
     "learner": "transformer", "dimensions": 16, "events": 12, "batch_events": 100, "epochs": 4, "candidates": 10,
@@ -30,13 +28,6 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> LoadedSnapshot:
     blend = {"weights": {"transformer": 1.0, "trend": 0.05}, "weights_new": {"trend": 1.0}}
     parts = {"transformer": TRANSFORMER, "trend": {"learner": "popularity"}}
     return load_ring_model(tmp_path_factory.mktemp("ring") / "snapshot", parts=parts, blend=blend)
-
-
-def shop_with(learned: LoadedSnapshot) -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
-    shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids))
-    return shop
 
 
 def ask(shop: Recommender, **more: Any) -> RecommendationResult:
@@ -54,7 +45,7 @@ def transformer_of(learned: LoadedSnapshot) -> TransformerModel:
 
 
 def test_what_comes_next_is_recommended_and_explained(learned: LoadedSnapshot) -> None:
-    result = ask(shop_with(learned), explain=True)
+    result = ask(open_ring_shop(learned), explain=True)
     assert result.products[0]["product_id"] == name(8)
     explanation = result.products[0]["_explain"]
     assert explanation["score_parts"]["learned:transformer"] > 0
@@ -62,13 +53,13 @@ def test_what_comes_next_is_recommended_and_explained(learned: LoadedSnapshot) -
 
 
 def test_two_replicas_give_equal_lists(learned: LoadedSnapshot) -> None:
-    lists = [ask(shop_with(learned)).products for _ in range(2)]
+    lists = [ask(open_ring_shop(learned)).products for _ in range(2)]
     assert orjson.dumps(lists[0]) == orjson.dumps(lists[1])
     assert len(lists[0]) == 5 <= RING
 
 
 def test_an_erasure_drops_the_scores_that_are_kept(learned: LoadedSnapshot) -> None:
-    shop = shop_with(learned)
+    shop = open_ring_shop(learned)
     ask(shop)
     cache = transformer_of(learned).cache
     assert len(cache) > 0

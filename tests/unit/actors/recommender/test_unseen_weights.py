@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
-from tests.fakes.corner_shop import DAY_MS, NOW_MS, product_change
-from tests.fakes.trained_snapshot import RECIPE, RING, load_ring_model, name, ring_products
+from tests.fakes.corner_shop import DAY_MS, NOW_MS
+from tests.fakes.trained_snapshot import (
+    RECIPE,
+    RING,
+    get_serving_model,
+    load_ring_model,
+    name,
+    open_ring_shop,
+)
 
 UNSEEN = {"rules": 1.0, "trend": 0.05}
 PARTS = {
@@ -44,13 +49,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedSnapshot
     }
 
 
-def shop_with(model: LoadedSnapshot) -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
-    shop.set_serving_model("default", ServingModel(model, shop.overlay.catalog.product_ids))
-    return shop
-
-
 def ask(
     shop: Recommender, kind: QueryKind = "user_to_products", *, ago_ms: int = 3 * DAY_MS, **more: Any
 ) -> RecommendationResult:
@@ -73,7 +71,7 @@ def parts_of(result: RecommendationResult, product_id: str) -> dict[str, float]:
 
 
 def test_a_list_that_may_repeat_has_the_weights_of_all_targets(models: dict[str, LoadedSnapshot]) -> None:
-    result = ask(shop_with(models["two"]))
+    result = ask(open_ring_shop(models["two"]))
     assert weights_of(result) == "all"
     assert {product["product_id"] for product in result.products[:2]} == {name(6), name(7)}
     assert parts_of(result, name(7))["learned:repeats"] > 0
@@ -82,7 +80,7 @@ def test_a_list_that_may_repeat_has_the_weights_of_all_targets(models: dict[str,
 def test_a_query_that_excludes_the_history_has_the_weights_of_new_products(
     models: dict[str, LoadedSnapshot],
 ) -> None:
-    shop = shop_with(models["two"])
+    shop = open_ring_shop(models["two"])
     result = ask(shop, exclude=(name(6), name(7)))
     assert weights_of(result) == "unseen"
     assert result.products[0]["product_id"] == name(8)
@@ -92,23 +90,23 @@ def test_a_query_that_excludes_the_history_has_the_weights_of_new_products(
 
 
 def test_to_exclude_a_share_of_the_history_is_not_enough(models: dict[str, LoadedSnapshot]) -> None:
-    assert weights_of(ask(shop_with(models["two"]), exclude=(name(6),))) == "all"
+    assert weights_of(ask(open_ring_shop(models["two"]), exclude=(name(6),))) == "all"
 
 
 def test_products_of_the_running_session_are_left_out(models: dict[str, LoadedSnapshot]) -> None:
-    result = ask(shop_with(models["two"]), ago_ms=60_000)
+    result = ask(open_ring_shop(models["two"]), ago_ms=60_000)
     assert weights_of(result) == "unseen"
     assert name(7) not in {product["product_id"] for product in result.products}
 
 
 def test_an_engine_without_repeats_always_has_them(models: dict[str, LoadedSnapshot]) -> None:
-    result = ask(shop_with(models["never"]))
+    result = ask(open_ring_shop(models["never"]))
     assert weights_of(result) == "unseen"
     assert result.products[0]["product_id"] == name(8)
 
 
 def test_similar_products_always_have_them(models: dict[str, LoadedSnapshot]) -> None:
-    result = ask(shop_with(models["two"]), "product_to_products", anchors=(name(3),))
+    result = ask(open_ring_shop(models["two"]), "product_to_products", anchors=(name(3),))
     assert result.products
     assert weights_of(result) == "unseen"
 
@@ -117,13 +115,12 @@ def test_similar_products_always_have_them(models: dict[str, LoadedSnapshot]) ->
 def test_a_snapshot_with_a_single_set_serves_as_before(
     models: dict[str, LoadedSnapshot], kind: QueryKind
 ) -> None:
-    shop = shop_with(models["single"])
+    shop = open_ring_shop(models["single"])
     whole, excluding = ask(shop, kind), ask(shop, kind, exclude=(name(6), name(7)))
     assert weights_of(whole) is None
     assert weights_of(excluding) is None
     assert parts_of(whole, name(9)) == parts_of(excluding, name(9))
-    model = shop.default_engine_state.serving_model
-    assert model is not None
+    model = get_serving_model(shop)
     assert not model.has_unseen_weights
     priors = shop.default_engine_state.get_item_priors(NOW_MS)
     assert priors.prior_unseen is priors.prior

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.pipeline_inputs import UserSignals, build_user_signals
@@ -17,8 +16,15 @@ from actors.serving import dispatch
 from cluster.clock import iso_ms
 from cluster.records.interaction import RecentEvent
 from cluster.store.data.changes import ChangeLogEntry
-from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change
-from tests.fakes.trained_snapshot import RECIPE, RING, load_ring_model, name, ring_products
+from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change
+from tests.fakes.trained_snapshot import (
+    RECIPE,
+    RING,
+    get_serving_model,
+    load_ring_model,
+    name,
+    open_ring_shop,
+)
 
 WITHOUT_REPEATS: dict[str, Any] = {
     "parts": {"rules": RECIPE["parts"]["rules"], "trend": {"learner": "popularity"}},
@@ -55,8 +61,7 @@ def _recents(items: list[dict[str, Any]]) -> list[bytes]:
 
 
 def _open(items: list[dict[str, Any]], model: LoadedSnapshot | None = None) -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    shop = open_ring_shop()
     shop.apply(interaction_change(items, f"{NOW_MS - 900_000}-0"))
     if model is not None:
         shop.set_serving_model("default", ServingModel(model, shop.overlay.catalog.product_ids))
@@ -154,8 +159,7 @@ def test_an_erasure_reaches_the_whole_history(model: LoadedSnapshot) -> None:
 def test_purchases_count_where_other_events_lead_to_them(model: LoadedSnapshot) -> None:
     items = [*_happened([1, 2], "checkout"), *_happened([3, 4] * 120)]
     shop = _open(items, model)
-    serving = shop.default_engine_state.serving_model
-    assert serving is not None
+    serving = get_serving_model(shop)
     serving.allows_repeats, serving.consumed_kinds = True, frozenset({"checkout"})
     shown = _ids(shop, _recents(items))
     assert {name(1), name(2)}.isdisjoint(shown)
@@ -185,8 +189,7 @@ def test_a_snapshot_with_pauses_hides_what_has_none(model: LoadedSnapshot) -> No
     """Its repeats have weight for products whose pause ended; other types stay hidden."""
     items = [*_happened([1, 2], "checkout"), *_happened([3, 4])]
     shop = _open(items, model)
-    serving = shop.default_engine_state.serving_model
-    assert serving is not None
+    serving = get_serving_model(shop)
     assert serving.allows_repeats is False
     shown = set(_ids(shop, _recents(items), repeat_after_ms=(("checkout", 0),)))
     assert {name(1), name(2)} <= shown

@@ -15,7 +15,7 @@ from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import pseudonym
 from cluster.store.data.changes import ChangeLogEntry
-from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, product_change, recents
+from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, open_catalog, product_change, recents
 
 PRODUCTS: list[dict[str, Any]] = [
     {"product_id": "p1", "title": "Steel hand trowel", "url": "https://shop.example/p1"},
@@ -39,9 +39,7 @@ SALT = b"salt"
 
 @pytest.fixture
 def shop() -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(PRODUCTS, f"{NOW_MS}-0"))
-    return shop
+    return open_catalog(PRODUCTS)
 
 
 def complete(shop: Recommender, typed: str, field: str = "title", **query: Any) -> list[dict[str, Any]]:

@@ -9,14 +9,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.language.hashing_embedder import HashingEmbedder
-from actors.recommender.recommender import Recommender
 from cluster.query.columnar.compile import matches_filter
 from cluster.query.language.field_values import canonical_field, collect_record_values
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import compile_regex
 from cluster.query.language.tree import Term
-from tests.fakes.corner_shop import NOW_MS, product_change
+from tests.fakes.corner_shop import open_catalog
 from tests.fakes.search_queries import search, search_result
 
 STEADY = settings(
@@ -130,8 +128,7 @@ def test_counts_are_those_of_brute_force(
     pattern: str | None,
     worded: bool,
 ) -> None:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(products, f"{NOW_MS}-0"))
+    shop = open_catalog(products)
     facets: list[Any] = [{"field": field, "size": 1000} for field in FIELDS]
     facets += [{"field": "tags", "alias": "some", "size": 1000, "include": pattern}]
     facets += [
@@ -197,8 +194,7 @@ def test_counts_are_those_of_brute_force(
 def test_a_count_is_what_choosing_the_value_finds(
     products: list[dict[str, Any]], clause: str, choices: dict[str, Any], dedupe: bool
 ) -> None:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(products, f"{NOW_MS}-0"))
+    shop = open_catalog(products)
     body: dict[str, Any] = {"q": "*", "fq": clause, "dedupe_product_group_id": dedupe, "rows": 0}
     for field in ("brand", "tags"):
         counted = search_result(search(shop, **body, facets=[field], facet_filters=choices))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Boost, QueryKind, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
@@ -20,7 +19,7 @@ from cluster.query.language.tree import Node
 from cluster.records.interaction import RecentEvent
 from jobs.playground.loader import build_sample
 from tests.fakes import corner_shop
-from tests.fakes.corner_shop import NOW_MS, interaction_change, product_change
+from tests.fakes.corner_shop import NOW_MS, interaction_change, open_catalog
 
 ALL = 1000
 KINDS: tuple[QueryKind, ...] = (
@@ -53,8 +52,7 @@ def _world(
     interactions: list[dict[str, Any]],
     events_of_users: Mapping[str, list[bytes]],
 ) -> World:
-    recommender = Recommender(HashingEmbedder())
-    recommender.apply(product_change(products, f"{NOW_MS - 1}-0"))
+    recommender = open_catalog(products, f"{NOW_MS - 1}-0")
     for at in range(0, len(interactions), 2_000):
         recommender.apply(interaction_change(interactions[at : at + 2_000], f"{NOW_MS}-{at}"))
     brands = sorted({product["brand"] for product in products if product.get("brand")})[:4]

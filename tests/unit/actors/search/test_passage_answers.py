@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All
-from tests.fakes.corner_shop import APP, NOW_MS, product_change
+from tests.fakes.corner_shop import APP, NOW_MS, open_catalog, product_change
 
 ENABLED = parse("enable_question_answering:true")
 GUIDES: list[dict[str, Any]] = [
@@ -33,9 +32,7 @@ GUIDES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def guides() -> Recommender:
-    result = Recommender(HashingEmbedder())
-    result.apply(product_change(GUIDES, "1-0"))
-    return result
+    return open_catalog(GUIDES, "1-0")
 
 
 def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -> AnswerResult:

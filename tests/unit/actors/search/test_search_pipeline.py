@@ -27,11 +27,6 @@ BY_ID = {product["product_id"]: product for product in PRODUCTS}
 CLAUSES = ["brand:Alder", "tags:steel", "price:[12 TO *]", "categories:Garden", "-tags:small", "*:*"]
 
 
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
-
-
 @pytest.fixture
 def small_shop() -> Recommender:
     return open_shop()

@@ -12,9 +12,9 @@ from actors.recommender.recommender import Recommender
 from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.fit import TrainedEngine
 from tests.fakes.corner_shop import NOW_MS, product_change
-from tests.fakes.reranked_shop import CANDIDATES, RAISED, load, raise_frequent, shop_with
+from tests.fakes.reranked_shop import CANDIDATES, RAISED, load, raise_frequent
 from tests.fakes.search_queries import ids, search
-from tests.fakes.trained_snapshot import RING, name, ring_engine
+from tests.fakes.trained_snapshot import RING, name, open_ring_shop, ring_engine
 
 RECENT = [RecentEvent("click", (name(7 - at),), NOW_MS - 60_000 * (at + 1)).pack() for at in range(2)]
 
@@ -27,13 +27,13 @@ def engine() -> TrainedEngine:
 @pytest.fixture(scope="module")
 def plain(engine: TrainedEngine, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     extras = {RERANKER: raise_frequent(engine).save()}
-    return shop_with(load(tmp_path_factory.mktemp("plain") / "snapshot", engine, extras))
+    return open_ring_shop(load(tmp_path_factory.mktemp("plain") / "snapshot", engine, extras))
 
 
 @pytest.fixture
 def ranked(engine: TrainedEngine, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     extras = {SEARCH_RERANKER: raise_frequent(engine).save()}
-    return shop_with(load(tmp_path_factory.mktemp("ranked") / "snapshot", engine, extras))
+    return open_ring_shop(load(tmp_path_factory.mktemp("ranked") / "snapshot", engine, extras))
 
 
 @pytest.fixture(scope="module")

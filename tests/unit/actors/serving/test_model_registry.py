@@ -174,14 +174,16 @@ async def test_each_engine_of_an_app_follows_its_record(
     assert await first_of(host, replace(QUERY, engine_id="plain")) != name(8)
 
 
+@pytest.mark.parametrize("is_requested", [False, True], ids=["the serving version", "a requested version"])
 async def test_a_snapshot_stays_when_the_app_is_loaded_anew(
-    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str], is_requested: bool
 ) -> None:
-    await serve(stores, trained[1])
-    await answered(host)
+    await serve(stores, "" if is_requested else trained[1])
+    query = replace(QUERY, snapshot=trained[1]) if is_requested else QUERY
+    await answered(host, query)
     follower = await host._followers.get(APP)
     follower._recommender = await follower._load()
-    assert await first_of(host) == name(8)
+    assert await first_of(host, query) == name(8)
 
 
 async def test_a_requested_version_answers_beside_the_serving_version(
@@ -228,17 +230,6 @@ async def test_a_version_that_was_refused_is_not_loaded_for_each_query(
         await asyncio.sleep(0)
     assert meter.refused == 1
     assert await first_of(host) == name(8)
-
-
-async def test_a_requested_version_stays_when_the_app_is_reloaded(
-    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
-) -> None:
-    await serve(stores, "")
-    request = replace(QUERY, snapshot=trained[1])
-    await answered(host, request)
-    follower = await host._followers.get(APP)
-    follower._recommender = await follower._load()
-    assert await first_of(host, request) == name(8)
 
 
 async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.language.hashing_embedder import HashingEmbedder
-from actors.recommender.recommender import Recommender
 from actors.serving.replica_comparison import ReplicaComparison
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
-from tests.fakes.corner_shop import APP, product_change
+from tests.fakes.corner_shop import APP
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import ring_products
+from tests.fakes.trained_snapshot import open_ring_shop
 
 
 async def test_lists_of_a_snapshot_that_was_adopted_meanwhile_are_not_those_of_the_former_one() -> None:
-    recommender = Recommender(HashingEmbedder())
-    recommender.apply(product_change(ring_products(), "1-0"))
+    recommender = open_ring_shop(offset="1-0")
     state = recommender.get_engine_state(DEFAULT_ENGINE)
     state.serving_version = "first"
 

@@ -7,7 +7,6 @@ from itertools import permutations
 
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
@@ -24,9 +23,9 @@ from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
 from jobs.refresh.build.build import build_snapshot
-from tests.fakes.corner_shop import APP, NOW_MS, product_change, upload
+from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import ring_engine, ring_products
+from tests.fakes.trained_snapshot import open_ring_shop, ring_engine, ring_products
 from tests.suites.waiting import until
 
 ENGINES = ("alder", "birch", "default")
@@ -54,8 +53,7 @@ def _models(loader: SnapshotLoader, versions: dict[str, str]) -> dict[str, Loade
 
 
 def _adopt(models: dict[str, LoadedSnapshot], *engine_ids: str) -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    shop = open_ring_shop(offset=f"{NOW_MS}-0")
     for engine_id in engine_ids:
         learned = models[engine_id.partition(VERSION_MARK)[0]]
         shop.set_serving_model(engine_id, ServingModel(learned, shop.overlay.catalog.product_ids))

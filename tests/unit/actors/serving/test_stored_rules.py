@@ -45,11 +45,6 @@ def store() -> RuleStore:
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def stored(store: RuleStore, clock: StillClock) -> StoredRules:
     return StoredRules(store, clock)
 

@@ -14,7 +14,7 @@ from cluster.query.language.boost_rules import compile_rule, compile_rules
 from cluster.query.language.parser import parse
 from cluster.records.boost_rule import BoostRule
 from cluster.records.validation.boost_rules import read_rules
-from tests.fakes.corner_shop import APP, NOW_MS, open_shop
+from tests.fakes.corner_shop import APP, NOW_MS
 
 
 def rule(**more: Any) -> BoostRule:
@@ -28,11 +28,6 @@ def build_query(kind: Any = "user_to_products", **more: Any) -> UserQuery:
 
 def is_applied(made: BoostRule, query: UserQuery) -> bool:
     return apply_rules(query, compile_rules([made], "default")) != query
-
-
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
 
 
 def ids(shop: Recommender, query: UserQuery, *rules: BoostRule) -> list[str]:

@@ -19,8 +19,7 @@ from cluster.local.redis_binary import RedisBinary, find_distribution_package, f
 from cluster.local.redis_faults import FAULTS, list_faults, list_reachable_faults
 from cluster.local.redis_server import AOF_NAME, REMOVED_COMMANDS, RedisServer
 from cluster.paths import InstallationPaths
-from cluster.records.apps import App
-from cluster.store.connect import open_stores
+from tests.fakes.stored_apps import list_app_ids, put_apps
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 Put = Callable[[str, str], None]
@@ -183,17 +182,6 @@ def test_each_fault_is_listed_once() -> None:
 # --- moving -----------------------------------------------------------------------------------------------------
 
 
-async def _put(server: RedisServer, *app_ids: str) -> None:
-    async with open_stores(server.url, slow_s=10.0) as stores:
-        for app_id in app_ids:
-            await stores.access.put_app(App(app_id=app_id, environment="development", created_at=1))
-
-
-async def _apps(server: RedisServer) -> set[str]:
-    async with open_stores(server.url, slow_s=10.0) as stores:
-        return set((await stores.access.read_all()).apps)
-
-
 async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
     places: InstallationPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +190,7 @@ async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
         old = RedisServer(places)
         old.start()
         old.wait(20)
-        await _put(old, "one", "two")
+        await put_apps(old.url, "one", "two")
         old.stop()
     # Releases up to now left no such file.
     (places.redis_dir / "product").unlink()
@@ -212,8 +200,8 @@ async def test_data_of_redis_6_2_moves_to_the_bundled_server_and_stays_there(
         new = RedisServer(places)
         assert new.binary.product == "valkey"
         new.start_and_repair(20)
-        assert {"one", "two"} <= await _apps(new)
-        await _put(new, f"new{round_number}")
+        assert {"one", "two"} <= await list_app_ids(new.url)
+        await put_apps(new.url, f"new{round_number}")
         new.stop()
     assert (places.redis_dir / "appendonlydir").is_dir()
 

@@ -18,8 +18,8 @@ from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_server import AOF_NAME, RedisServer
 from cluster.paths import InstallationPaths
 from cluster.process.installation_processes import MARK, list_processes
-from cluster.records.apps import App
 from cluster.store.connect import open_stores
+from tests.fakes.stored_apps import list_app_ids, put_apps
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
@@ -56,15 +56,8 @@ def _written_file(places: InstallationPaths) -> Path:
     return files[0]
 
 
-async def _put(server: RedisServer, *app_ids: str) -> None:
-    async with open_stores(server.url, slow_s=10.0) as stores:
-        for app_id in app_ids:
-            await stores.access.put_app(App(app_id=app_id, environment="development", created_at=1))
-
-
-async def _apps(server: RedisServer) -> set[str]:
-    async with open_stores(server.url, slow_s=10.0) as stores:
-        return set((await stores.access.read_all()).apps)
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 async def _wait_for_file(server: RedisServer) -> None:
@@ -129,7 +122,7 @@ async def test_it_syncs_by_itself_once_the_disk_refused_a_sync(
     server.start()
     server.wait(20)
     async with open_stores(server.url) as stores:
-        await _put(server, "one")
+        await put_apps(server.url, "one")
         for _ in range(200):
             await asyncio.sleep(0.05)
             if (await stores.configuration("appendfsync"))["appendfsync"] == "everysec":
@@ -140,7 +133,7 @@ async def test_it_syncs_by_itself_once_the_disk_refused_a_sync(
 async def test_killed_it_comes_back_at_the_same_address_with_everything(server: RedisServer) -> None:
     server.start()
     server.wait(20)
-    await _put(server, "one", "two")
+    await put_apps(server.url, "one", "two")
     await _wait_for_file(server)
     url = server.url
     psutil.Process(server.pid).kill()
@@ -150,25 +143,32 @@ async def test_killed_it_comes_back_at_the_same_address_with_everything(server: 
     server.restart()
     server.wait(20)
     assert server.url == url
-    assert await _apps(server) == {"one", "two"}
+    assert await list_app_ids(server.url) == {"one", "two"}
 
 
-async def test_a_file_with_damaged_framing_is_mended_and_the_rest_served(
-    places: InstallationPaths, server: RedisServer
-) -> None:
+@pytest.fixture
+async def damaged_file(places: InstallationPaths, server: RedisServer) -> Path:
+    """The file of a stopped server, with damaged framing between two apps."""
     server.start()
     server.wait(20)
-    await _put(server, "before", "damaged", "after")
+    await put_apps(server.url, "before", "damaged", "after")
     server.stop()
     path = _written_file(places)
     whole = path.read_bytes()
     # The length in front of the argument that names the app.
     place = whole.index(b"\r\ndamaged\r\n") - 1
     path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
+    return path
+
+
+async def test_a_file_with_damaged_framing_is_mended_and_the_rest_served(
+    places: InstallationPaths, server: RedisServer, damaged_file: Path
+) -> None:
+    size = _size(damaged_file)
     server.start_and_repair(20)
-    assert await _apps(server) == {"before", "after"}
+    assert await list_app_ids(server.url) == {"before", "after"}
     (aside,) = places.redis_dir.rglob("*.damaged-*")
-    assert aside.stat().st_size == len(whole)
+    assert aside.stat().st_size == size
 
 
 class ProcessKilled(BaseException):
@@ -180,35 +180,28 @@ def _die(*_: object) -> None:
 
 
 async def test_a_start_that_is_killed_while_it_mends_loses_nothing(
-    places: InstallationPaths, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, damaged_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.start()
-    server.wait(20)
-    await _put(server, "before", "damaged", "after")
-    server.stop()
-    path = _written_file(places)
-    whole = path.read_bytes()
-    place = whole.index(b"\r\ndamaged\r\n") - 1
-    path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
+    size = _size(damaged_file)
     for step in ("link", "replace"):
         with monkeypatch.context() as killed:
             killed.setattr(os, step, _die)
             with pytest.raises(ProcessKilled):
                 server.start_and_repair(20)
-        assert path.stat().st_size == len(whole)
+        assert _size(damaged_file) == size
     server.start_and_repair(20)
-    assert await _apps(server) == {"before", "after"}
+    assert await list_app_ids(server.url) == {"before", "after"}
 
 
 async def test_a_torn_tail_needs_no_mending(places: InstallationPaths, server: RedisServer) -> None:
     server.start()
     server.wait(20)
-    await _put(server, "first", "last")
+    await put_apps(server.url, "first", "last")
     server.stop()
     path = _written_file(places)
     path.write_bytes(path.read_bytes()[:-7])
     server.start_and_repair(20)
-    assert "first" in await _apps(server)
+    assert "first" in await list_app_ids(server.url)
     assert not list(places.redis_dir.rglob("*.damaged-*"))
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,16 +83,33 @@ class _House:
         return psutil.Process(state.pids["redis"])
 
 
+@contextmanager
+def _open_house(data_dir: Path) -> Iterator[_House]:
+    house = _House(InstallationPaths.from_data_dir(data_dir), free_ports(1)[0])
+    try:
+        yield house
+    finally:
+        for child in house.started:
+            child.kill()
+            child.wait()
+        for process in list_processes(house.places):
+            process.kill()
+        shutil.rmtree(house.places.run_dir, ignore_errors=True)
+
+
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[_House]:
-    house = _House(InstallationPaths.from_data_dir(tmp_path / "data"), free_ports(1)[0])
-    yield house
-    for child in house.started:
-        child.kill()
-        child.wait()
-    for process in list_processes(house.places):
-        process.kill()
-    shutil.rmtree(house.places.run_dir, ignore_errors=True)
+    with _open_house(tmp_path / "data") as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def ready_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_House]:
+    """One that is ready, for tests after which it still is."""
+    with _open_house(tmp_path_factory.mktemp("ready") / "data") as house:
+        house.start()
+        house.wait_for("ready")
+        yield house
 
 
 def _nothing_is_left(house: _House) -> None:
@@ -116,12 +134,10 @@ def test_a_start_becomes_ready_and_a_signal_ends_it_without_a_trace(house: _Hous
     assert not is_healthy("127.0.0.1", house.port).is_good
 
 
-def test_a_second_supervisor_steps_back(house: _House) -> None:
-    first = house.start()
-    house.wait_for("ready")
-    assert house.start().wait(20) == 2
-    assert first.poll() is None
-    assert is_healthy("127.0.0.1", house.port).is_good
+def test_a_second_supervisor_steps_back(ready_house: _House) -> None:
+    assert ready_house.start().wait(20) == 2
+    assert ready_house.started[0].poll() is None
+    assert is_healthy("127.0.0.1", ready_house.port).is_good
 
 
 def test_a_failed_start_leaves_only_its_reason(house: _House) -> None:
@@ -146,16 +162,14 @@ def test_a_killed_redis_is_back_within_a_second(house: _House) -> None:
     assert is_healthy("127.0.0.1", house.port).is_good
 
 
-def test_a_stopped_redis_is_left_alone(house: _House) -> None:
-    house.start()
-    house.wait_for("ready")
-    redis = house.redis()
+def test_a_stopped_redis_is_left_alone(ready_house: _House) -> None:
+    redis = ready_house.redis()
     redis.suspend()
     time.sleep(2.5)
     redis.resume()
-    state = house.wait_for("ready")
+    state = ready_house.wait_for("ready")
     assert state.restarts == {}
-    assert house.redis() == redis
+    assert ready_house.redis() == redis
 
 
 @pytest.mark.parametrize("name", ["gcs_server", "raylet"])
@@ -193,11 +207,10 @@ def test_a_stop_during_the_start_ends_everything_too(house: _House) -> None:
     _nothing_is_left(house)
 
 
-def test_the_state_holds_no_secret(house: _House) -> None:
-    house.start()
-    house.wait_for("ready")
-    state = house.places.state.read_text()
-    for path in (house.places.redis_url, house.places.ray_token, house.places.master_key):
+def test_the_state_holds_no_secret(ready_house: _House) -> None:
+    places = ready_house.places
+    state = places.state.read_text()
+    for path in (places.redis_url, places.ray_token, places.master_key):
         assert path.read_text().strip() not in state
 
 

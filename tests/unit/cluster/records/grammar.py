@@ -14,6 +14,18 @@ from cluster.records.validation.upload import parse_upload
 MESSAGE = re.compile(r"^\s*data\.(\d+)(?:\.(\S+))?\s+(?:\(([^)]*)\)\s+)?is\s+invalid\.\s+(.*)$")
 NOW = 1_772_442_930_250
 "2026-03-02T09:15:30.250Z"
+REQUIRED = "The attribute is required."
+NOT_ALLOWED = "The attribute is not allowed."
+
+
+def at_most(characters: int) -> str:
+    """Word a fault of length."""
+    return f"The attribute should have at most {characters} characters."
+
+
+def not_of_format(name: str) -> str:
+    """Word a fault of form."""
+    return f"The attribute should match '{name}' format."
 
 
 def wrong(expected: str, given: str) -> str:

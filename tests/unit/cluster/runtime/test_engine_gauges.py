@@ -1,21 +1,8 @@
 from __future__ import annotations
 
-from cluster.meter import SilentMeter
 from cluster.records.engine import EngineStatus
 from cluster.runtime.engine_gauges import EngineGauges
-
-
-class Gauges(SilentMeter):
-    """Remembers the gauges that are repeated."""
-
-    def __init__(self) -> None:
-        self.shown: dict[tuple[str, ...], float] = {}
-
-    def gauge(self, name: str, value: float, **tags: str) -> None:
-        self.shown[(name, *tags.values())] = value
-
-    def remove_gauge(self, name: str, **tags: str) -> None:
-        self.shown.pop((name, *tags.values()), None)
+from tests.fakes.counting_meter import CountingMeter
 
 
 def status(replicas: int) -> EngineStatus:
@@ -25,17 +12,17 @@ def status(replicas: int) -> EngineStatus:
 
 
 def test_gauges_go_with_their_engine_and_with_the_lease() -> None:
-    meter = Gauges()
+    meter = CountingMeter()
     gauges = EngineGauges(meter)
     gauges.report_waiting(1)
     gauges.report_replicas("engine-a", status(1))
     gauges.report_replicas("engine-b", status(2))
-    assert meter.shown == {
+    assert meter.gauges == {
         ("kiosk_engines_waiting",): 1,
         ("kiosk_engine_replicas", "engine-a"): 1, ("kiosk_engine_replicas_wanted", "engine-a"): 2,
         ("kiosk_engine_replicas", "engine-b"): 2, ("kiosk_engine_replicas_wanted", "engine-b"): 2,
     }  # fmt: skip
     gauges.remove("engine-a")
-    assert {name[1] for name in meter.shown if len(name) > 1} == {"engine-b"}
+    assert {name[1] for name in meter.gauges if len(name) > 1} == {"engine-b"}
     gauges.clear()
-    assert meter.shown == {}
+    assert meter.gauges == {}

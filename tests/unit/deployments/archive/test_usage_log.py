@@ -18,11 +18,6 @@ PERSON = ArchiveCaller("usr-ida", "c-1", "Claude", "claude.ai")
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def store(clock: StillClock) -> MemoryLogStream[ArchiveCall]:
     return MemoryLogStream(clock)
 

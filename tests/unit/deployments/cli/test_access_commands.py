@@ -38,7 +38,8 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
     assert not places.redis_url.exists()
 
 
-def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: InstallationPaths) -> None:
+@pytest.mark.usefixtures("connected_data_dir")
+def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing() -> None:
     run_json("apps", "create", "bookshop")
     assert run_json("apps", "switch", "bookshop")["bot_rule"] == "log", (
         "development only logs automated requests"
@@ -62,7 +63,8 @@ def test_every_switch_has_words_for_people() -> None:
     assert set(SWITCHES) == set(AppSettings.model_fields) - {"limits"}
 
 
-def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths) -> None:
+@pytest.mark.usefixtures("connected_data_dir")
+def test_keys_are_listed_revealed_rotated_and_revoked() -> None:
     made = run_json("apps", "create", "bookshop")
     hidden = run_json("keys", "list")["keys"]
     assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
@@ -85,7 +87,8 @@ def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths)
     assert [entry["kind"] for entry in run_json("keys", "list", "bookshop")["keys"]] == ["secret"]
 
 
-def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths) -> None:
+@pytest.mark.usefixtures("connected_data_dir")
+def test_people_get_a_table_and_keys_on_separate_lines() -> None:
     made = run_command("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
@@ -98,6 +101,7 @@ def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths
     assert not any(recognise_key(word) for word in listed.split())
 
 
+@pytest.mark.usefixtures("connected_data_dir")
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -111,7 +115,7 @@ def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths
         (("keys", "revoke", "key-nope"), "see `kiosk keys list`"),
     ],
 )
-def test_errors_say_what_to_do_next(places: InstallationPaths, words: tuple[str, ...], advice: str) -> None:
+def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None:
     result = run_command(*words)
     assert isinstance(result.exception, HouseError)
     assert advice in result.exception.message

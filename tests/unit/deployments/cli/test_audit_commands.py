@@ -12,7 +12,7 @@ from cluster.store import keys
 from deployments.cli.frame.installation import Installation
 from tests.fakes.command_runner import run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "connected_data_dir")]
 
 
 def test_a_person_gets_roles_a_token_and_rows_of_both() -> None:

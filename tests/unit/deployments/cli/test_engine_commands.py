@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import Conflict, HouseError
-from tests.fakes.command_runner import run_command, run_json
+from cluster.errors import Conflict
+from tests.fakes.command_runner import refusal_of, run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+connected = pytest.mark.usefixtures("connected_data_dir")
 
 
+@connected
 def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
     run_json("apps", "create", "bookshop")
     assert run_json("engines", "list") == {"engines": []}
@@ -45,6 +47,7 @@ def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
     assert run_json("engines", "list") == {"engines": []}
 
 
+@connected
 def test_people_get_a_table_and_sentences() -> None:
     run_json("apps", "create", "bookshop")
     assert "is embedded in the API replicas" in run_command("engines", "create", "bookshop", "summer").stdout
@@ -52,6 +55,7 @@ def test_people_get_a_table_and_sentences() -> None:
     assert "Maximum replicas" in run_command("engines", "scale", "bookshop", "summer").stdout
 
 
+@connected
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -65,10 +69,8 @@ def test_people_get_a_table_and_sentences() -> None:
             ("create", "bookshop", "new", "--memory", "1"),
             "memory_budget_mb: input should be greater than or equal",
         ),
-        (("create", "bookshop", "new", "--own"), "start it with `kiosk up`, or say --no-wait"),
         (("list", "nope"), "there are: bookshop"),
         (("place", "bookshop", "taken", "moon"), "choose embedded or dedicated"),
-        (("place", "bookshop", "taken", "own"), "start it with `kiosk up`"),
         (("place", "bookshop", "nope", "own", "--no-wait"), "`kiosk engines create bookshop nope` makes it"),
         (("scale", "bookshop", "taken", "--target", "0"), "target_requests: input should be greater than 0"),
         (("scale", "bookshop", "default"), "`default` comes with its first products"),
@@ -79,23 +81,37 @@ def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None
     run_json("apps", "create", "bookshop")
     if words != ("scale", "bookshop", "default"):
         run_json("engines", "create", "bookshop", "taken")
-    result = run_command("engines", *words)
-    assert isinstance(result.exception, HouseError), result.output
-    assert advice in result.exception.message
+    assert advice in refusal_of("engines", *words).message
 
 
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("create", "bookshop", "new", "--own"), "start it with `kiosk up`, or say --no-wait"),
+        (("place", "bookshop", "taken", "own"), "start it with `kiosk up`"),
+    ],
+)
+def test_nothing_moves_an_engine_of_a_stopped_installation(words: tuple[str, ...], advice: str) -> None:
+    run_json("apps", "create", "bookshop")
+    run_json("engines", "create", "bookshop", "taken")
+    assert advice in refusal_of("engines", *words).message
+
+
+@connected
 def test_one_engine_more_than_the_bound_of_the_app_is_refused() -> None:
     run_json("apps", "create", "bookshop")
     run_json("apps", "switch", "bookshop", "max_engines=1")
     run_json("engines", "create", "bookshop", "summer")
-    result = run_command("engines", "create", "bookshop", "winter")
-    assert isinstance(result.exception, Conflict), result.output
-    assert "bookshop has 1 of at most 1 engines" in result.exception.message
+    refused = refusal_of("engines", "create", "bookshop", "winter")
+    assert isinstance(refused, Conflict)
+    assert "bookshop has 1 of at most 1 engines" in refused.message
     assert [engine["engine_id"] for engine in run_json("engines", "list", "bookshop")["engines"]] == [
         "summer"
     ]
 
 
+@connected
 def test_help_teaches_by_examples() -> None:
     for command in ("create", "list", "place", "scale", "delete"):
         shown = run_command("engines", command, "--help").stdout

@@ -11,7 +11,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.settings import Settings
 from tests.fakes.command_runner import run_command, run_json
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "data_dir")]
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "connected_data_dir")]
 _run = partial(run_command, "users")
 _run_json = partial(run_json, "users")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -13,16 +12,14 @@ from urllib.parse import quote, unquote
 
 import httpx
 import orjson
-import pytest
 
 from cluster.records.administration import AppRole
 from cluster.records.intake import QuarantineEntry
 from cluster.records.logged_query import LoggedQuery
 from deployments.console.pages import catalog, imports, tryout, users
 from jobs.ingest.upload.upload_ingest import UploadedFileIngest
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
-from tests.fakes.archive_oauth import an_account
-from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.admin_shop import AdminShop
+from tests.fakes.console import Visitor, visit_with_role
 from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS, happen, upload, view
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
@@ -31,24 +28,9 @@ APP_PATH = f"/apps/{APP}"
 DIRTY = b'SKU,Name,"=cmd|<script>"\na-1,Oak board,=1+1\n,no id,\n'
 
 
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as shop:
-        yield shop
-
-
 async def visitor(shop: AdminShop, role: AppRole, services: Any = None) -> Visitor:
-    """Sign somebody in who has a role in the app."""
-    account = an_account(role="reader").model_copy(update={"roles": {APP: role}})
-    await shop.services.stores.accounts.add(account)
-    opened = open_console_services(
-        shop.services.stores, shop.corner.clock, services=services or shop.services, app_ids=(APP, "other"),
-        audit=shop.audit,
-    )  # fmt: skip
-    person = Visitor(console_app(opened))
-    page = await person.sign_in()
-    assert page.status_code == 200, page.text
-    return person
+    options = {"services": services or shop.services, "app_ids": (APP, "other"), "audit": shop.audit}
+    return await visit_with_role(shop.services.stores, shop.corner.clock, role, app_id=APP, **options)
 
 
 async def send_file(person: Visitor, data: bytes, name: str, noun: str = "product") -> httpx.Response:
@@ -176,7 +158,6 @@ async def test_an_editor_marks_an_article_as_corrected(shop: AdminShop) -> None:
     assert saved.status_code == 303
     (record,) = await _claim_upload(shop)
     assert {name: record[name] for name in correction} == correction
-    await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
     refused = await person.post(
         f"{APP_PATH}/catalog/product", product_id="hand-fork", corrected_at="last week"
     )
@@ -186,10 +167,8 @@ async def test_an_editor_marks_an_article_as_corrected(shop: AdminShop) -> None:
 
 async def test_an_editor_adds_a_product_and_replaces_none(shop: AdminShop) -> None:
     person = await visitor(shop, "editor")
-    await person.get(f"{APP_PATH}/catalog/new")
     taken = await person.post(f"{APP_PATH}/catalog/new", product_id="hand-fork", title="Another")
     assert (taken.status_code, "there is already a product" in taken.text) == (409, True)
-    await person.get(f"{APP_PATH}/catalog/new")
     made = await person.post(
         f"{APP_PATH}/catalog/new", product_id="rake", title="Rake", price="12", type="tool"
     )
@@ -253,7 +232,6 @@ async def test_an_owner_exports_and_erases(shop: AdminShop) -> None:
     file = await person.get(f"{APP_PATH}/readers/one/export?user_id=gina")
     assert file.headers["content-disposition"] == 'attachment; filename="export.jsonl"'
     assert '"user_id":"gina"' in file.text
-    await person.get(f"{APP_PATH}/readers/one?user_id=gina")
     answer = await person.post(f"{APP_PATH}/readers/one/erase", user_id="gina")
     assert answer.status_code == 303
     receipt = await person.get(answer.headers["location"].removeprefix("/console"))
@@ -300,28 +278,23 @@ async def test_the_api_is_tried_with_two_variants(shop: AdminShop) -> None:
     assert page.text.count("<h3>Variant") == 2
     assert "YOUR_SECRET_KEY" in page.text
     assert "X-API-KEY" in page.text
-    await person.get(f"{APP_PATH}/try")
     page = await person.post(
         f"{APP_PATH}/try", kind="ask", q="Which knife?", q_b="Which board?", compare="on", user_id_a="gina"
     )
     assert page.text.count("hx-get") == 2
     assert "Which knife?" in page.text
     assert "Which board?" in page.text
-    await person.get(f"{APP_PATH}/try")
     page = await person.post(f"{APP_PATH}/try", kind="search", q="x", snapshot_a="0530")
     assert "for recommendations only" in page.text
     for kind, text in (
         ("search", "knife"), ("complete", "kni"), ("product_to_products", "bread-knife"), ("ask", "Which knife?"),
         ("user_to_categories", ""), ("user_to_attributes", "brand"), ("user_to_history", ""), ("user_to_trending", ""),
     ):  # fmt: skip
-        await person.get(f"{APP_PATH}/try")
         page = await person.post(f"{APP_PATH}/try", kind=kind, q=text, user_id_a="gina", facets="brand")
         assert page.status_code == 200, (kind, page.text)
         assert "notice bad" not in page.text, (kind, page.text)
-    await person.get(f"{APP_PATH}/try")
     wrong = await person.post(f"{APP_PATH}/try", kind="user_to_products", more_a="[1]")
     assert "must be a JSON object" in wrong.text
-    await person.get(f"{APP_PATH}/try")
     refused = await person.post(f"{APP_PATH}/try", kind="search", q="x", fq="((", rows="2")
     assert "notice bad" in refused.text
 
@@ -378,10 +351,8 @@ async def test_an_entry_is_dropped(shop: AdminShop) -> None:
     entry = QuarantineEntry("1-0", "store", APP, "change", "product", "x", "no sense", 1, b"{}")
     shop.services.stores.quarantine.entries[APP] = [entry]  # type: ignore[attr-defined]
     person = await visitor(shop, "editor")
-    await person.get(f"{APP_PATH}/quarantine/entry?id=1-0")
     replayed = await person.post(f"{APP_PATH}/quarantine/replay", entry_id="1-0")
     assert replayed.status_code == 400
-    await person.get(f"{APP_PATH}/quarantine/entry?id=1-0")
     assert (await person.post(f"{APP_PATH}/quarantine/drop", entry_id="1-0")).status_code == 303
     assert "The quarantine is empty" in (await person.get(f"{APP_PATH}/quarantine")).text
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +9,8 @@ import pytest
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.administration import AppRole
 from cluster.records.archive.feed import MOST_FEEDS, Feed, FeedArticle, FeedState
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
-from tests.fakes.archive_oauth import an_account
-from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.admin_shop import AdminShop
+from tests.fakes.console import Visitor, visit_with_role
 from tests.fakes.corner_shop import APP
 
 PAGE = f"/apps/{APP}/feeds"
@@ -21,19 +18,10 @@ ADDRESS = "https://news.example.com/rss.xml"
 HOSTILE = "<img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
-
-
 async def visit(shop: AdminShop, role: AppRole = "editor") -> Visitor:
-    account = an_account(role)
-    await shop.corner.stores.accounts.add(account.model_copy(update={"roles": {APP: role}}))
-    services = open_console_services(shop.corner.stores, shop.corner.clock, services=shop.services)
-    visitor = Visitor(console_app(services))
-    await visitor.sign_in(role)
-    return visitor
+    return await visit_with_role(
+        shop.corner.stores, shop.corner.clock, role, username=role, services=shop.services
+    )
 
 
 async def feed(shop: AdminShop, name: str = "latest") -> Feed | None:

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
-from cluster.records.account import check_password
+from cluster.records.account import Account, check_password
 from cluster.records.apps import App
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.stores import Stores
@@ -41,10 +41,15 @@ class Scene:
         assert (await visitor.sign_in(username)).status_code in (200, 403)
         return visitor
 
+    async def account(self, username: str) -> Account:
+        """Return a stored account."""
+        account = await self.stores.accounts.get(username)
+        assert account is not None
+        return account
+
     async def perform(self, username: str, name: str, /, **arguments: Any) -> Any:
         """Perform an operation as somebody; without a name as the command line."""
-        account = await self.stores.accounts.get(username) if username else None
-        principal = COMMAND_LINE if account is None else principal_of(account, "console")
+        principal = principal_of(await self.account(username), "console") if username else COMMAND_LINE
         return await self.services.administration.perform(principal, name, arguments)
 
     async def invite(self, inviter: str = "", /, **arguments: Any) -> str:
@@ -77,7 +82,6 @@ async def scene(memory_stores: Stores) -> Scene:
 
 async def test_an_owner_invites_and_the_invited_person_chooses_the_password(scene: Scene) -> None:
     olga = await scene.signed_in("olga")
-    await olga.get("/apps/shop/access")
     shown = await olga.post("/apps/shop/access/invite", username="", role="editor")
     (link,) = set(_LINK.findall(html.unescape(shown.text)))
     assert link not in (await olga.get("/apps/shop/access")).text
@@ -85,16 +89,11 @@ async def test_an_owner_invites_and_the_invited_person_chooses_the_password(scen
     parts = urlsplit(link)
     path = f"{parts.path}?{parts.query}".removeprefix("/console")
     vera = await scene.accept(path)
-    assert vera.page is not None
     assert vera.page.headers["location"] == "/console/"
-    account = await scene.stores.accounts.get("vera")
-    assert account is not None
+    account = await scene.account("vera")
     assert check_password(NEW, account.password)
-    assert (account.role, account.roles, account.has_temporary_password) == (
-        "reader",
-        {"shop": "editor"},
-        False,
-    )
+    assert (account.role, account.roles) == ("reader", {"shop": "editor"})
+    assert not account.has_temporary_password
     assert (await vera.get("/apps/shop/rules")).status_code == 200
     assert (await vera.get("/people")).status_code == 403
     (row,) = await scene.rows()
@@ -147,7 +146,6 @@ async def test_a_taken_name_and_a_bad_password_leave_the_invitation_open(scene: 
         ({"again": "something else"}, "differ"),
     ):
         visitor = await scene.accept(path, **form)
-        assert visitor.page is not None
         assert visitor.page.status_code in (400, 409)
         assert message in html.unescape(visitor.page.text)
     assert await scene.stores.accounts.get("vera") is None
@@ -160,9 +158,7 @@ async def test_a_signed_in_person_gets_the_roles_and_keeps_greater_ones(scene: S
     olga = await scene.signed_in("olga")
     assert "Accept as olga" in (await olga.get(path)).text
     await olga.post("/invitation", token=path.partition("token=")[2])
-    account = await scene.stores.accounts.get("olga")
-    assert account is not None
-    assert account.roles == {"shop": "owner", "news": "editor"}
+    assert (await scene.account("olga")).roles == {"shop": "owner", "news": "editor"}
     named = await scene.invite(username="vera", role="administrator")
     await olga.get(named)
     refused = await olga.post("/invitation", token=named.partition("token=")[2])
@@ -201,7 +197,6 @@ async def test_attempts_are_limited_as_sign_ins(scene: Scene) -> None:
     statuses = set()
     for _ in range(12):
         visitor = await scene.accept(path, password="short", again="short")
-        assert visitor.page is not None
         statuses.add(visitor.page.status_code)
     assert statuses == {400, 429}
     guess = "/invitation?token=kiv_" + "x" * 32
@@ -216,7 +211,6 @@ async def test_without_passwords_the_invited_account_signs_in_through_the_provid
     provider = ProviderConfig("https://login.example.com", "kiosk", "secret")
     scene = Scene(memory_stores, provider=provider, has_passwords=False)
     visitor = await scene.accept(await scene.invite(username="vera@example.com", role="administrator"))
-    assert visitor.page is not None
     assert visitor.page.headers["location"] == "/console/sign-in"
     account = await memory_stores.accounts.get("vera@example.com")
     assert account is not None
@@ -231,10 +225,6 @@ async def test_a_password_by_somebody_else_can_be_temporary(scene: Scene) -> Non
         ("irene", {"temporary": False}, False),
     ):
         await scene.perform("ada", "people.create", username=name, **given)
-        account = await scene.stores.accounts.get(name)
-        assert account is not None
-        assert account.has_temporary_password is expected
+        assert (await scene.account(name)).has_temporary_password is expected
     await scene.perform("ada", "people.set_password", username="henry", password=PASSWORD, temporary=True)
-    account = await scene.stores.accounts.get("henry")
-    assert account is not None
-    assert account.has_temporary_password
+    assert (await scene.account("henry")).has_temporary_password

@@ -14,8 +14,7 @@ from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.stages import report_without_interactions
-from tests.fakes.archive_oauth import an_account
-from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.console import Visitor, visit_with_role
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
 from tests.suites.test_segments import clicks, products
 
@@ -31,16 +30,8 @@ async def shop(tmp_path: Path) -> ModelShop:
 
 
 async def visitor(shop: ModelShop, role: AppRole = "owner") -> Visitor:
-    """Sign somebody in who has a role in the app."""
-    account = an_account(role="reader").model_copy(update={"roles": {APP: role}})
-    await shop.stores.accounts.add(account)
-    services = open_console_services(
-        shop.stores, shop.services.clock, services=shop.services, app_ids=(APP, "other"), audit=shop.audit
-    )
-    person = Visitor(console_app(services))
-    page = await person.sign_in()
-    assert page.status_code == 200, page.text
-    return person
+    options = {"services": shop.services, "app_ids": (APP, "other"), "audit": shop.audit}
+    return await visit_with_role(shop.stores, shop.services.clock, role, app_id=APP, **options)
 
 
 async def _two_snapshots(shop: ModelShop, folder: Path) -> tuple[str, str]:
@@ -88,7 +79,6 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     page = await person.get(f"{MODELS}/engines/summer")
     assert "Engine summer created." in page.text
     await person.post(f"{MODELS}/engines/summer/scale", replicas_max="5", target_requests="2.5")
-    await person.get(f"{MODELS}/engines/summer")
     await person.post(f"{MODELS}/engines/summer/explore", share="0.1", pool="60")
     page = await person.get(f"{MODELS}/engines/summer")
     assert "Exploration saved." in page.text
@@ -103,11 +93,9 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     assert engine is not None
     assert (engine.moving_to, engine.scaling.replicas_max, engine.scaling.target_requests) == (None, 5, 2.5)
     assert (engine.exploration.share, engine.exploration.pool) == (0.1, 60)
-    await person.get(f"{MODELS}/engines/summer")
     refused = await person.post(f"{MODELS}/engines/summer/scale", replicas_min="9", replicas_max="1")
     assert refused.status_code == 400
     assert "replicas_min is larger than replicas_max" in refused.text
-    await person.get(f"{MODELS}/engines/summer")
     await person.post(f"{MODELS}/engines/summer/delete")
     assert await shop.stores.engines.get(APP, "summer") is None
     await person.get(MODELS)
@@ -128,14 +116,12 @@ async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) 
     segments.append(APP, "product", products("1-0", ("p1", 1), ("p2", 1)), first="1-0", last="1-0")
     segments.append(APP, "interaction", clicks("1-0", "u:1", "u:2"), first="1-0", last="1-0")
     for least, is_left_out in ((3, True), (2, False)):
-        await person.get(f"{MODELS}/trainings/new")
         estimate = await person.post(
             f"{MODELS}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="default",
             changes=f"parts.graph_filter.items_from={least}",
         )  # fmt: skip
         reason = "Left out: graph_filter is meant for catalogs of at least 3 items, this one has 2."
         assert (reason in estimate.text) is is_left_out
-    await person.get(f"{MODELS}/trainings/new")
     refused = await person.post(
         f"{MODELS}/trainings/new", engine_id="default", recipe="fast", changes="parts.rules.windw=1"
     )

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pytest
 
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.served_answer import ServedAnswer
 from deployments.console.renderer import draw_line_runs
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop
 from tests.fakes.corner_shop import APP, NOW_MS
 from tests.unit.deployments.console.test_catalog_pages import ESCAPED, HOSTILE, visitor
 
 PAGE = f"/apps/{APP}/outcomes"
 EXPERIMENT = "only an experiment can tell"
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as shop:
-        yield shop
 
 
 def fill(shop: AdminShop) -> None:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
 
 from cluster.records.apps import SWITCHES, AppSettings
 from deployments.console.pages.apps import CLOSED_GROUPS, SETTING_GROUPS, list_setting_groups
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.access.apps import switches_to_dict
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
-from tests.fakes.archive_oauth import an_account
-from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.admin_shop import AdminShop
+from tests.fakes.console import Visitor, visit_with_role
 
 ACCESS = "/apps/shop/access"
 
 
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
-
-
 async def _sign_in(shop: AdminShop) -> Visitor:
-    account = an_account(role="reader").model_copy(update={"roles": {"shop": "owner"}})
-    await shop.corner.stores.accounts.add(account)
-    services = open_console_services(shop.corner.stores, shop.corner.clock, services=shop.services)
-    visitor = Visitor(console_app(services))
-    await visitor.sign_in()
-    return visitor
+    return await visit_with_role(shop.corner.stores, shop.corner.clock, "owner", services=shop.services)
 
 
 def test_each_setting_has_a_group_a_label_and_a_sentence() -> None:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from cluster.records.administration import AppRole
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.corner_shop import APP
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
 
 
 async def _visit(opened: AdminShop, roles: dict[str, AppRole]) -> Visitor:
@@ -70,7 +59,6 @@ async def test_an_app_without_data_has_every_step_to_do(shop: AdminShop) -> None
 
 async def test_pages_show_the_display_name_of_an_app_and_addresses_its_id(shop: AdminShop) -> None:
     visitor = await _visit(shop, {APP: "owner"})
-    await visitor.get(f"/apps/{APP}/access")
     await visitor.post(f"/apps/{APP}/access/display-name", display_name="Geschenke <Laden>")
     await shop.corner.keyring.refresh()
     services = open_console_services(

@@ -22,7 +22,7 @@ from deployments.demo.browser_script import (
     read_script,
     script_version,
 )
-from tests.fakes.request_handler import Corner, open_corner
+from tests.fakes.request_handler import Corner
 from tests.fakes.script_integrity import script_integrity
 from tests.house.tree import ROOT
 
@@ -106,11 +106,6 @@ def test_the_guide_names_the_version_and_its_hash() -> None:
     text = GUIDE.read_text("utf-8")
     assert f"kiosk-{script_version()}.js" in text
     assert set(re.findall(r"sha384-[A-Za-z0-9+/=]+", text)) == {script_integrity()}
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 def _is_reached(endpoint: Endpoint, names: set[str]) -> bool:

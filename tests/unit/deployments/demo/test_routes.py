@@ -8,12 +8,7 @@ from starlette.testclient import TestClient
 
 from deployments.demo.browser_script import STATIC
 from deployments.demo.routes import ASSETS, PAGES, POLICY, DemoServices, build_demo_routes, render_demo
-from tests.fakes.request_handler import Corner, open_corner
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
+from tests.fakes.request_handler import Corner
 
 
 @pytest.fixture

@@ -35,11 +35,6 @@ def refused(error: HouseError) -> Reply:
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def store(clock: StillClock) -> IdempotencyStore:
     return memory_stores(clock).idempotency
 

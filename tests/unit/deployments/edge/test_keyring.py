@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from cluster.errors import Unavailable
-from cluster.records.api_keys import issue_key
+from cluster.records.api_keys import IssuedKey, KeyKind, issue_key
 from cluster.records.apps import App
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
@@ -16,6 +16,7 @@ from tests.fakes.request_handler import MASTER, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
+VAULT = Vault(MASTER)
 APP = App(app_id="shop", environment="development", created_at=0)
 
 
@@ -43,25 +44,27 @@ class Counted:
 
 
 @pytest.fixture
-def store() -> AppAndKeyStore:
-    return memory_stores(StillClock()).access
+async def store() -> AppAndKeyStore:
+    store = memory_stores(StillClock()).access
+    await store.put_app(APP)
+    return store
+
+
+async def put_key(store: AppAndKeyStore, kind: KeyKind = "secret", /, **changes: str) -> IssuedKey:
+    """Store a new key of the app, with a record that was changed afterwards."""
+    issued = issue_key(VAULT, APP, kind, now_ms=1)
+    await store.put_key(issued.record.model_copy(update=changes))
+    return issued
 
 
 async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    secret, public = (issue_key(vault, APP, kind, now_ms=1) for kind in ("secret", "publishable"))
-    await store.put_app(APP)
-    for issued in (secret, public):
-        await store.put_key(issued.record)
-    ring = Keyring(store, vault)
+    secret, public = await put_key(store), await put_key(store, "publishable")
+    ring = Keyring(store, VAULT)
     await ring.refresh()
     credential = ring.find(public.text)
     assert credential is not None
-    assert (credential.app, credential.kind, credential.secrets) == (
-        APP,
-        "publishable",
-        (secret.text.encode(),),
-    )
+    assert (credential.app, credential.kind) == (APP, "publishable")
+    assert credential.secrets == (secret.text.encode(),)
     assert secret.text not in repr(credential)
     assert public.text not in repr(credential)
     assert ring.find(secret.text[:-1]) is None
@@ -71,7 +74,7 @@ async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AppAndKeySt
 
 async def test_unknown_keys_never_reach_the_store(store: AppAndKeyStore) -> None:
     counted = Counted(store)
-    ring = Keyring(counted, Vault(MASTER))  # type: ignore[arg-type]
+    ring = Keyring(counted, VAULT)  # type: ignore[arg-type]
     await ring.refresh()
     for guess in range(100):
         assert ring.find(f"ksk_dev_{guess}") is None
@@ -80,37 +83,30 @@ async def test_unknown_keys_never_reach_the_store(store: AppAndKeyStore) -> None
 
 
 async def test_a_revoked_key_is_refused_within_a_second(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    issued = issue_key(vault, APP, "secret", now_ms=1)
-    await store.put_app(APP)
-    await store.put_key(issued.record)
-    ring = Keyring(store, vault, poll_s=0.02)
+    issued = await put_key(store)
+    ring = Keyring(store, VAULT, poll_s=0.02)
     await ring.start()
     try:
         assert ring.find(issued.text) is not None
         await store.revoke_key(issued.record.sha256)
         assert await until(lambda: ring.find(issued.text) is None) < 0.5
-        assert Keyring(store, vault)._poll_s <= 0.25
+        assert Keyring(store, VAULT)._poll_s <= 0.25
     finally:
         await ring.close()
     assert not ring.is_following
 
 
 async def test_an_absent_store_leaves_cached_keys_valid_and_is_followed_again(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    first = issue_key(vault, APP, "secret", now_ms=1)
-    await store.put_app(APP)
-    await store.put_key(first.record)
+    first = await put_key(store)
     counted = Counted(store)
-    ring = Keyring(counted, vault, poll_s=0.01)  # type: ignore[arg-type]
+    ring = Keyring(counted, VAULT, poll_s=0.01)  # type: ignore[arg-type]
     with structlog.testing.capture_logs() as lines:
         await ring.start()
         counted.away = True
         await until(lambda: "keys_not_followed" in [line["event"] for line in lines])
         assert ring.find(first.text) is not None
         counted.away = False
-        second = issue_key(vault, APP, "publishable", now_ms=2)
-        await store.put_key(second.record)
+        second = await put_key(store, "publishable")
         await until(lambda: ring.find(second.text) is not None)
         await ring.close()
     events = [line["event"] for line in lines]
@@ -123,7 +119,7 @@ async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes
 ) -> None:
     counted = Counted(store)
     counted.away = True
-    ring = Keyring(counted, Vault(MASTER), poll_s=0.01)  # type: ignore[arg-type]
+    ring = Keyring(counted, VAULT, poll_s=0.01)  # type: ignore[arg-type]
     await ring.start()
     assert not ring.ready
     counted.away = False
@@ -134,7 +130,7 @@ async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes
 async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AppAndKeyStore) -> None:
     counted = Counted(store)
     counted.away = True
-    ring = Keyring(counted, Vault(MASTER), poll_s=0.005)
+    ring = Keyring(counted, VAULT, poll_s=0.005)
     await ring.start()
     assert not await ring.wait_until_read(0.02)
     waiting = asyncio.create_task(ring.wait_until_read(10.0))
@@ -147,12 +143,9 @@ async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AppAndKey
 
 
 async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store: AppAndKeyStore) -> None:
-    good, bad = Vault(MASTER), Vault(bytes(32))
-    readable, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
-    await store.put_app(APP)
-    await store.put_key(readable.record)
+    readable, other = await put_key(store), issue_key(Vault(bytes(32)), APP, "publishable", now_ms=1)
     await store.put_key(other.record)
-    ring = Keyring(store, good)
+    ring = Keyring(store, VAULT)
     with structlog.testing.capture_logs() as lines:
         await ring.refresh()
     assert ring.find(readable.text) is not None
@@ -161,11 +154,8 @@ async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store
 
 
 async def test_listeners_hear_which_keys_are_alive(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    issued = issue_key(vault, APP, "secret", now_ms=1)
-    await store.put_app(APP)
-    await store.put_key(issued.record)
-    ring = Keyring(store, vault)
+    issued = await put_key(store)
+    ring = Keyring(store, VAULT)
     heard: list[frozenset[str]] = []
     ring.on_change(heard.append)
     await ring.refresh()
@@ -175,11 +165,8 @@ async def test_listeners_hear_which_keys_are_alive(store: AppAndKeyStore) -> Non
 
 
 async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    issued = issue_key(vault, APP, "secret", now_ms=1)
-    await store.put_app(APP)
-    await store.put_key(issued.record)
-    ring = Keyring(store, vault, poll_s=0.01)
+    issued = await put_key(store)
+    ring = Keyring(store, VAULT, poll_s=0.01)
     await ring.start()
     credential = ring.find(issued.text)
     assert credential is not None
@@ -204,12 +191,9 @@ async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(stor
 )
 async def test_a_relabelled_key_is_skipped_and_logged(store: AppAndKeyStore, change: dict[str, str]) -> None:
     """Who writes Redis makes no browser key a secret one, and moves it to no other app."""
-    vault = Vault(MASTER)
-    await store.put_app(APP)
     await store.put_app(APP.model_copy(update={"app_id": "other"}))
-    issued = issue_key(vault, APP, "publishable", now_ms=1)
-    await store.put_key(issued.record.model_copy(update=change))
-    ring = Keyring(store, vault)
+    issued = await put_key(store, "publishable", **change)
+    ring = Keyring(store, VAULT)
     with structlog.testing.capture_logs() as logs:
         await ring.refresh()
     assert ring.find(issued.text) is None
@@ -237,11 +221,8 @@ class Copied:
 
 
 async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(store: AppAndKeyStore) -> None:
-    vault = Vault(MASTER)
-    await store.put_app(APP)
-    issued = issue_key(vault, APP, "secret", now_ms=1)
-    await store.put_key(issued.record)
-    ring = Keyring(Copied(store, key_sha256("chosen by somebody")), vault)  # type: ignore[arg-type]
+    issued = await put_key(store)
+    ring = Keyring(Copied(store, key_sha256("chosen by somebody")), VAULT)  # type: ignore[arg-type]
     await ring.refresh()
     assert ring.find(issued.text) is not None
     assert ring.find("chosen by somebody") is None

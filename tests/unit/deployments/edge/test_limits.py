@@ -57,11 +57,6 @@ async def spent(spend: Callable[[], Awaitable[None]], tries: int) -> int:
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def store(clock: StillClock) -> Watched:
     return Watched(memory_stores(clock).limits)
 

@@ -229,7 +229,7 @@ async def test_a_slow_read_without_a_body_needs_no_trace(
 
     monkeypatch.setattr(users, "get", read)
     with structlog.testing.capture_logs() as lines:
-        answer = await call(scene.corner.handler, "GET", "/v1/users/gina", headers=scene.corner.headers())
+        answer = await scene.corner.send("GET", "/v1/users/gina")
     assert answer.status == 404
     (line,) = [line for line in lines if line["event"] == "request_slow"]
     assert line["stages"] == {"admission": 0, "answer": 250, "bytes": 0}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +14,8 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.frame.services import AdminConfig
 from deployments.operations.insight.explanations import describe_missing, explain_product
 from deployments.operations.insight.tryout import render_snippets
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop
 from tests.fakes.corner_shop import APP, upload
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as shop:
-        yield shop
 
 
 async def test_a_search_uses_words_and_filters(shop: AdminShop) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
 from cluster.store.data.changes import ChangeLogEntry
 from cluster.store.seals.record_seal import parse_record, record_json
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop
 from tests.fakes.corner_shop import APP, NOW_MS
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
@@ -35,12 +34,6 @@ DRAFT = {
     "reports_exposure": True,
     "variants": [{"name": "three"}, {"name": "five"}],
 }
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
 
 
 async def test_an_experiment_is_made_run_reported_and_concluded(shop: AdminShop) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from deployments.operations.content import rules
 from deployments.operations.insight import experiments
-from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop
 
 PIN = {"boost": [{"field": "brand", "option": "is", "query": "Alder", "action": "pin"}]}
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
 
 
 def count_calls(call: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:

@@ -33,7 +33,6 @@ from deployments.operations.insight.product_counts import (
     compute_gini,
 )
 from tests.fakes.admin_shop import open_admin_shop
-from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP as SHOP
 from tests.fakes.request_handler import NOW_MS
 from tests.fakes.simulated_shop import APP, DAY_MS, PRODUCTS, ROWS, SimulatedShop, open_simulated_shop
@@ -369,10 +368,9 @@ async def test_opened_sources_and_feedback_of_answers_to_questions_are_reported(
         judged = [("v1", "helpful"), ("v1", "not helpful"), ("v2", "helpful"), ("v3", "so so")]
         for visitor, value in judged:
             event = {"type": "feedback", "anonymous_id": visitor, "question_id": "s1", "value": value}
-            reply = await call(
-                shop.corner.handler, "POST", "/v1/interactions", headers=shop.corner.headers(),
-                json={"data": [{**event, "result_type": "answer"}]},
-            )  # fmt: skip
+            reply = await shop.corner.send(
+                "POST", "/v1/interactions", json={"data": [{**event, "result_type": "answer"}]}
+            )
             assert reply.status == 200, reply.body
             shop.corner.clock.pass_ms(1_000)
         result = await shop.perform("outcomes.report", by="engine")

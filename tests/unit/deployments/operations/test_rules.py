@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,6 @@ from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, HOUR_MS, NOW_MS
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
-
-
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
-    async with open_admin_shop(tmp_path) as opened:
-        yield opened
 
 
 def a_rule(name: str, **more: Any) -> dict[str, Any]:

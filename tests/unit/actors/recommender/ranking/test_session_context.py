@@ -7,12 +7,7 @@ import pytest
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from tests.fakes.corner_shop import APP, NOW_MS, open_shop, recents
-
-
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
+from tests.fakes.corner_shop import APP, NOW_MS, recents
 
 
 def ids(

@@ -14,14 +14,9 @@ from actors.recommender.ranking.user_profile import (
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.interaction_rows import RecentEventTuple
 from cluster.records.interaction import RecentEvent
-from tests.fakes.corner_shop import NOW_MS, open_shop
+from tests.fakes.corner_shop import NOW_MS
 
 VIEW = "product_detail_page_view"
-
-
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
 
 
 def _recent_events(*events: tuple[str, str] | tuple[str, str, float]) -> list[RecentEventTuple]:

@@ -16,16 +16,12 @@ from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.engine import Exploration
 from cluster.records.served_answer import EXPLORED, RULE
-from tests.fakes.corner_shop import APP, NOW_MS, open_shop, recents
+from tests.fakes.corner_shop import APP, NOW_MS, recents
+from tests.fakes.search_queries import ids
 
 SETTINGS = Exploration(share=0.2, pool=4, secret="5eed" * 8)
 ALWAYS = SETTINGS.model_copy(update={"share": 1.0})
 PLACES = 3
-
-
-@pytest.fixture(scope="module")
-def shop() -> Recommender:
-    return open_shop()
 
 
 def build_query(kind: QueryKind = "user_to_products", **more: Any) -> UserQuery:
@@ -41,10 +37,6 @@ def answer(
     return dispatch.answer(shop, query, recents(query.user_id), shown, NOW_MS, draw)
 
 
-def list_ids(result: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in result.products]
-
-
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending", "product_to_products"])
 def test_each_product_is_at_a_place_as_often_as_its_propensity(shop: Recommender, kind: QueryKind) -> None:
     count = 2_500
@@ -53,7 +45,7 @@ def test_each_product_is_at_a_place_as_often_as_its_propensity(shop: Recommender
     for number in range(count):
         result = answer(shop, build_query(kind), number)
         assert result.placements is not None
-        for key, propensity in zip(enumerate(list_ids(result)), result.placements.propensities, strict=True):
+        for key, propensity in zip(enumerate(ids(result)), result.placements.propensities, strict=True):
             shown[key] += 1
             logged[key].add(propensity)
     for key, propensities in logged.items():
@@ -86,7 +78,7 @@ def test_lists_without_a_fixed_order_and_later_pages_are_not_explored(
     shop: Recommender, more: dict[str, Any]
 ) -> None:
     results = [answer(shop, build_query(**more), number, ALWAYS) for number in range(20)]
-    assert len({tuple(list_ids(result)) for result in results}) == 1
+    assert len({tuple(ids(result)) for result in results}) == 1
     assert all(result.placements and EXPLORED not in result.placements.origins for result in results)
 
 
@@ -99,9 +91,9 @@ def test_rules_keep_their_places_and_what_they_bury_stays_below(shop: Recommende
     for number in range(200):
         result = answer(shop, build_query(boosts=boosts), number, ALWAYS)
         assert result.placements is not None
-        assert list_ids(result)[1] == "cutting-board"
+        assert ids(result)[1] == "cutting-board"
         assert result.placements.propensities[1] == 1.0
-        assert not {"draw-hoe", "tulip-bulbs", "crocus-bulbs"}.intersection(list_ids(result))
+        assert not {"draw-hoe", "tulip-bulbs", "crocus-bulbs"}.intersection(ids(result))
         origins[result.placements.origins] += 1
     assert set(origins) == {(0, RULE, 0), (EXPLORED, RULE, 0), (0, RULE, EXPLORED)}
     # A draw of the place of the rule changes nothing.
@@ -110,12 +102,12 @@ def test_rules_keep_their_places_and_what_they_bury_stays_below(shop: Recommende
 
 def test_pages_with_one_pagination_id_repeat_nothing_and_lose_nothing(shop: Recommender) -> None:
     query = build_query(pagination_id="p-1", user_id="nora")
-    every = set(list_ids(answer(shop, replace(query, rows=20), 0, Exploration())))
+    every = set(ids(answer(shop, replace(query, rows=20), 0, Exploration())))
     for number in range(0, 300, 3):
         shown: list[str] = []
         for page in range(6):
             result = answer(shop, replace(query, start=len(shown)), number + page, ALWAYS, shown)
-            shown += list_ids(result)
+            shown += ids(result)
         assert len(shown) == len(set(shown))
         assert set(shown) == every
 
@@ -130,7 +122,7 @@ def test_an_explanation_names_the_exploration(shop: Recommender) -> None:
     result = answer(shop, build_query(explain=True), 1, ALWAYS)
     plain = answer(shop, build_query(), 1, ALWAYS)
     assert result.placements is not None
-    assert list_ids(result) == list_ids(plain)
+    assert ids(result) == ids(plain)
     place = result.placements.origins.index(EXPLORED)
     moves = [product["_explain"]["moves"] for product in result.products]
     (move,) = moves.pop(place)

@@ -23,8 +23,9 @@ from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.fit import TrainedEngine
 from jobs.refresh.build.rerank import score_parts
 from tests.fakes.corner_shop import NOW_MS
-from tests.fakes.reranked_shop import CANDIDATES, RAISED, load, raise_frequent, shop_with
-from tests.fakes.trained_snapshot import RING, name, ring_engine
+from tests.fakes.reranked_shop import CANDIDATES, RAISED, load, raise_frequent
+from tests.fakes.search_queries import ids
+from tests.fakes.trained_snapshot import RING, name, open_ring_shop, ring_engine
 
 
 def ask(shop: Recommender, rows: int = RING, events: int = 2, **more: Any) -> RecommendationResult:
@@ -35,10 +36,6 @@ def ask(shop: Recommender, rows: int = RING, events: int = 2, **more: Any) -> Re
     return dispatch.answer(shop, query, recent, (), NOW_MS)
 
 
-def names_of(result: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in result.products]
-
-
 @pytest.fixture(scope="module")
 def engine() -> TrainedEngine:
     return ring_engine()
@@ -46,28 +43,28 @@ def engine() -> TrainedEngine:
 
 @pytest.fixture(scope="module")
 def plain(engine: TrainedEngine, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
-    return shop_with(load(tmp_path_factory.mktemp("plain") / "snapshot", engine, {}))
+    return open_ring_shop(load(tmp_path_factory.mktemp("plain") / "snapshot", engine, {}))
 
 
 @pytest.fixture(scope="module")
 def ranked(engine: TrainedEngine, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     extras = {RERANKER: raise_frequent(engine).save()}
-    return shop_with(load(tmp_path_factory.mktemp("ranked") / "snapshot", engine, extras))
+    return open_ring_shop(load(tmp_path_factory.mktemp("ranked") / "snapshot", engine, extras))
 
 
 def test_the_best_candidates_are_ordered_by_score_and_gain(
     engine: TrainedEngine, plain: Recommender, ranked: Recommender
 ) -> None:
     before, after = ask(plain, explain=True), ask(ranked, explain=True)
-    head = names_of(before)[:CANDIDATES]
+    head = ids(before)[:CANDIDATES]
     facts = raise_frequent(engine)
     events = dict(zip(engine.items.names.to_pylist(), facts.products.events.tolist(), strict=True))
     limit = float(facts.trees.arrays.thresholds[0])
     scores = {product["product_id"]: product["_explain"]["score"] for product in before.products}
     gains = {product: RAISED if events[product] > limit else 0.0 for product in head}
     assert len(set(gains.values())) == 2
-    assert names_of(after)[:CANDIDATES] == sorted(head, key=lambda product: -scores[product] - gains[product])
-    assert names_of(after)[CANDIDATES:] == names_of(before)[CANDIDATES:]
+    assert ids(after)[:CANDIDATES] == sorted(head, key=lambda product: -scores[product] - gains[product])
+    assert ids(after)[CANDIDATES:] == ids(before)[CANDIDATES:]
 
 
 def test_explanations_name_the_share_and_sum_to_the_score(ranked: Recommender) -> None:
@@ -85,8 +82,8 @@ def test_explanations_name_the_share_and_sum_to_the_score(ranked: Recommender) -
 
 
 def test_pages_continue_the_list(ranked: Recommender) -> None:
-    whole = names_of(ask(ranked, rows=12))
-    assert names_of(ask(ranked, rows=4)) + names_of(ask(ranked, rows=8, start=4)) == whole
+    whole = ids(ask(ranked, rows=12))
+    assert ids(ask(ranked, rows=4)) + ids(ask(ranked, rows=8, start=4)) == whole
 
 
 def test_two_replicas_and_users_without_history_get_lists(ranked: Recommender) -> None:

@@ -11,7 +11,6 @@ import orjson
 import polars as pl
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate_prior
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
@@ -28,7 +27,8 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
-from tests.fakes.corner_shop import DAY_MS, NOW_MS, interaction_change, product_change, view
+from tests.fakes.corner_shop import DAY_MS, NOW_MS, interaction_change, open_catalog, view
+from tests.fakes.search_queries import ids
 from tests.fakes.trained_snapshot import RECIPE
 
 BULBS, TOOLS = [f"b{n:02d}" for n in range(1, 11)], [f"t{n:02d}" for n in range(1, 11)]
@@ -77,9 +77,7 @@ def events(items: list[dict[str, Any]], at: int = 1) -> ChangeLogEntry:
 
 
 def open_shop() -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(PRODUCTS, f"{NOW_MS - DAY_MS}-0"))
-    return shop
+    return open_catalog(PRODUCTS, f"{NOW_MS - DAY_MS}-0")
 
 
 @pytest.fixture
@@ -92,10 +90,6 @@ def shop() -> Recommender:
 def ask(shop: Recommender, kind: QueryKind = "user_to_products", **more: Any) -> RecommendationResult:
     query = UserQuery(kind, "shop", "default", anonymous_id="cold", rows=more.pop("rows", 20), **more)
     return dispatch.answer(shop, query, [], (), NOW_MS + 1_000)
-
-
-def ids(result: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in result.products]
 
 
 def prefers(

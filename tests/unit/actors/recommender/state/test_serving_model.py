@@ -26,7 +26,6 @@ from actors.recommender.ranking.user_profile import (
     parse_recent_events,
 )
 from actors.recommender.recommender import Recommender
-from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
@@ -38,14 +37,18 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
+from tests.fakes.search_queries import ids
 from tests.fakes.trained_snapshot import (
     RECIPE,
     RING,
+    get_serving_model,
     load_ring_model,
     name,
+    open_ring_shop,
     ring_data,
     ring_products,
     ring_walks,
+    serve_snapshot,
 )
 
 
@@ -56,14 +59,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> LoadedSnapshot:
 
 @pytest.fixture
 def shop(ring: LoadedSnapshot) -> Recommender:
-    recommender = Recommender(HashingEmbedder())
-    recommender.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
-    adopt(recommender, ring)
-    return recommender
-
-
-def adopt(recommender: Recommender, ring: LoadedSnapshot, engine_id: str = "default") -> None:
-    recommender.set_serving_model(engine_id, ServingModel(ring, recommender.overlay.catalog.product_ids))
+    return open_ring_shop(ring)
 
 
 def looked_at(*numbers: int) -> list[bytes]:
@@ -79,10 +75,6 @@ def ask(
 ) -> RecommendationResult:
     query = UserQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
     return dispatch.answer(shop, query, recent or [], (), NOW_MS)
-
-
-def ids(result: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in result.products]
 
 
 def upload(shop: Recommender, product: dict[str, Any], at: int = 1) -> None:
@@ -109,8 +101,7 @@ def test_users_without_history_get_popular_products_of_the_snapshot(shop: Recomm
 
 
 def test_without_the_snapshot_the_live_parts_serve_as_before(shop: Recommender, ring: LoadedSnapshot) -> None:
-    plain = Recommender(HashingEmbedder())
-    plain.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    plain = open_ring_shop()
     shop.set_serving_model("default", None)
     assert ids(ask(shop, recent=looked_at(3), rows=9)) == ids(ask(plain, recent=looked_at(3), rows=9))
 
@@ -128,7 +119,7 @@ def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Rec
 def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: LoadedSnapshot) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change([ring_products()[number] for number in (2, 4, 5, 20)], f"{NOW_MS}-0"))
-    adopt(shop, ring)
+    serve_snapshot(shop, ring)
     assert ids(ask(shop, recent=looked_at(3, 4), rows=1)) == [name(5)]
     upload(shop, ring_products()[6])
     assert ids(ask(shop, recent=looked_at(4, 5), rows=1)) == [name(6)], (
@@ -150,12 +141,11 @@ def test_clicks_of_a_second_ago_count_before_any_retraining(shop: Recommender) -
 
 
 def test_cold_start_products_inherit_scores_of_similar_products(ring: LoadedSnapshot) -> None:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    shop = open_ring_shop(offset=f"{NOW_MS}-0")
     twin = {**ring_products()[8], "product_id": "twin"}
     stranger = {"product_id": "stranger", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
     shop.apply(product_change([twin, stranger], f"{NOW_MS + 1}-0"))
-    adopt(shop, ring)
+    serve_snapshot(shop, ring)
     result = ids(ask(shop, recent=looked_at(6, 7), rows=RING + 2))
     assert result.index("twin") < 8 < result.index("stranger")
 
@@ -173,7 +163,7 @@ def test_similar_products_of_a_new_one_follow_the_catalog_not_the_moments_of_ref
     bead = {"product_id": "bead", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
     for shop in (lived_in, renewed):
         shop.apply(product_change(products, f"{NOW_MS}-0"))
-        adopt(shop, ring)
+        serve_snapshot(shop, ring)
         change(shop, 1, bead)
         # a similar product sells out, another one becomes similar, and the new product itself is another one
         change(shop, 2, {**products[8], "title": bead["title"], "categories": bead["categories"]})
@@ -249,9 +239,7 @@ def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Pat
     snapshot = load_ring_model(
         tmp_path / "s", parts=recipe, blend={"weights": {"repeats": 1.0, "rules": 1.0}, "weights_new": {}}
     )
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, snapshot)
+    shop = open_ring_shop(snapshot, f"{NOW_MS}-0")
     yesterday = [RecentEvent("checkout", (name(3),), NOW_MS - 86_400_000).pack()]
     result = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
     assert name(3) in result
@@ -267,9 +255,8 @@ def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))
     recipe = parse_recipe({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
     manifest = build_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=1)
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
+    learned = validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"]))
+    shop = open_ring_shop(learned, f"{NOW_MS}-0")
     plain = ask(shop, rows=10)
     for country, numbers in (("AT", range(RING // 2 + 4)), ("CH", range(RING // 2, RING + 4))):
         result = ask(shop, rows=8, cohort={"country": country})
@@ -333,9 +320,7 @@ def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_
     tmp_path: Path,
 ) -> None:
     snapshot = load_ring_model(tmp_path / "s", validation={"seen": "other_kinds", "kinds": ["checkout"]})
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, snapshot)
+    shop = open_ring_shop(snapshot, f"{NOW_MS}-0")
     recent = [
         RecentEvent("click", (name(2),), NOW_MS - MINUTE_MS).pack(),
         RecentEvent("add_to_cart", (name(3),), NOW_MS - 86_400_000).pack(),
@@ -347,14 +332,13 @@ def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_
 
 
 def test_what_a_snapshot_knows_is_not_counted_again(ring: LoadedSnapshot) -> None:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))
+    shop = open_ring_shop(offset=f"{NOW_MS - 90 * DAY_MS}-0")
     walked = [
         view(user_key.removeprefix("u:"), product_id, ago_ms=int(NOW_MS - at_s * 1_000))
         for user_key, product_id, at_s, _ in sorted(ring_walks(), key=lambda walk: walk[2])
     ]
     shop.apply(interaction_change(walked, f"{NOW_MS}-0"))
-    adopt(shop, ring)
+    serve_snapshot(shop, ring)
     state, priors = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
     model = state.serving_model
     assert model is not None
@@ -393,13 +377,10 @@ def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(
     allow_learners(f"{__name__}:Moody")
     parts = {**RECIPE["parts"], "moody": {"learner": f"{__name__}:Moody"}}
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "moody": 1.0}}
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
+    shop = open_ring_shop(load_ring_model(tmp_path / "s", parts=parts, blend=weights), f"{NOW_MS}-0")
     for _ in range(2):
         assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    model = shop.default_engine_state.serving_model
-    assert model is not None
+    model = get_serving_model(shop)
     assert model.disabled_parts == {"learned:moody": "RuntimeError('not today')"}
 
 
@@ -458,12 +439,9 @@ def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
     allow_learners(f"{__name__}:{learner}")
     parts = {**RECIPE["parts"], "odd": {"learner": f"{__name__}:{learner}", "config": config}}
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "odd": 1.0}}
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
+    shop = open_ring_shop(load_ring_model(tmp_path / "s", parts=parts, blend=weights), f"{NOW_MS}-0")
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    model = shop.default_engine_state.serving_model
-    assert model is not None
+    model = get_serving_model(shop)
     assert list(model.disabled_parts) == ["learned:odd"]
 
 
@@ -479,12 +457,9 @@ def test_a_custom_shared_scores_model_that_fails_is_disabled(
             tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights
         )
 
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, trained(1))  # which is asked once before it serves
+    shop = open_ring_shop(trained(1), f"{NOW_MS}-0")  # which is asked once before it serves
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    model = shop.default_engine_state.serving_model
-    assert model is not None
+    model = get_serving_model(shop)
     assert model.disabled_parts == {"learned:fickle": "RuntimeError('not today')"}
     with pytest.raises(Fault, match="not today"):
         trained(0)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.language.hashing_embedder import HashingEmbedder
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
@@ -30,7 +29,7 @@ from jobs.refresh.build.build import (
 )
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.recipe import parse_recipe
-from tests.fakes.corner_shop import APP, NOW_MS, product_change
+from tests.fakes.corner_shop import APP, NOW_MS, open_catalog, product_change
 from tests.fakes.trained_snapshot import RECIPE, ring_data, ring_products
 
 PRODUCTS: list[dict[str, Any]] = [
@@ -61,8 +60,7 @@ def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Servin
 
 
 def shop_of(products: list[dict[str, Any]], serving_model: ServingModel | None = None) -> Recommender:
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(products, f"{NOW_MS}-0"))
+    shop = open_catalog(products)
     if serving_model is not None:
         shop.set_serving_model(
             "default", ServingModel(serving_model.learned, shop.overlay.catalog.product_ids), NOW_MS

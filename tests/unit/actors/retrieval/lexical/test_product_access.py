@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from sys import setprofile
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,6 +17,7 @@ from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from cluster.access_tier import MOST_TIERS, access_of, may_read
 from cluster.errors import Fault
+from tests.fakes.sealed_segments import Sealed, count_calls
 
 WORDS = ["harbour", "harbours", "harbor", "river", "rivers", "zeppelin", "mill", "lampe", "lamp", "museum"]
 QUERIES = ["harbor", "harbuor", "zepelin", "zeppelin river", "riv", "mil", "rivermill", "lampe", "the museum"]
@@ -121,35 +118,6 @@ def test_damaged_access_of_a_snapshot_is_refused() -> None:
         snapshot_format.load(without, facts)
 
 
-class Sealed:
-    """A part of the index of which nothing but the number of its products may be used."""
-
-    products = 2
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"{name} of what is locked was used")
-
-
-def count_calls(index: SearchIndex, query: TextQuery) -> Counter[str]:
-    """Return how often each function was called to find a query, those of C included."""
-    calls = Counter[str]()
-
-    def record(frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_call"):
-            calls[frame.f_code.co_qualname if event == "call" else argument.__qualname__] += 1
-
-    index.find(query)
-    # a collection calls finalizers of objects of other tests
-    gc.disable()
-    setprofile(record)
-    try:
-        index.find(query)
-    finally:
-        setprofile(None)
-        gc.enable()
-    return calls
-
-
 @pytest.mark.parametrize("build", [index_of, index_from_snapshot])
 def test_a_locked_word_takes_the_calls_of_an_absent_one(build: Any) -> None:
     """The same holds for misspelled and for unfinished words: what is locked is not looked at."""
@@ -170,11 +138,12 @@ def test_a_locked_word_takes_the_calls_of_an_absent_one(build: Any) -> None:
     ]
     texts = ["river quartz", "river quarts", "quar", "riverquartz", "quartz"]
     for text in texts:
-        locked, absent = (count_calls(index, TextQuery(text, tiers=frozenset())) for index in indexes)
+        query = TextQuery(text, tiers=frozenset())
+        locked, absent = (count_calls(index.find, query) for index in indexes)
         assert locked == absent
     index = indexes[0]
     (part,) = (part for code, part in index.parts.items() if code)
-    part.segments = part.vocabulary = Sealed()
+    part.segments = part.vocabulary = Sealed(products=2)
     for text in texts:
         for partial in (False, True, 0.5):
             rows = index.find(TextQuery(text, partial=partial, tiers=frozenset())).rows.tolist()

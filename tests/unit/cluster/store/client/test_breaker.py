@@ -10,19 +10,27 @@ from cluster.store.client.breaker import SILENCE_TO_OPEN_S, TIMEOUTS_TO_OPEN, Br
 from tests.suites.manual_clock import ManualClock
 
 
-def a_breaker(clock: ManualClock | None = None) -> tuple[Breaker, list[str]]:
-    opened: list[str] = []
-    return Breaker(clock or ManualClock(), SilentMeter(), lambda: opened.append("opened")), opened
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def test_a_fresh_breaker_lets_everybody_through() -> None:
-    breaker, _ = a_breaker()
+@pytest.fixture
+def opened() -> list[str]:
+    """Grows with each opening."""
+    return []
+
+
+@pytest.fixture
+def breaker(clock: ManualClock, opened: list[str]) -> Breaker:
+    return Breaker(clock, SilentMeter(), lambda: opened.append("opened"))
+
+
+def test_a_fresh_breaker_lets_everybody_through(breaker: Breaker) -> None:
     breaker.check()
 
 
-def test_timeouts_in_a_row_open_it_once() -> None:
-    clock = ManualClock()
-    breaker, opened = a_breaker(clock)
+def test_timeouts_in_a_row_open_it_once(breaker: Breaker, clock: ManualClock, opened: list[str]) -> None:
     for _ in range(TIMEOUTS_TO_OPEN - 1):
         breaker.timed_out(1)
         clock.advance(round(1000 * SILENCE_TO_OPEN_S))
@@ -35,9 +43,9 @@ def test_timeouts_in_a_row_open_it_once() -> None:
     assert refused.value.facts["retry_after_s"] == 1
 
 
-def test_many_timeouts_of_one_moment_do_not_open_it_until_the_silence_lasts() -> None:
-    clock = ManualClock()
-    breaker, opened = a_breaker(clock)
+def test_many_timeouts_of_one_moment_do_not_open_it_until_the_silence_lasts(
+    breaker: Breaker, clock: ManualClock, opened: list[str]
+) -> None:
     breaker.timed_out(50)
     clock.advance(round(1000 * SILENCE_TO_OPEN_S) - 10)
     breaker.timed_out(50)
@@ -47,12 +55,11 @@ def test_many_timeouts_of_one_moment_do_not_open_it_until_the_silence_lasts() ->
     assert opened == ["opened"]
 
 
-def test_one_slow_script_does_not_open_it_for_everybody() -> None:
-    clock = ManualClock()
-    breaker, opened = a_breaker(clock)
-    for _ in range(
-        100
-    ):  # scripts of 400 ms: the commands behind each pass their 150 ms, then all are answered
+def test_one_slow_script_does_not_open_it_for_everybody(
+    breaker: Breaker, clock: ManualClock, opened: list[str]
+) -> None:
+    # scripts of 400 ms: the commands behind each pass their 150 ms, then all are answered
+    for _ in range(100):
         breaker.timed_out(5)
         clock.advance(250)
         breaker.timed_out(5)
@@ -60,9 +67,9 @@ def test_one_slow_script_does_not_open_it_for_everybody() -> None:
     assert opened == []
 
 
-def test_timeouts_of_large_reads_never_open_it() -> None:
-    clock = ManualClock()
-    breaker, opened = a_breaker(clock)
+def test_timeouts_of_large_reads_never_open_it(
+    breaker: Breaker, clock: ManualClock, opened: list[str]
+) -> None:
     for _ in range(100):
         breaker.bulk_timed_out(1)
         clock.advance(2_000)
@@ -70,8 +77,7 @@ def test_timeouts_of_large_reads_never_open_it() -> None:
     assert opened == []
 
 
-def test_a_reply_between_timeouts_keeps_it_closed() -> None:
-    breaker, opened = a_breaker()
+def test_a_reply_between_timeouts_keeps_it_closed(breaker: Breaker, opened: list[str]) -> None:
     for _ in range(10):
         breaker.timed_out(1)
         breaker.answered()
@@ -79,24 +85,21 @@ def test_a_reply_between_timeouts_keeps_it_closed() -> None:
     assert opened == []
 
 
-def test_nobody_listening_opens_it_at_once_with_the_reason() -> None:
-    breaker, opened = a_breaker()
+def test_nobody_listening_opens_it_at_once_with_the_reason(breaker: Breaker, opened: list[str]) -> None:
     breaker.unreachable("the store can't be reached")
     assert opened == ["opened"]
     with pytest.raises(Unavailable, match="can't be reached"):
         breaker.check()
 
 
-def test_it_tells_the_latest_reason() -> None:
-    breaker, _ = a_breaker()
+def test_it_tells_the_latest_reason(breaker: Breaker) -> None:
     breaker.unreachable("the store can't be reached")
     breaker.unreachable("the store is not ready (loading)")
     with pytest.raises(Unavailable, match="loading"):
         breaker.check()
 
 
-def test_a_reply_closes_it_and_the_next_outage_opens_it_again() -> None:
-    breaker, opened = a_breaker()
+def test_a_reply_closes_it_and_the_next_outage_opens_it_again(breaker: Breaker, opened: list[str]) -> None:
     breaker.unreachable("gone")
     breaker.answered()
     breaker.check()

@@ -9,7 +9,7 @@ import structlog
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from tests.fakes.asgi import call
-from tests.fakes.request_handler import BROWSER, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, Corner
 
 
 class Inside:
@@ -26,11 +26,6 @@ class Inside:
         headers = [(b"X-Request-ID", b"serve"), (b"content-type", b"text/plain"), (b"x-request-id", b"app")]
         await send({"type": "http.response.start", "status": 218, "headers": headers})
         await send({"type": "http.response.body", "body": b"inside"})
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: Corner) -> None:

@@ -17,12 +17,7 @@ from deployments.api.http import routes
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import build_openapi
 from tests.fakes.asgi import call
-from tests.fakes.request_handler import Corner, open_corner
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
+from tests.fakes.request_handler import Corner
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 
 from cluster.clock import Clock
 from cluster.errors import Unavailable
-from cluster.meter import SilentMeter
 from cluster.records.apps import AppSettings
 from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
 from cluster.store.stores import Stores
@@ -14,13 +13,8 @@ from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
 from deployments.edge.http.caller import UserToken
 from deployments.edge.http.request import ApiRequest
-from tests.fakes.asgi import call
+from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 @pytest.fixture
@@ -116,16 +110,6 @@ async def test_each_app_has_a_separate_log(corner: Corner, book: QueryLogWriter)
     assert [query.text for query in await logged(corner.stores, "other")] == ["other"]
 
 
-class Lost(SilentMeter):
-    """Counts lost queries."""
-
-    lost = 0.0
-
-    def count(self, name: str, by: float = 1, **tags: str) -> None:
-        assert name == "kiosk_queries_lost"
-        self.lost += by
-
-
 class Away:
     """A store that is away for a while."""
 
@@ -145,7 +129,7 @@ class Away:
 async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Corner) -> None:
     away: Any = Away(corner.stores)
     clock: Clock = StillClock()
-    meter = Lost()
+    meter = CountingMeter()
     book = QueryLogWriter(away, clock, meter)
     request = request_of(corner)
     for at in range(MOST_WAITING + 50):
@@ -160,21 +144,15 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     assert len(texts) == MOST_WAITING
     assert texts[-1] == "late9"
     assert texts[0] == "q60"
-    assert meter.lost == 60
+    assert meter.counts == {"kiosk_queries_lost": 60}
 
 
 async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryLogWriter) -> None:
     replica = await open_corner(query_log=book)
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    await call(replica.handler, "POST", "/v1/products", headers=replica.headers(), json=body)
+    await replica.send("POST", "/v1/products", json=body)
     await replica.apply()
-    await call(
-        replica.handler,
-        "POST",
-        "/v1/search/autocomplete",
-        headers=replica.headers(),
-        json={"q": "dra ", "language": "de"},
-    )
+    await replica.send("POST", "/v1/search/autocomplete", json={"q": "dra ", "language": "de"})
     await book.write()
     [query] = await logged(corner.stores)
     assert (query.kind, query.text, query.total, query.language) == ("autocomplete", "dra", 0, "de")
@@ -184,7 +162,7 @@ async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: Que
 async def test_questions_are_logged_with_their_source(corner: Corner, book: QueryLogWriter) -> None:
     replica = await open_corner(query_log=book)
     body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
-    answer = await call(replica.handler, "POST", "/v1/ask/questions", headers=replica.headers(), json=body)
+    answer = await replica.send("POST", "/v1/ask/questions", json=body)
     assert answer.status == 200, answer.body
     await replica.close()
     await book.write()

@@ -18,6 +18,7 @@ from tests.suites.test_experiments import an_experiment
 from tests.suites.waiting import until
 
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"
+HOE = {"user_id": "ada", "question": "Which hoe?"}
 RULE = BoostRule(name="sale", boost_fq="brand:Alder", boosting_tags=["of an experiment"])
 
 
@@ -165,13 +166,7 @@ async def test_a_question_prefers_the_products_of_its_variant(corner: Corner) ->
         ("brand:Birk", "(brand:Birk) OR (brand:Alder)"),
     ):
         body = {"user_id": "ada", "question": "Which hoe?", "boost_fq": boost_fq}
-        answer = await call(
-            corner.handler,
-            "POST",
-            "/v1/ask/questions",
-            headers=corner.headers(),
-            body=json.dumps(body).encode(),
-        )
+        answer = await corner.send("POST", "/v1/ask/questions", json=body)
         stored = await corner.stores.questions.read("shop", answer.json()["data"]["question_id"])
         assert stored is not None
         assert stored.question.boost_fq == expected
@@ -197,8 +192,7 @@ async def test_the_answer_of_a_question_counts_for_its_guardrails(
     monkeypatch.setattr(AnswerPipeline, "answer", answer_late)
     await put(corner, "one", {"boost_rule": "sale"}, guardrails=["latency", "errors", "empty"])
     await corner.asking.start()
-    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
-    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    answer = await corner.send("POST", "/v1/ask/questions", json=HOE)
     question_id = answer.json()["data"]["question_id"]
 
     async def is_finished() -> bool:
@@ -225,8 +219,7 @@ async def test_a_question_that_is_not_accepted_counts_as_failed(
         raise Unavailable("away", retry_after_s=1)
 
     monkeypatch.setattr(corner.stores.questions, "ask", refuse)
-    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
-    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    answer = await corner.send("POST", "/v1/ask/questions", json=HOE)
     assert answer.status == 503
     await corner.experiments.treatments.flush()
     assert (await corner.stores.experiments.served("shop", "id-one"))["b:guard.failed"] == 1
@@ -234,8 +227,7 @@ async def test_a_question_that_is_not_accepted_counts_as_failed(
 
 async def test_a_question_is_no_exposure_to_another_engine(corner: Corner) -> None:
     await put(corner, "one", {"engine_id": "news"})
-    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
-    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    answer = await corner.send("POST", "/v1/ask/questions", json=HOE)
     assert answer.status == 200
     assert await list_exposures(corner) == {}
 
@@ -297,11 +289,5 @@ async def test_the_older_of_two_experiments_that_set_a_snapshot_wins(corner: Cor
 
 async def test_an_event_names_no_interleaving(corner: Corner) -> None:
     await put(corner, "one", {}, variants=SIDES, method="interleave")
-    answer = await call(
-        corner.handler,
-        "POST",
-        "/v1/experiments/one/events",
-        headers=corner.headers(),
-        json={"user_id": "ada"},
-    )
+    answer = await corner.send("POST", "/v1/experiments/one/events", json={"user_id": "ada"})
     assert answer.status == 404

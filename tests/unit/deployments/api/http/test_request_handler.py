@@ -11,14 +11,9 @@ from cluster.errors import TooMany, Unavailable, messages
 from cluster.records.apps import AppSettings, Limits, new_app_settings
 from deployments.edge.http.errors import BUSY, UNSENT_STATUS
 from tests.fakes.asgi import Answer, HungUp, call
-from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner
 
 ASK = "/v1/recommendation/user_to_products"
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 async def ask(corner: Corner, body: Any, *, key: str | None = None, **more: Any) -> Answer:
@@ -53,7 +48,7 @@ async def test_a_preflight_needs_no_key(corner: Corner) -> None:
 
 
 async def test_a_head_is_a_get_without_its_body(corner: Corner) -> None:
-    answer = await call(corner.handler, "HEAD", "/v1/users/x", headers=corner.headers())
+    answer = await corner.send("HEAD", "/v1/users/x")
     assert (answer.status, answer.body) == (404, b"")
     assert answer.headers["content-length"] == "27"
 
@@ -99,13 +94,10 @@ async def test_a_bad_token_on_interactions_comes_after_bad_json(corner: Corner) 
 
 async def test_too_many_requests_say_when_to_come_back(corner: Corner) -> None:
     await corner.open_app("slow", settings=AppSettings(limits=Limits(writes_per_s=0.5, write_burst=2)))
-    answers = [
-        await call(corner.handler, "DELETE", f"/v1/users/{at}", headers=corner.headers("slow"))
-        for at in range(4)
-    ]
+    answers = [await corner.send("DELETE", f"/v1/users/{at}", app_id="slow") for at in range(4)]
     assert [answer.status for answer in answers] == [200, 200, 429, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
-    reads = await call(corner.handler, "GET", "/v1/users/1", headers=corner.headers("slow"))
+    reads = await corner.send("GET", "/v1/users/1", app_id="slow")
     assert reads.status == 404
 
 
@@ -114,9 +106,7 @@ async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
         raise TooMany("too many uploads are waiting", retry_after_s=5)
 
     corner.stores.intake.accept = full  # type: ignore[method-assign, assignment]
-    answer = await call(
-        corner.handler, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
-    )
+    answer = await corner.send("POST", "/v1/users", json={"data": [{"user_id": "u"}]})
     assert (answer.status, answer.headers["retry-after"]) == (429, "5")
     assert answer.json() == {"message": "too many uploads are waiting"}
 
@@ -160,14 +150,8 @@ async def test_only_a_write_that_was_not_begun_and_a_read_are_offered_to_another
             monkeypatch.setattr(type(corner.stores.interactions), "append", fail)
             monkeypatch.setattr(type(corner.stores.records), "get", fail)
             body = {"user_id": "u", "product_ids": ["p"], "type": "click"}
-            write = await call(
-                corner.handler,
-                "POST",
-                "/v1/interactions",
-                headers=corner.headers(),
-                json={"data": [body]},
-            )
-            read = await call(corner.handler, "GET", "/v1/users/x", headers=corner.headers())
+            write = await corner.send("POST", "/v1/interactions", json={"data": [body]})
+            read = await corner.send("GET", "/v1/users/x")
             assert write.json() == read.json() == {"message": BUSY}
             assert write.headers["retry-after"] == read.headers["retry-after"] == "1"
             statuses.append((write.status, read.status))
@@ -185,9 +169,7 @@ async def test_a_store_that_is_away_is_503_with_a_hint(corner: Corner) -> None:
 
 async def test_a_caller_who_hangs_up_is_answered_by_nobody(corner: Corner) -> None:
     with pytest.raises(HungUp):
-        await call(
-            corner.handler, "POST", "/v1/users", headers=corner.headers(), chunks=[b'{"data"'], hang_up=True
-        )
+        await corner.send("POST", "/v1/users", chunks=[b'{"data"'], hang_up=True)
     assert corner.handler.in_flight == 0
 
 
@@ -230,12 +212,8 @@ async def test_an_idempotency_key_makes_an_upload_happen_once(corner: Corner) ->
     assert isinstance(other.json()["data"], list)
     elsewhere = await call(corner.handler, "POST", "/v1/products", headers=headers, json=body)
     assert elsewhere.status == 422
-    first_reply = await call(
-        corner.handler,
-        "POST",
-        "/v1/users",
-        headers={**corner.headers("other"), "Idempotency-Key": "k-1"},
-        json=body,
+    first_reply = await corner.send(
+        "POST", "/v1/users", app_id="other", json=body, headers={"Idempotency-Key": "k-1"}
     )
     assert "idempotency-replayed" not in first_reply.headers
 
@@ -254,10 +232,10 @@ async def test_reads_do_not_look_at_an_idempotency_key(corner: Corner) -> None:
 
 async def test_a_full_disk_refuses_writes_and_keeps_reads(corner: Corner) -> None:
     corner.handler._gate.why_no_writes = lambda: "The disk of the service is full."
-    write = await call(corner.handler, "POST", "/v1/users", headers=corner.headers(), json={"data": []})
+    write = await corner.send("POST", "/v1/users", json={"data": []})
     assert (write.status, write.json()) == (503, {"message": "The disk of the service is full."})
     assert int(write.headers["retry-after"]) >= 1
-    assert (await call(corner.handler, "GET", "/v1/users/x", headers=corner.headers())).status == 404
+    assert (await corner.send("GET", "/v1/users/x")).status == 404
 
 
 async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
@@ -298,13 +276,7 @@ async def test_a_secret_key_from_a_page_is_logged_or_refused(corner: Corner, rul
 
     async def send(**more: str) -> tuple[int, list[str]]:
         with structlog.testing.capture_logs() as lines:
-            answer = await call(
-                corner.handler,
-                "POST",
-                ASK,
-                headers={**corner.headers(), "Host": "kiosk:8150", **more},
-                json={},
-            )
+            answer = await corner.send("POST", ASK, json={}, headers={"Host": "kiosk:8150", **more})
         assert corner.secret() not in str(lines)
         return answer.status, [line["event"] for line in lines if line["event"].startswith("secret_key")]
 
@@ -333,10 +305,10 @@ async def test_an_alias_repeats_the_service_id_for_apps_that_want_it(corner: Cor
 
 async def test_the_envelope_of_a_product_is_a_setting(corner: Corner) -> None:
     await _upload_product(corner)
-    bare = await call(corner.handler, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    bare = await corner.send("GET", "/v1/products/hoe-11")
     assert bare.json() == {"product_id": "hoe-11"}
     await corner.open_app("shop", settings=AppSettings(product_envelope=True, limits=PLENTY))
-    wrapped = await call(corner.handler, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    wrapped = await corner.send("GET", "/v1/products/hoe-11")
     assert wrapped.json() == {"message": "success", "data": {"product_id": "hoe-11"}}
 
 
@@ -348,20 +320,14 @@ async def test_requests_in_flight_are_counted_and_their_time_added_up(corner: Co
         corner.clock.pass_ms(250)
 
     corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
-    await call(corner.handler, "GET", "/v1/products/x", headers=corner.headers())
+    await corner.send("GET", "/v1/products/x")
     assert seen == [1]
     assert corner.handler.in_flight == 0
     assert corner.handler.busy_s == pytest.approx(0.25)
 
 
 async def _upload_product(corner: Corner) -> None:
-    await call(
-        corner.handler,
-        "POST",
-        "/v1/products",
-        headers=corner.headers(),
-        json={"data": [{"product_id": "hoe-11"}]},
-    )
+    await corner.send("POST", "/v1/products", json={"data": [{"product_id": "hoe-11"}]})
     await corner.apply()
 
 

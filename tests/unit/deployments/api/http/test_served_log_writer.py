@@ -10,7 +10,6 @@ from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import Boost, Placements, RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import PREVIEW, Preview
 from cluster.artifacts.logs.day_files import ERASURE_MEMORY_MS
-from cluster.meter import SilentMeter
 from cluster.query.language.tree import Everything
 from cluster.records.apps import AppSettings
 from cluster.records.experiment import Variant
@@ -25,7 +24,8 @@ from deployments.api.http.served_log_writer import (
     digest_request,
 )
 from deployments.edge.http.request import ApiRequest
-from tests.fakes.request_handler import NOW_MS, Corner, open_corner
+from tests.fakes.counting_meter import CountingMeter
+from tests.fakes.request_handler import NOW_MS, Corner
 
 QUERY = UserQuery("user_to_products", "shop", "default", user_id="gina-7", rows=2, start=4)
 RESULT = RecommendationResult(
@@ -33,11 +33,6 @@ RESULT = RecommendationResult(
     served_by="personal",
     placements=Placements((1.5, 0.25), (RULE, RANKED), (1.0, 1.0), "0530", "shop"),
 )
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 @pytest.fixture
@@ -138,19 +133,8 @@ def test_equal_questions_have_one_digest_and_plain_lists_none() -> None:
     assert digest_request({"q": 1 << 70}) != digest_request({"q": 1 << 71})
 
 
-class CountedLosses(SilentMeter):
-    """The number of answers that a writer lost."""
-
-    def __init__(self) -> None:
-        self.losses = 0.0
-
-    def count(self, name: str, by: float = 1, **labels: str) -> None:
-        assert name == "kiosk_served_answers_lost"
-        self.losses += by
-
-
 async def test_a_full_queue_of_one_app_refuses_its_rows_alone(corner: Corner) -> None:
-    meter = CountedLosses()
+    meter = CountingMeter()
     writer = ServedLogWriter(corner.stores.served, corner.clock, meter)
     row = ServedAnswer("old", NOW_MS, "user_to_products", "default")
     for _ in range(MOST_BATCHES):
@@ -164,18 +148,18 @@ async def test_a_full_queue_of_one_app_refuses_its_rows_alone(corner: Corner) ->
     await writer.write()
     assert [row.service_id for row in await corner.stores.served.read_all("library", "0")] == ["s2"]
     assert "s1" not in {row.service_id for row in await rows(corner)}
-    assert meter.losses == 1
+    assert meter.counts == {"kiosk_served_answers_lost": 1}
 
 
 async def test_rows_that_an_erasure_may_have_missed_are_dropped(corner: Corner) -> None:
-    meter = CountedLosses()
+    meter = CountingMeter()
     writer = ServedLogWriter(corner.stores.served, corner.clock, meter)
     writer.record(request_from(corner), "old", QUERY, RESULT, ())
     corner.clock.pass_ms(ERASURE_MEMORY_MS)
     writer.record(request_from(corner), "new", QUERY, RESULT, ())
     await writer.write()
     assert [row.service_id for row in await rows(corner)] == ["new"]
-    assert meter.losses == 1
+    assert meter.counts == {"kiosk_served_answers_lost": 1}
 
 
 async def test_long_answers_are_cut_and_make_small_batches(corner: Corner, writer: ServedLogWriter) -> None:

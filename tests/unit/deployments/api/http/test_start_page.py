@@ -2,18 +2,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from starlette.testclient import TestClient
 
 from deployments.api.http.routes import build_application
-from tests.fakes.request_handler import Corner, open_corner
+from tests.fakes.request_handler import Corner
 
 HTML = {"accept": "text/html"}
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
 
 
 def test_with_pages_a_person_is_led_to_the_console_and_a_program_to_the_api(corner: Corner) -> None:

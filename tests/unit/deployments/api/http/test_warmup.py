@@ -9,7 +9,6 @@ from cluster.errors import NotFound, Unavailable
 from cluster.records.apps import App
 from cluster.store.stores import Stores
 from deployments.api.http.warmup import LATELY_MS, load_busy_engines, preload_newly_written_apps
-from tests.fakes.asgi import call
 from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
@@ -30,11 +29,6 @@ class RecordingEngine:
         if self.error is not None:
             raise self.error
         return RecommendationResult()
-
-
-@pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
 
 
 @pytest.fixture
@@ -119,7 +113,7 @@ async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> N
     assert engine.names == []
     for _ in range(3):
         products = {"data": [{"product_id": "hoe-11"}]}
-        await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
+        await corner.send("POST", "/v1/products", json=products)
         await corner.apply()
         await until(lambda: len(engine.names) > 0)
         await asyncio.sleep(0.05)
@@ -136,7 +130,7 @@ async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     )
     await asyncio.sleep(0.03)
     products = {"data": [{"product_id": "hoe-11"}]}
-    await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
+    await corner.send("POST", "/v1/products", json=products)
     await corner.apply()
     await until(lambda: len(engine.names) > 1)
     engine.error = RuntimeError("broken")

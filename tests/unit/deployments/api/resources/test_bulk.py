@@ -9,7 +9,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.clock import SystemClock
 from cluster.records.apps import AppSettings, Limits
 from deployments.api.resources import bulk
-from tests.fakes.asgi import Answer, call
+from tests.fakes.asgi import Answer
 from tests.fakes.request_handler import PLENTY, Corner, open_corner
 
 PRODUCTS = "recommendation/user_to_products"
@@ -24,15 +24,13 @@ async def corner() -> Corner:
 
 async def _open_engine(corner: Corner) -> None:
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    answer = await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=body)
+    answer = await corner.send("POST", "/v1/products", json=body)
     assert answer.status == 200
     await corner.apply()
 
 
 async def ask(corner: Corner, *requests: dict[str, Any]) -> Answer:
-    return await call(
-        corner.handler, "POST", "/v1/bulk", headers=corner.headers(), json={"requests": list(requests)}
-    )
+    return await corner.send("POST", "/v1/bulk", json={"requests": list(requests)})
 
 
 def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> None:
@@ -48,7 +46,7 @@ def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> N
 
 async def test_an_answer_in_bulk_is_the_answer_alone(corner: Corner) -> None:
     body = {"rows": 3, "user_id": "gina-7"}
-    alone = await call(corner.handler, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json=body)
+    alone = await corner.send("POST", f"/v1/{PRODUCTS}", json=body)
     inner = (await ask(corner, {"api_name": PRODUCTS, "body": body})).json()["data"][0]["body"]
     assert inner["data"]["products"] == alone.json()["data"]["products"]
     first, second = corner.recommender.requests[-2:]
@@ -120,7 +118,7 @@ async def test_a_refused_entry_has_a_retry_delay(corner: Corner) -> None:
     await corner.open_app("shop", settings=AppSettings(limits=few))
     first, second = (await ask(corner, {"api_name": PRODUCTS}, {"api_name": PRODUCTS})).json()["data"]
     assert (first["status_code"], "retry_after_s" in first) == (200, False)
-    alone = await call(corner.handler, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json={})
+    alone = await corner.send("POST", f"/v1/{PRODUCTS}", json={})
     assert (second["status_code"], second["body"]) == (429, alone.json())
     assert second["retry_after_s"] == int(alone.headers["retry-after"]) == 10
 

@@ -4,22 +4,14 @@ import hashlib
 import json
 from typing import Any
 
-import pytest
-
 from cluster.errors import Unavailable
 from cluster.records.apps import AppSettings
 from cluster.records.interaction import RecentEvent
-from tests.fakes.asgi import call
-from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
-
-
-@pytest.fixture
-async def corner() -> Corner:
-    return await open_corner()
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner
 
 
 async def post(corner: Corner, path: str, body: Any, **headers: str) -> Any:
-    answer = await call(corner.handler, "POST", path, headers={**corner.headers(), **headers}, json=body)
+    answer = await corner.send("POST", path, json=body, headers=headers)
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -69,7 +61,7 @@ async def test_a_read_parses_nothing(corner: Corner) -> None:
         return stored
 
     corner.stores.records.get = get  # type: ignore[method-assign]
-    answer = await call(corner.handler, "GET", "/v1/users/a", headers=corner.headers())
+    answer = await corner.send("GET", "/v1/users/a")
     assert answer.body == b'{"message":"success","data":' + stored + b"}"
 
 
@@ -113,7 +105,7 @@ async def test_an_empty_call_appends_nothing(corner: Corner) -> None:
 async def test_an_alias_of_service_id_is_accepted_when_the_app_allows_it(corner: Corner) -> None:
     service_id = "0b8d4a52-3f0c-4e0b-9a63-1f2f6a5d8c11"
     body = {"data": [{"type": "click", "product_ids": ["a"], "reply_id": service_id}]}
-    refused = await call(corner.handler, "POST", "/v1/interactions", headers=corner.headers(), json=body)
+    refused = await corner.send("POST", "/v1/interactions", json=body)
     assert refused.status == 422
     await corner.open_app("shop", settings=AppSettings(service_id_aliases=("reply_id",), limits=PLENTY))
     await post(corner, "/v1/interactions", body)
@@ -124,9 +116,7 @@ async def test_an_alias_of_service_id_is_accepted_when_the_app_allows_it(corner:
 async def test_erasing_forgets_the_user_and_linked_visitors(corner: Corner) -> None:
     click = {"type": "click", "user_id": "u", "anonymous_id": "v", "product_ids": ["a"]}
     await post(corner, "/v1/interactions", {"data": [click]})
-    answer = await call(
-        corner.handler, "DELETE", "/v1/interactions", headers=corner.headers(), json={"user_ids": ["u"]}
-    )
+    answer = await corner.send("DELETE", "/v1/interactions", json={"user_ids": ["u"]})
     assert answer.status == 200
     assert await corner.stores.interactions.recent("shop", ["u:u", "a:v"]) == []
 
@@ -156,7 +146,5 @@ async def test_counting_over_a_store_that_goes_away_is_503(corner: Corner) -> No
         raise Unavailable("away")
 
     corner.stores.records.get_many = away  # type: ignore[method-assign]
-    answer = await call(
-        corner.handler, "GET", "/v1/products/_aggregate?field=brand", headers=corner.headers()
-    )
+    answer = await corner.send("GET", "/v1/products/_aggregate?field=brand")
     assert answer.status == 503
