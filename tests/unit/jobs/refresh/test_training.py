@@ -460,17 +460,13 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
     return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
 
 
-def test_an_instant_in_everybodys_only_sitting_does_not_validate() -> None:
-    """All histories end in the same minute: a split by time would have several targets per user."""
-    split = split_for_recipe(recipe_of(), one_sitting(1.0, end_together=True))
-    assert split.validation[0].name == "leave last out, validation"
-
-
-def test_one_session_per_user_is_evaluated_by_the_next_item() -> None:
-    split = split_for_recipe(recipe_of(), one_sitting(20.0, end_together=False))
-    assert split.validation[0].name == "leave last out, validation"
-
-
-def test_clocks_that_say_something_validate_by_time() -> None:
-    split = split_for_recipe(recipe_of(), one_sitting(DAY_S, end_together=True))
-    assert split.validation[0].name == "by time, validation"
+@pytest.mark.parametrize(
+    ("step_s", "end_together", "protocol"),
+    [(1.0, True, "leave last out"), (20.0, False, "leave last out"), (DAY_S, True, "by time")],
+    ids=["all end in one minute", "one session for each user", "one step a day"],
+)
+def test_a_split_by_time_needs_clocks_that_tell_events_apart(
+    step_s: float, end_together: bool, protocol: str
+) -> None:
+    split = split_for_recipe(recipe_of(), one_sitting(step_s, end_together=end_together))
+    assert split.validation[0].name == f"{protocol}, validation"

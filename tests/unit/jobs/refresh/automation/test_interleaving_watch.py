@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from actors.experiments.interleaving_report import load_interleaving_report
 from actors.experiments.lifecycle import ExperimentLifecycle
-from cluster.artifacts.logs.day_files import DAY_MS, name_day
-from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
-from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
-from cluster.store.stores import Stores
 from jobs.refresh.automation import interleaving_watch
-from jobs.refresh.automation.supervisor import ModelSupervisor
-from jobs.refresh.build.build import SnapshotOrigin
 from jobs.refresh.runs.promotion import HOLDBACK, promote_version
-from tests.fakes import generated_market
 from tests.fakes.erased_person import erase_person
-from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import publish_ring_snapshot
-from tests.suites.manual_clock import ManualClock
-
-APP = generated_market.APP
-NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+from tests.fakes.supervised_shop import APP, NOON_MS, SupervisedShop
 
 
 @dataclass
-class InterleavedShop:
+class InterleavedShop(SupervisedShop):
     """An app whose engine serves `now`, interleaved with `rival` since noon."""
 
-    stores: Stores
-    artifacts: ArtifactStore
-    clock: ManualClock
-    now: str
-    rival: str
-    supervisor: ModelSupervisor
-    experiment: Experiment
-
-    async def set_switch(self, is_on: bool, environment: Any = "production") -> None:
-        app = App(
-            app_id=APP, environment=environment, created_at=0, settings=AppSettings(automatic_models=is_on)
-        )
-        await self.stores.access.put_app(app)
-
-    async def engine(self) -> Engine:
-        engine = await self.stores.engines.get(APP, "default")
-        assert engine is not None
-        return engine
+    now: str = ""
+    rival: str = ""
+    experiment: Experiment = field(init=False)
 
     async def statuses(self) -> list[str]:
         book = await self.stores.experiments.read_all(APP)
@@ -79,41 +49,38 @@ class InterleavedShop:
             }
             for at in range(first + second)
         ]  # fmt: skip
-        table = pa.Table.from_pylist(rows, schema=OUTCOMES)
-        OutcomeStore(self.artifacts, self.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+        self.write_outcomes(rows)
 
-    async def look(self) -> None:
-        self.clock.advance(60_000)
-        await self.supervisor.run_once()
+    async def interleave(self, now: str, rival: str, **fields: Any) -> Experiment:
+        """Start an interleaving of two snapshots."""
+        variants = [
+            {"name": "now", "slug": "first", "snapshot": now},
+            {"name": "rival", "slug": "second", "snapshot": rival, "weight": 0.0},
+        ]
+        draft = {
+            "name": "Rival", "method": "interleave", "variants": variants, "goal": ["click"],
+            "promote_when_better": True, **fields,
+        }  # fmt: skip
+        lifecycle = ExperimentLifecycle(self.stores, self.clock)
+        (created,) = await lifecycle.create(APP, [draft])
+        return await lifecycle.start(APP, created.experiment_id)
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> InterleavedShop:
-    clock = ManualClock(NOON_MS)
-    stores = memory_stores(clock)
-    artifacts = ArtifactStore.open(tmp_path / "artifacts")
-    snapshots = SnapshotStore(artifacts)
-    now, rival = (publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
-    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=now))
-    experiment = await interleave(stores, clock, now, rival)
-    supervisor = ModelSupervisor(stores, artifacts, clock, owner="first")
-    opened = InterleavedShop(stores, artifacts, clock, now, rival, supervisor, experiment)
-    await opened.set_switch(True)
-    return opened
+    shop = InterleavedShop(tmp_path)
+    shop.now, shop.rival = shop.publish(6), shop.publish(7)
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.now))
+    shop.experiment = await shop.interleave(shop.now, shop.rival)
+    await shop.set_switch(True)
+    return shop
 
 
-async def interleave(stores: Stores, clock: ManualClock, now: str, rival: str, **fields: Any) -> Experiment:
-    variants = [
-        {"name": "now", "slug": "first", "snapshot": now},
-        {"name": "rival", "slug": "second", "snapshot": rival, "weight": 0.0},
-    ]
-    draft = {
-        "name": "Rival", "method": "interleave", "variants": variants, "goal": ["click"],
-        "promote_when_better": True, **fields,
-    }  # fmt: skip
-    lifecycle = ExperimentLifecycle(stores, clock)
-    (created,) = await lifecycle.create(APP, [draft])
-    return await lifecycle.start(APP, created.experiment_id)
+@pytest.fixture
+async def learned(shop: InterleavedShop) -> str:
+    """A snapshot that learned from people, in place of the interleaving."""
+    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
+    return shop.publish(8, learned_from_people=True)
 
 
 async def test_a_preferred_snapshot_is_promoted_with_its_evidence_and_a_trial_guards_it(
@@ -127,11 +94,8 @@ async def test_a_preferred_snapshot_is_promoted_with_its_evidence_and_a_trial_gu
     engine = await shop.engine()
     assert engine.snapshot == shop.rival
     assert engine.trial is not None
-    assert (engine.trial.version, engine.trial.share, engine.trial.is_candidate) == (
-        shop.now,
-        HOLDBACK,
-        False,
-    )
+    assert (engine.trial.version, engine.trial.share) == (shop.now, HOLDBACK)
+    assert not engine.trial.is_candidate
     assert await shop.status() == "Completed"
     (entry,) = await shop.stores.promotions.history(APP, "default")
     assert (entry.kind, entry.by, entry.before) == ("promoted", "automatic_models", shop.now)
@@ -167,9 +131,7 @@ async def test_the_switch_of_the_app_stops_promotions(
 async def test_an_interleaving_without_the_option_decides_and_changes_nothing(shop: InterleavedShop) -> None:
     lifecycle = ExperimentLifecycle(shop.stores, shop.clock)
     await lifecycle.complete(APP, "rival")
-    shop.experiment = await interleave(
-        shop.stores, shop.clock, shop.now, shop.rival, name="Look", promote_when_better=False
-    )
+    shop.experiment = await shop.interleave(shop.now, shop.rival, name="Look", promote_when_better=False)
     shop.click(100, 400)
     await shop.look()
     report = await load_interleaving_report(shop.stores, shop.artifacts, shop.experiment, shop.clock.now_ms())
@@ -187,12 +149,9 @@ async def test_an_interleaving_ends_where_another_snapshot_serves(shop: Interlea
 
 
 async def test_an_erasure_ends_the_interleaving_of_a_snapshot_that_learned_from_the_person(
-    shop: InterleavedShop, tmp_path: Path
+    shop: InterleavedShop, learned: str
 ) -> None:
-    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
-    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
-    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
-    await interleave(shop.stores, shop.clock, shop.now, learned, name="Learned")
+    await shop.interleave(shop.now, learned, name="Learned")
     await shop.look()
     assert sorted(await shop.statuses()) == ["Active", "Completed"]
     erase_person(shop.artifacts, shop.clock, APP, 7)
@@ -206,16 +165,13 @@ async def test_an_erasure_ends_the_interleaving_of_a_snapshot_that_learned_from_
 @pytest.mark.parametrize("method", ["interleave", "split"])
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_an_erasure_ends_every_experiment_that_serves_a_snapshot_with_the_person(
-    shop: InterleavedShop, tmp_path: Path, method: str, is_on: bool
+    shop: InterleavedShop, learned: str, method: str, is_on: bool
 ) -> None:
     await shop.set_switch(is_on)
-    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
-    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
-    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
     look = {"method": method, "promote_when_better": False}
-    await interleave(shop.stores, shop.clock, shop.now, learned, name="Learned", **look)
-    await interleave(shop.stores, shop.clock, learned, shop.rival, name="First", **look)
-    await interleave(shop.stores, shop.clock, shop.now, shop.rival, name="Without", **look)
+    await shop.interleave(shop.now, learned, name="Learned", **look)
+    await shop.interleave(learned, shop.rival, name="First", **look)
+    await shop.interleave(shop.now, shop.rival, name="Without", **look)
     await shop.look()
     assert sorted(await shop.statuses()) == ["Active"] * 3 + ["Completed"]
     erase_person(shop.artifacts, shop.clock, APP, 7)
@@ -229,13 +185,10 @@ async def test_an_erasure_ends_every_experiment_that_serves_a_snapshot_with_the_
 
 
 async def test_an_experiment_with_the_serving_snapshot_goes_on_after_an_erasure(
-    shop: InterleavedShop, tmp_path: Path
+    shop: InterleavedShop, learned: str
 ) -> None:
-    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
-    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
-    await ExperimentLifecycle(shop.stores, shop.clock).complete(APP, "rival")
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=learned))
-    await interleave(shop.stores, shop.clock, learned, shop.rival, name="Serving", promote_when_better=False)
+    await shop.interleave(learned, shop.rival, name="Serving", promote_when_better=False)
     erase_person(shop.artifacts, shop.clock, APP, 7)
     await shop.look()
     assert sorted(await shop.statuses()) == ["Active", "Completed"]
@@ -250,9 +203,9 @@ async def test_a_snapshot_that_is_gone_is_not_promoted(shop: InterleavedShop) ->
 
 @pytest.mark.parametrize("deed", ["complete", "promote"])
 async def test_a_decision_undoes_no_change_that_came_during_the_read(
-    shop: InterleavedShop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deed: str
+    shop: InterleavedShop, monkeypatch: pytest.MonkeyPatch, deed: str
 ) -> None:
-    newest = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "8", APP, seed=8)
+    newest = shop.publish(8)
 
     async def load_slowly(*given: Any) -> Any:
         report = await load_interleaving_report(*given)

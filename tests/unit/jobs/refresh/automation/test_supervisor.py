@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_format import INTERACTIONS
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.apps import App, AppSettings, new_app_settings
+from cluster.records.apps import AppSettings, new_app_settings
 from cluster.records.engine import Engine
 from cluster.records.run import DAY_MS, Schedule
 from cluster.records.served_answer import ServedAnswer
-from cluster.store.stores import Stores
 from jobs.refresh.automation.first_training import (
     choose_first_recipe,
     has_enough_data,
@@ -26,25 +23,11 @@ from jobs.refresh.automation.supervisor import COOLDOWN_MS, EVERY_S, HOUR_MS, RE
 from jobs.refresh.runs.estimate import DryRunEstimate
 from jobs.refresh.runs.run_commands import create_run
 from tests.fakes import generated_market
-from tests.fakes.stores.memory import memory_stores
-from tests.suites.manual_clock import ManualClock
-
-APP = generated_market.APP
-NOON_MS = 20_000 * DAY_MS + 12 * HOUR_MS
+from tests.fakes.supervised_shop import APP, NOON_MS, SupervisedShop
 
 
-@dataclass
-class Shop:
-    stores: Stores
-    artifacts: ArtifactStore
-    clock: ManualClock
-    supervisor: ModelSupervisor
-
-    async def open_app(self, environment: Any = "production", **settings: Any) -> None:
-        chosen = AppSettings(**{"automatic_models": True, **settings})
-        await self.stores.access.put_app(
-            App(app_id=APP, environment=environment, created_at=0, settings=chosen)
-        )
+class Shop(SupervisedShop):
+    """The app with logs of what people did."""
 
     def settle(self, people: int = 200, each: int = 6, products: int = 60) -> None:
         """Compact products, and interactions of people with each of them."""
@@ -62,8 +45,8 @@ class Shop:
         table = pa.Table.from_arrays(arrays, schema=INTERACTIONS)
         segments.append(APP, "interaction", table, first=offsets[0], last=offsets[-1])
 
-    async def look(self) -> int:
-        """Let the pause pass, and look once."""
+    async def look_again(self) -> int:
+        """Let the supervisor look twice with its pause between, and return the trainings of the second look."""
         await self.supervisor.run_once()
         self.clock.advance(int(EVERY_S * 1000) + 1_000)
         return await self.supervisor.run_once()
@@ -89,11 +72,9 @@ class Shop:
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> Shop:
-    clock = ManualClock(NOON_MS)
-    stores = memory_stores(clock)
-    await generated_market.open_market(stores)
-    artifacts = ArtifactStore.open(tmp_path / "artifacts")
-    return Shop(stores, artifacts, clock, ModelSupervisor(stores, artifacts, clock, owner="first"))
+    shop = Shop(tmp_path)
+    await generated_market.open_market(shop.stores)
+    return shop
 
 
 def test_new_apps_in_production_are_looked_after_and_older_ones_are_not() -> None:
@@ -127,54 +108,54 @@ def test_the_first_recipe_is_the_best_that_fits() -> None:
 
 
 async def test_enough_data_get_a_training_and_a_nightly_schedule_once(shop: Shop) -> None:
-    await shop.open_app()
+    await shop.set_switch(True)
     shop.settle()
     assert await shop.supervisor.run_once() == 0  # an import may be under way
-    assert await shop.look() == 1
+    assert await shop.look_again() == 1
     (run,) = await shop.stores.runs.open(APP)
     assert (run.run_id, run.promote, run.by) == ("first-training", True, "automatic_models")
     (schedule,) = await shop.stores.schedules.all(APP)
     assert (schedule.name, schedule.when, schedule.recipe["name"]) == ("nightly", "nightly", "default")
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
     await shop.stores.schedules.remove(APP, "nightly")
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
     assert await shop.stores.schedules.all(APP) == []
 
 
 @pytest.mark.parametrize(
-    ("environment", "settings"),
-    [("development", {}), ("playground", {}), ("production", {"automatic_models": False})],
+    ("is_on", "environment"),
+    [(True, "development"), (True, "playground"), (False, "production")],
 )
 async def test_nothing_is_ordered_where_the_switch_is_off_or_in_development(
-    shop: Shop, environment: str, settings: dict[str, Any]
+    shop: Shop, is_on: bool, environment: str
 ) -> None:
-    await shop.open_app(environment, **settings)
+    await shop.set_switch(is_on, environment)
     shop.settle()
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
     assert await shop.stores.schedules.all(APP) == []
 
 
 async def test_little_data_wait(shop: Shop) -> None:
-    await shop.open_app()
-    assert await shop.look() == 0
+    await shop.set_switch(True)
+    assert await shop.look_again() == 0
     shop.settle(people=1_200, each=1)
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
 
 
 async def test_a_schedule_or_a_training_by_hand_stays_alone(shop: Shop) -> None:
-    await shop.open_app()
+    await shop.set_switch(True)
     shop.settle()
     mine = Schedule(app_id=APP, name="mine", engine_id="default", when="every 6h", recipe={"name": "fast"})
     await shop.stores.schedules.put(mine)
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
     assert await shop.stores.schedules.all(APP) == [mine]
     await shop.stores.schedules.remove(APP, "mine")
     await create_run(shop.stores, APP, "default", {"name": "fast"}, now_ms=NOON_MS, by="ada")
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
 
 
 async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
-    await shop.open_app()
+    await shop.set_switch(True)
     shop.settle()
     other = ModelSupervisor(shop.stores, shop.artifacts, shop.clock, owner="second")
     await shop.supervisor.run_once()
@@ -186,7 +167,7 @@ async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
 
 
 async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
-    await shop.open_app()
+    await shop.set_switch(True)
     mine = Schedule(app_id=APP, name="mine", engine_id="default", when="nightly", recipe={"name": "fast"})
     await shop.stores.schedules.put(mine.model_copy(update={"name": "deleted", "engine_id": "deleted"}))
     await shop.stores.schedules.put(mine)
@@ -201,24 +182,24 @@ async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
     )
     assert await shop.supervisor.examine_app((await shop.stores.access.read_all()).apps[APP]) == 0
     shop.clock.advance(HOUR_MS)
-    assert await shop.look() == 1
+    assert await shop.look_again() == 1
     run = (await shop.stores.runs.newest(APP))[0]
     assert run.by == "drift: click rate changed from 12.8% to 2.0%"
     assert (run.recipe, run.promote) == (mine.recipe, True)
     shop.clock.advance(2 * HOUR_MS)
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0
     assert COOLDOWN_MS == DAY_MS
 
 
 async def test_every_engine_gets_its_first_training(shop: Shop) -> None:
-    await shop.open_app()
+    await shop.set_switch(True)
     shop.settle()
-    await shop.look()
+    await shop.look_again()
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="spring"))
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="trained", snapshot="053040c827b6cf19"))
-    assert await shop.look() == 1
+    assert await shop.look_again() == 1
     runs = {run.run_id: run.engine_id for run in await shop.stores.runs.open(APP)}
     assert runs == {"first-training": "default", "first-training-spring": "spring"}
     schedules = {schedule.name: schedule.engine_id for schedule in await shop.stores.schedules.all(APP)}
     assert schedules == {"nightly": "default", "nightly-spring": "spring"}
-    assert await shop.look() == 0
+    assert await shop.look_again() == 0

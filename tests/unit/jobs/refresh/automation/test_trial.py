@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,18 +27,21 @@ class People:
     revenue: Any
     took_ms: Any
 
-    def groups(self, look: int) -> tuple[GroupSample, GroupSample]:
-        """Return what a look sees: the group of the promoted snapshot, and the holdback."""
-        shown = self.looks <= look
-        who, count = self.who[shown], len(self.in_holdback)
-        lists, clicks, revenue, took = (
-            np.bincount(who, weights, count)
-            for weights in (None, self.clicked[shown], self.revenue[shown], self.took_ms[shown])
-        )
-        return tuple(  # type: ignore[return-value]
-            sample_people(name, is_inside & (lists > 0), lists, clicks, revenue, took)
-            for name, is_inside in (("new", ~self.in_holdback), ("old", self.in_holdback))
-        )
+    def groups_by_look(self) -> Iterator[tuple[GroupSample, GroupSample]]:
+        """Yield what each look sees: the group of the promoted snapshot, and the holdback."""
+        count = len(self.in_holdback)
+        lists, clicks, revenue, took = np.zeros((4, count))
+        for look in range(1, LOOKS + 1):
+            is_new = self.looks == look
+            who = self.who[is_new]
+            lists += np.bincount(who, minlength=count)
+            clicks += np.bincount(who, self.clicked[is_new], count)
+            revenue += np.bincount(who, self.revenue[is_new], count)
+            took += np.bincount(who, self.took_ms[is_new], count)
+            yield tuple(  # type: ignore[misc]
+                sample_people(name, is_inside & (lists > 0), lists, clicks, revenue, took)
+                for name, is_inside in (("new", ~self.in_holdback), ("old", self.in_holdback))
+            )
 
 
 def sample_people(name: str, inside: Any, lists: Any, clicks: Any, revenue: Any, took: Any) -> GroupSample:
@@ -72,8 +76,8 @@ def simulate(seed: int, *, people: int = 8_000, lift: float = 1.0, share: float 
 
 def look_until_decided(people: People, share: float = HOLDBACK) -> TrialVerdict:
     """Look at a trial twice a day for a week, and stop at the first decision."""
-    for look in range(1, LOOKS + 1):
-        verdict = decide_trial(*people.groups(look), 1 - share)
+    for groups in people.groups_by_look():
+        verdict = decide_trial(*groups, 1 - share)
         if verdict.outcome != "continues":
             return verdict
     return verdict

@@ -7,62 +7,39 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from cluster.artifacts.logs.day_files import DAY_MS, name_day
-from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOMES
-from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
-from cluster.artifacts.snapshots import SnapshotStore
-from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.records.served_answer import ServedAnswer
-from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import ModelSupervisor
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
 from jobs.refresh.automation.trial_watch import TrialWatch, end_trial
-from jobs.refresh.build.build import SnapshotOrigin
 from jobs.refresh.runs.promotion import HOLDBACK, WATCH_MS, promote_version, roll_back_version
-from tests.fakes import generated_market
+from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.erased_person import erase_person
-from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import publish_ring_snapshot
-from tests.suites.manual_clock import ManualClock
-
-APP = generated_market.APP
-NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+from tests.fakes.supervised_shop import APP, NOON_MS, SupervisedShop
 
 
 @dataclass
-class Shop:
+class Shop(SupervisedShop):
     """An app whose engine serves the second of two snapshots since noon."""
 
-    stores: Stores
-    artifacts: ArtifactStore
-    clock: ManualClock
-    old: str
-    new: str
-    supervisor: ModelSupervisor
-
-    async def engine(self) -> Engine:
-        engine = await self.stores.engines.get(APP, "default")
-        assert engine is not None
-        return engine
-
-    async def set_switch(self, is_on: bool, environment: Any = "production", **settings: Any) -> None:
-        chosen = AppSettings(automatic_models=is_on, **settings)
-        await self.stores.access.put_app(
-            App(app_id=APP, environment=environment, created_at=0, settings=chosen)
-        )
+    old: str = ""
+    new: str = ""
 
     async def promote(self, version: str, **more: Any) -> SnapshotTrial | None:
         await promote_version(
             self.stores, self.artifacts, APP, "default", version, now_ms=self.clock.now_ms(), by="ada", **more
         )
         return (await self.engine()).trial
+
+    async def begin_trial(self) -> SnapshotTrial:
+        """Promote the new snapshot and return the trial that watches it."""
+        trial = await self.promote(self.new)
+        assert trial is not None
+        return trial
 
     def serve(
         self, rates: dict[str, float], people: int = 12_000, share: float = HOLDBACK, took_ms: float = 10.0
@@ -90,28 +67,20 @@ class Shop:
                         }
                     )  # fmt: skip
         ServedLogStore(self.artifacts, self.clock).append(APP, answers, f"{begins_ms}-0")
-        table = pa.Table.from_pylist(clicks, schema=OUTCOMES)
-        OutcomeStore(self.artifacts, self.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+        self.write_outcomes(clicks)
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> Shop:
-    clock = ManualClock(NOON_MS)
-    stores = memory_stores(clock)
-    artifacts = ArtifactStore.open(tmp_path / "artifacts")
-    snapshots = SnapshotStore(artifacts)
-    old, new = (publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
-    opened = Shop(
-        stores, artifacts, clock, old, new, ModelSupervisor(stores, artifacts, clock, owner="first")
-    )
-    await opened.set_switch(True)
-    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=old))
-    return opened
+    shop = Shop(tmp_path)
+    shop.old, shop.new = shop.publish(6), shop.publish(7)
+    await shop.set_switch(True)
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old))
+    return shop
 
 
 async def test_a_promotion_begins_a_week_with_a_holdback_and_a_rollback_ends_it(shop: Shop) -> None:
-    trial = await shop.promote(shop.new)
-    assert trial is not None
+    trial = await shop.begin_trial()
     assert (trial.version, trial.share, trial.is_candidate) == (shop.old, 0.05, False)
     assert (trial.started_at, trial.ends_at) == (NOON_MS, NOON_MS + WATCH_MS)
     await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=NOON_MS + 1, by="ada")
@@ -145,8 +114,7 @@ async def test_a_first_promotion_and_promotions_by_force_or_evidence_are_not_wat
 async def test_a_promotion_that_hurts_is_taken_back_with_its_evidence(shop: Shop) -> None:
     await shop.promote(shop.new)
     shop.serve({shop.old: 0.2, shop.new: 0.05})
-    shop.clock.advance(3_600_000)
-    await shop.supervisor.run_once()
+    await shop.look(3_600_000)
     engine = await shop.engine()
     assert (engine.snapshot, engine.trial) == (shop.old, None)
     entry = (await shop.stores.promotions.history(APP, "default"))[0]
@@ -155,12 +123,8 @@ async def test_a_promotion_that_hurts_is_taken_back_with_its_evidence(shop: Shop
     assert entry.evidence["candidate"]["version"] == shop.new
     assert entry.evidence["differences"]["clicks"]["high"] < 0
     ((_, row),) = await shop.stores.audit.begun()
-    assert (row.operation, row.way, row.outcome, row.app_id) == (
-        "promotions.roll_back",
-        "automatic",
-        "done",
-        APP,
-    )
+    assert (row.operation, row.way) == ("promotions.roll_back", "automatic")
+    assert (row.outcome, row.app_id) == ("done", APP)
     assert row.after == entry.evidence
     await shop.supervisor.run_once()
     assert len(await shop.stores.promotions.history(APP, "default")) == 2
@@ -169,11 +133,9 @@ async def test_a_promotion_that_hurts_is_taken_back_with_its_evidence(shop: Shop
 async def test_an_equal_or_better_snapshot_stays_and_its_watch_ends_after_a_week(shop: Shop) -> None:
     await shop.promote(shop.new)
     shop.serve({shop.old: 0.1, shop.new: 0.2})
-    shop.clock.advance(3_600_000)
-    await shop.supervisor.run_once()
+    await shop.look(3_600_000)
     assert (await shop.engine()).trial is not None
-    shop.clock.advance(WATCH_MS)
-    await shop.supervisor.run_once()
+    await shop.look(WATCH_MS)
     engine = await shop.engine()
     assert (engine.snapshot, engine.trial) == (shop.new, None)
     ((_, row),) = await shop.stores.audit.begun()
@@ -184,8 +146,7 @@ async def test_an_equal_or_better_snapshot_stays_and_its_watch_ends_after_a_week
 async def test_a_slow_snapshot_is_taken_back_by_the_guardrail(shop: Shop) -> None:
     await shop.promote(shop.new)
     shop.serve({shop.old: 0.1, shop.new: 0.1}, took_ms=200.0)
-    shop.clock.advance(3_600_000)
-    await shop.supervisor.run_once()
+    await shop.look(3_600_000)
     assert (await shop.engine()).snapshot == shop.old
     assert (await shop.stores.promotions.history(APP, "default"))[0].reason.startswith(
         "latency per person 200.00"
@@ -193,13 +154,11 @@ async def test_a_slow_snapshot_is_taken_back_by_the_guardrail(shop: Shop) -> Non
 
 
 async def test_failed_answers_take_a_snapshot_back_before_the_log_has_a_row(shop: Shop) -> None:
-    trial = await shop.promote(shop.new)
-    assert trial is not None
+    trial = await shop.begin_trial()
     await shop.supervisor.run_once()
     assert (await shop.engine()).snapshot == shop.new
     await shop.stores.engine_watch.add_failures(APP, trial.trial_id, shop.new, 5)
-    shop.clock.advance(1_000)
-    await shop.supervisor.run_once()
+    await shop.look(1_000)
     assert (await shop.engine()).snapshot == shop.old
 
 
@@ -207,8 +166,7 @@ async def test_the_switch_stops_a_watch_that_would_roll_back(shop: Shop) -> None
     await shop.promote(shop.new)
     shop.serve({shop.old: 0.2, shop.new: 0.05})
     await shop.set_switch(False)
-    shop.clock.advance(3_600_000)
-    await shop.supervisor.run_once()
+    await shop.look(3_600_000)
     engine = await shop.engine()
     assert (engine.snapshot, engine.trial) == (shop.new, None)
 
@@ -221,15 +179,13 @@ async def test_a_candidate_is_promoted_when_better_and_dropped_when_worse(shop: 
         )  # fmt: skip
         await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old, trial=trial))
         shop.serve(dict(zip((shop.old, shop.new), rates, strict=True)), people=4_000, share=0.5)
-        shop.clock.advance(3_600_000)
-        await shop.supervisor.run_once()
+        await shop.look(3_600_000)
         engine = await shop.engine()
         assert (engine.snapshot, engine.trial) == (serves, None)
 
 
 async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_count(shop: Shop) -> None:
-    trial = await shop.promote(shop.new)
-    assert trial is not None
+    trial = await shop.begin_trial()
     begins_ms = NOON_MS + SETTLING_MS
     rows = [
         ("ada", shop.old, begins_ms - 1),
@@ -253,8 +209,7 @@ async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_c
 
 
 async def test_later_pages_count_over_all_pages_and_answers_that_are_no_lists_not(shop: Shop) -> None:
-    trial = await shop.promote(shop.new)
-    assert trial is not None
+    trial = await shop.begin_trial()
     begins_ms = NOON_MS + SETTLING_MS
     answers = [
         ServedAnswer(
@@ -276,8 +231,7 @@ async def test_later_pages_count_over_all_pages_and_answers_that_are_no_lists_no
             ("c", "autocomplete", "checkout", 9.0),
         )
     ]  # fmt: skip
-    table = pa.Table.from_pylist(clicks, schema=OUTCOMES)
-    OutcomeStore(shop.artifacts, shop.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+    shop.write_outcomes(clicks)
     serving, _ = TrialSamples(shop.artifacts, await shop.engine(), trial).read({})
     assert (serving.people, serving.lists) == (1, 4)
     measures = ("clicks", "revenue", "latency", "empty", "coverage")
@@ -287,11 +241,11 @@ async def test_later_pages_count_over_all_pages_and_answers_that_are_no_lists_no
 
 @pytest.mark.parametrize("deed", ["stop", "promote"])
 async def test_a_decision_undoes_no_change_that_came_during_the_read(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deed: str
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, deed: str
 ) -> None:
     await shop.promote(shop.new)
     shop.serve({shop.old: 0.3, shop.new: 0.1})
-    newest = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "8", APP, seed=8)
+    newest = shop.publish(8)
     loop, read = asyncio.get_running_loop(), TrialSamples.read
 
     async def act() -> None:
@@ -324,19 +278,8 @@ async def test_sums_of_trials_that_somebody_ended_are_not_kept(shop: Shop) -> No
     assert not list_samples()
 
 
-class GaugeMeter(SilentMeter):
-    def __init__(self) -> None:
-        self.gauges: dict[tuple[str, ...], float] = {}
-
-    def gauge(self, name: str, value: float, **tags: str) -> None:
-        self.gauges[(name, *tags.values())] = value
-
-    def remove_gauge(self, name: str, **tags: str) -> None:
-        self.gauges.pop((name, *tags.values()), None)
-
-
 async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Shop) -> None:
-    meter = GaugeMeter()
+    meter = CountingMeter()
     supervisor = ModelSupervisor(shop.stores, shop.artifacts, shop.clock, owner="first", meter=meter)
     await shop.promote(shop.new)
     await supervisor.run_once()
@@ -354,10 +297,9 @@ async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Sh
 
 @pytest.mark.parametrize("is_candidate", [True, False])
 async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_person(
-    shop: Shop, tmp_path: Path, is_candidate: bool
+    shop: Shop, is_candidate: bool
 ) -> None:
-    origin = SnapshotOrigin(offsets={"interaction": "9-0"})
-    learned = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "l", APP, seed=8, origin=origin)
+    learned = shop.publish(8, learned_from_people=True)
     trial = SnapshotTrial(
         trial_id="t", version=learned, is_candidate=is_candidate, share=0.5, started_at=NOON_MS,
         ends_at=NOON_MS + WATCH_MS, promote_when_better=True,
@@ -366,8 +308,7 @@ async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_per
     await shop.supervisor.run_once()
     assert (await shop.engine()).trial == trial
     erase_person(shop.artifacts, shop.clock, APP, 7)
-    shop.clock.advance(1_000)
-    await shop.supervisor.run_once()
+    await shop.look(1_000)
     engine = await shop.engine()
     assert (engine.snapshot, engine.trial) == (shop.old, None)
     ((_, row),) = await shop.stores.audit.begun()
@@ -377,8 +318,7 @@ async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_per
 
 
 async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop: Shop) -> None:
-    trial = await shop.promote(shop.new)
-    assert trial is not None
+    trial = await shop.begin_trial()
     shop.serve({shop.old: 0.2, shop.new: 0.2}, people=400, share=0.5)
     samples = TrialSamples(shop.artifacts, await shop.engine(), trial)
     before = sum(group.people for group in samples.read({}))
@@ -386,8 +326,7 @@ async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop:
     assert samples.has_news({})
     assert (before, sum(group.people for group in samples.read({}))) == (400, 399)
     assert not any("p7" in sums["user"] for sums in samples._sums.values())
-    shop.clock.advance(1_000)
-    await shop.supervisor.run_once()
+    await shop.look(1_000)
     assert (await shop.engine()).trial == trial
 
 
