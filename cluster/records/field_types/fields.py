@@ -18,6 +18,8 @@ from cluster.records.field_types.times import moment_ms, utc_text
 
 MAX_ITEMS = 10_000
 "Ids or quantities in one list."
+MAX_LEVELS = 32
+"Levels of one category path: every prefix of a path is a category, so work grows with the square of its length."
 MAX_RECORD_BYTES = 2_000_000
 "Bytes of one record as JSON."
 MAX_TITLE = 2_000
@@ -149,7 +151,9 @@ Title = Annotated[str, Field(max_length=MAX_TITLE)]
 Content = Annotated[str, Field(max_length=MAX_CONTENT)]
 Texts = Annotated[list[ShortText], Field(fail_fast=True)]
 Contents = Annotated[list[Content], Field(fail_fast=True)]
-Paths = Annotated[list[Texts], Field(fail_fast=True)]
+Paths = Annotated[
+    list[Annotated[list[ShortText], Field(fail_fast=True, max_length=MAX_LEVELS)]], Field(fail_fast=True)
+]
 "Category paths, each broad to narrow."
 Address = Annotated[str, Field(max_length=65_536)]
 Uri = Annotated[str, Field(min_length=1, max_length=65_536)]

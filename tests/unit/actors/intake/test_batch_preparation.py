@@ -12,6 +12,7 @@ import pytest
 from actors.intake.batch_preparation import build_product_text, parse_removed_ids, prepare_batch
 from actors.language.hashing_embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
+from cluster.records.field_types.fields import MAX_LEVELS
 
 
 class Touchy:
@@ -93,7 +94,7 @@ WORST = {
     "10 MB": product("p", title="x" * 10_000_000),
     "huge numbers": product("p", price=1e308, rating=-1e308),
     "100,000 attributes": product("p", custom_attributes={f"a{n}": "v" for n in range(100_000)}),
-    "deep categories": product("p", categories=[["a"] * 1000, ["b"] * 1000]),
+    "deep categories": product("p", categories=[["a"] * MAX_LEVELS] * 20),
     "deep html": product("p", html="<div>" * 20_000),
     "script": product("p", html="<script>" + "x" * 1_000_000),
     "unicode": product("p", title="‮مرحبا\u200d🏳️‍🌈"),

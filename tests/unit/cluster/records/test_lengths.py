@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.records.field_types.attributes import MAX_TEXT
-from cluster.records.field_types.fields import MAX_CONTENT, MAX_RECORD_BYTES, MAX_TITLE
+from cluster.records.field_types.fields import MAX_CONTENT, MAX_LEVELS, MAX_RECORD_BYTES, MAX_TITLE
 from cluster.records.validation.schema import record_schema
 from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, kept
@@ -75,6 +75,13 @@ def test_a_text_of_the_largest_length_is_kept_and_one_more_character_is_refused(
 def test_a_nested_text_that_is_too_long_is_named_with_its_path(place: str, value: dict[str, Any]) -> None:
     (message,) = faults("product", {"product_id": "p", **value})
     assert message.startswith(f"data.0.{place} is invalid. The attribute should have at most ")
+
+
+def test_a_category_path_has_a_limited_number_of_levels() -> None:
+    paths = [["a"] * MAX_LEVELS, ["b"]]
+    assert kept("product", {"product_id": "p", "categories": paths})["categories"] == paths
+    (message,) = faults("product", {"product_id": "p", "categories": [["b"], ["a"] * (MAX_LEVELS + 1)]})
+    assert message == f"data.0.categories.1 is invalid. The attribute should have at most {MAX_LEVELS} entries."
 
 
 @pytest.mark.parametrize(
