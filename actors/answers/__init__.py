@@ -9,5 +9,5 @@ leased_answer         write revisions of an answer while this process holds its 
 passage_filter        filters over passages
 render                an answer in the formats of the interface, with pictures of products
 citation_recheck      keep, revise or withdraw answers whose articles changed
-wiring                open the question client of a process
+client                the client of questions, and how a process opens it
 """

@@ -13,7 +13,7 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
-from actors.answers.wiring import open_question_client
+from actors.answers.client import open_question_client
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
 from actors.archive.snapshot_store import PassageSnapshotStore

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.intake.loop import IntakeLoop

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import orjson
 
+from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
 from actors.history.tracker import ThreadTracker

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from actors.answers.citation_recheck import LATE_MS
+from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.leased_answer import LEASE_MS
 from actors.answers.leased_questions import MAX_ATTEMPTS
 from actors.answers.passage_filter import keep_readable
 from actors.answers.render import WITHDRAWN
 from actors.answers.repeated_questions import QuestionRepeater
-from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.clock import SystemClock

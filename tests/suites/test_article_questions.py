@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.llm.draft import NO_ANSWER
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.render import composed_from_answer
-from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from actors.archive.retrieve import search_passages
 from cluster.clock import SystemClock

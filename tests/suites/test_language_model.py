@@ -13,10 +13,10 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.llm.model_breaker import FAILURES_TO_OPEN
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.llm.writer import LanguageModelError, ModelWriter
-from actors.answers.wiring import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import Snippet
 from cluster.clock import SystemClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.answers.wiring import QuestionClient, open_question_client
+from actors.answers.client import QuestionClient, open_question_client
 from actors.archive.host import ArchiveHost
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock

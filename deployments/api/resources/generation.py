@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from actors.answers.wiring import QuestionClient
+from actors.answers.client import QuestionClient
 from cluster.clock import Clock
 from cluster.errors import NotFound, Unavailable, messages
 from cluster.ids import new_question_id

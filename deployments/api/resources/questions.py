@@ -14,7 +14,7 @@ import orjson
 import structlog
 from pydantic_core import PydanticCustomError
 
-from actors.answers.wiring import QuestionClient
+from actors.answers.client import QuestionClient
 from actors.archive.client import ArchiveClient
 from actors.history.tracker import ThreadTracker
 from actors.recommender.messages import UserQuery

@@ -81,7 +81,9 @@ def test_a_category_path_has_a_limited_number_of_levels() -> None:
     paths = [["a"] * MAX_LEVELS, ["b"]]
     assert kept("product", {"product_id": "p", "categories": paths})["categories"] == paths
     (message,) = faults("product", {"product_id": "p", "categories": [["b"], ["a"] * (MAX_LEVELS + 1)]})
-    assert message == f"data.0.categories.1 is invalid. The attribute should have at most {MAX_LEVELS} entries."
+    assert (
+        message == f"data.0.categories.1 is invalid. The attribute should have at most {MAX_LEVELS} entries."
+    )
 
 
 @pytest.mark.parametrize(

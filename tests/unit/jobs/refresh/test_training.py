@@ -465,7 +465,7 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
     [(1.0, True, "leave last out"), (20.0, False, "leave last out"), (DAY_S, True, "by time")],
     ids=["all end in one minute", "one session for each user", "one step a day"],
 )
-def test_a_split_by_time_needs_clocks_that_tell_events_apart(
+def test_a_split_by_time_needs_clocks_that_separate_events(
     step_s: float, end_together: bool, protocol: str
 ) -> None:
     split = split_for_recipe(recipe_of(), one_sitting(step_s, end_together=end_together))

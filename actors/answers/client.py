@@ -1,4 +1,4 @@
-"""Open the question client of a process with all its dependencies."""
+"""The client of questions, and how a process opens it with all that it needs."""
 
 from __future__ import annotations
 
