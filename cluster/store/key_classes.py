@@ -42,7 +42,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
         "file_import", "import_progress", "feed_state", "feed_article", "feed_address", "feed_check",
     ),
-    "log": ("change",),
+    "log": ("change_log",),
     "derived": ("record_ids", "product_type_ids"),
     "ephemeral": (
         "oauth_code", "oauth_assertion", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
@@ -75,9 +75,7 @@ def control_keys(app: str | None) -> list[str]:
     """Return the names of all control keys of an app; of the global ones without an app."""
     names: list[str] = []
     for name in CLASSES["control"]:
-        function: Callable[..., str] | None = getattr(keys, name, None)
-        if function is None:
-            continue
+        function: Callable[..., str] = getattr(keys, name)
         parameters = tuple(inspect.signature(function).parameters)
         if app is None and not parameters:
             names.append(function())
@@ -90,12 +88,7 @@ def control_keys(app: str | None) -> list[str]:
 
 @cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    functions = [
-        (kind, function)
-        for kind, names in CLASSES.items()
-        for name in names
-        if (function := getattr(keys, name, None)) is not None
-    ]
+    functions = [(kind, getattr(keys, name)) for kind, names in CLASSES.items() for name in names]
     # the most literal name first: an id may contain what looks like another key
     functions.sort(key=lambda pair: -len(pair[1](*("" for _ in inspect.signature(pair[1]).parameters))))
     return tuple((kind, _pattern_of(function)) for kind, function in functions)
