@@ -59,11 +59,11 @@ def test_the_parts_make_no_difference() -> None:
     rng = np.random.default_rng(1)
     users, events = rng.integers(1, 9, 2_000), _events(*rng.integers(0, 500, 2_000).tolist())
     loaded, followed, both = CompactHistories(), CompactHistories(newer_limit=150), CompactHistories()
-    loaded.load(users, events)
+    loaded.add_many(users, events)
     for first in range(0, 2_000, 40):
         part = np.arange(first, first + 40)
         followed.record(users[part], events.select(part))
-    both.load(users[:900], events.select(np.arange(900)))
+    both.add_many(users[:900], events.select(np.arange(900)))
     both.record(users[900:], events.select(np.arange(900, 2_000)))
     for user in range(1, 9):
         assert _rows(loaded, user) == _rows(followed, user) == _rows(both, user)
@@ -86,7 +86,7 @@ def test_an_erased_user_is_gone_from_both_parts_and_may_return() -> None:
 def test_a_person_keeps_the_newest_events() -> None:
     loaded, followed = CompactHistories(), CompactHistories()
     events = _events(*range(MOST_EVENTS + 300))
-    loaded.load(np.full(len(events), ADA), events)
+    loaded.add_many(np.full(len(events), ADA), events)
     _record(followed, ADA, events)
     for histories in (loaded, followed):
         assert _rows(histories, ADA) == list(range(300, MOST_EVENTS + 300))
@@ -95,7 +95,7 @@ def test_a_person_keeps_the_newest_events() -> None:
 def test_old_events_that_arrive_late_replace_no_newer_ones() -> None:
     newest, late = _events(*range(MOST_EVENTS)), _events(*range(9_000, 9_100), minute=MINUTE - 200)
     loaded, followed, merged = CompactHistories(), CompactHistories(), CompactHistories(newer_limit=50)
-    loaded.load(np.full(len(late), ADA), late)
+    loaded.add_many(np.full(len(late), ADA), late)
     _record(loaded, ADA, newest)
     for histories in (followed, merged):
         histories.add_many(np.full(len(newest), ADA), newest)
