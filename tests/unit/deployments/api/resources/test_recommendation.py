@@ -9,7 +9,7 @@ from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind,
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.tree import Phrase, Term
 from deployments.api.resources.recommendation import BODIES
-from deployments.api.wire.faults import unprocessable_from
+from deployments.api.wire.faults import unprocessable_from, validate_body
 from deployments.api.wire.recommendation_bodies import to_query
 from tests.fakes.request_handler import NOW_MS
 
@@ -29,7 +29,7 @@ def faults(kind: QueryKind = "user_to_products", **body: Any) -> list[tuple[list
     except Unprocessable as error:
         refusal = error
     except ValidationError as error:
-        refusal = unprocessable_from(error)
+        refusal = unprocessable_from(error, "body", BODIES[kind])
     else:
         raise AssertionError("nothing was wrong")
     return [(entry["loc"], entry["type"]) for entry in refusal.facts["detail"]]
@@ -236,9 +236,9 @@ def test_a_field_that_products_may_have_is_taken_even_when_none_has_it(field: st
 
 
 def test_faults_repeat_no_value_and_cut_names_short() -> None:
-    with pytest.raises(ValidationError) as raised:
-        BODIES["user_to_products"].model_validate({"rows": "CANARY", "x" * 5000: 1, "fl": "CANARY"})
-    detail = unprocessable_from(raised.value).facts["detail"]
+    with pytest.raises(Unprocessable) as raised:
+        validate_body(BODIES["user_to_products"], {"rows": "CANARY", "x" * 5000: 1, "fl": "CANARY"})
+    detail = raised.value.facts["detail"]
     assert "CANARY" not in str(detail)
     assert max(len(part) for entry in detail for part in entry["loc"]) == 128
 
@@ -252,8 +252,8 @@ def test_a_filter_fault_keeps_its_kind_and_position() -> None:
 
 def test_a_body_that_is_no_object_is_refused() -> None:
     for body in ([], "x", 7):
-        with pytest.raises(ValidationError) as raised:
-            BODIES["user_to_products"].model_validate(body)
-        assert unprocessable_from(raised.value).facts["detail"] == [
+        with pytest.raises(Unprocessable) as raised:
+            validate_body(BODIES["user_to_products"], body)
+        assert raised.value.facts["detail"] == [
             {"loc": ["body"], "msg": "value is not a valid dict", "type": "type_error.dict"}
         ]
