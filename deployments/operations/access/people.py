@@ -404,9 +404,7 @@ def _changed(given: OfPerson, sentence: str, **facts: Any) -> PlainResult:
     name = given.username.lower()
     count = facts.get("disconnected")
     agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
-    lines = [sentence.format(name=name, agents=agents)]
-    for app_id, others in facts.get("excluded", {}).items():
-        lines.append(f"{app_id} includes {', '.join(others)} no more: nobody owns both.")
+    lines = (sentence.format(name=name, agents=agents), *_describe_excluded(facts.get("excluded", {})))
     return PlainResult({"username": name, **facts}, (*lines, *_show_once(facts.get("password", ""))))
 
 
@@ -426,9 +424,16 @@ async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole |
 
 
 def _role_changed(given: OfAppPerson, account: Account, excluded: Mapping[str, list[str]]) -> PlainResult:
-    facts = {"app_id": given.app_id, "role": account.roles.get(given.app_id)}
-    return PlainResult(
-        {"username": account.username, **facts, **({"excluded": excluded} if excluded else {})}
+    facts: dict[str, Any] = {"app_id": given.app_id, "role": account.roles.get(given.app_id)}
+    if excluded:
+        facts["excluded"] = excluded
+    return PlainResult({"username": account.username, **facts}, _describe_excluded(excluded))
+
+
+def _describe_excluded(excluded: Mapping[str, list[str]]) -> ResultLines:
+    return tuple(
+        f"{app_id} includes {', '.join(others)} no more: nobody owns both."
+        for app_id, others in excluded.items()
     )
 
 

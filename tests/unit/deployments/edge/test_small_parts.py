@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import structlog
@@ -65,10 +67,16 @@ def test_a_tally_counts_everything_and_keeps_a_sample_of_times() -> None:
     assert len(notes.times) == 33
 
 
+def answered_in_4_ms(alias: str) -> Any:
+    """Return what `result` reads of a request."""
+    app = SimpleNamespace(settings=SimpleNamespace(service_id_response_alias=alias))
+    return SimpleNamespace(credential=SimpleNamespace(app=app), took_ms=lambda: 4)
+
+
 def test_a_result_carries_took_and_service_id_and_repeats_it_under_an_alias() -> None:
-    plain = envelope.result("products", b"[]", took_ms=4, service_id="s-1")
+    plain = envelope.result(answered_in_4_ms(""), "s-1", "products", b"[]")
     assert json.loads(plain.body) == {
         "message": "success", "data": {"took": 4, "service_id": "s-1", "products": []},
     }  # fmt: skip
-    doubled = envelope.result("products", b"[]", took_ms=4, service_id="s-1", alias='other"id')
+    doubled = envelope.result(answered_in_4_ms('other"id'), "s-1", "products", b"[]")
     assert json.loads(doubled.body)["data"]['other"id'] == "s-1"
