@@ -8,7 +8,7 @@ import pytest
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.clock import SystemClock
 from cluster.records.apps import AppSettings, Limits
-from deployments.api.resources import bulk
+from deployments.api.resources import bulk_queries
 from tests.fakes.asgi import Answer
 from tests.fakes.request_handler import PLENTY, Corner, open_corner
 
@@ -34,7 +34,7 @@ async def ask(corner: Corner, *requests: dict[str, Any]) -> Answer:
 
 
 def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> None:
-    names = bulk.BulkResource(corner.handler.endpoints)._table
+    names = bulk_queries.BulkResource(corner.handler.endpoints)._table
     for endpoint in corner.handler.endpoints:
         name = endpoint.path.removeprefix("/v1/")
         if endpoint.method == "POST" and name.startswith(("search/", "recommendation/")):
@@ -69,7 +69,7 @@ async def test_answers_keep_the_order_of_their_requests_whichever_is_ready_first
     answer = await ask(corner, *({"api_name": PRODUCTS, "body": {"rows": at}} for at in range(100)))
     product_ids = [entry["body"]["data"]["products"][0]["product_id"] for entry in answer.json()["data"]]
     assert product_ids == [str(at) for at in range(100)]
-    assert 1 < slow.most <= bulk.AT_ONCE
+    assert 1 < slow.most <= bulk_queries.AT_ONCE
 
 
 async def test_a_request_that_never_ends_leaves_the_others_their_answers(
@@ -81,7 +81,7 @@ async def test_a_request_that_never_ends_leaves_the_others_their_answers(
                 await asyncio.Event().wait()
             return RecommendationResult(products=[])
 
-    monkeypatch.setattr(bulk, "DEADLINE_S", 0.05)
+    monkeypatch.setattr(bulk_queries, "DEADLINE_S", 0.05)
     corner = await open_corner(client=Stuck())
     answer = await ask(
         corner,
@@ -138,7 +138,7 @@ async def test_calls_of_a_hundred_fit_into_the_default_rate() -> None:
 
 
 async def test_only_so_many_calls_wait_for_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MOST_WAITING", 1)
+    monkeypatch.setattr(bulk_queries, "MOST_WAITING", 1)
     corner = await open_corner(clock=SystemClock())
     await _open_engine(corner)
     few = Limits(queries_per_s=20.0, query_burst=5, writes_per_s=1e6, write_burst=1_000)
