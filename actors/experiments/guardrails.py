@@ -3,11 +3,10 @@
     latency, errors, empty   from counters of treated requests, which each API replica adds to twice a second
     a goal                   from the figures of the people, some minutes after they are compacted
 
-A variant breaks a guardrail when it is worse than the control by more than the tolerance, by an interval that holds at
-all looks. Requests count as independent, although one client sends several: each API replica counts one
-request of a client a day. It counts up to 20 while these are less than a four-hundredth of all; the small error rate
-pays for them. A
-client is a user, or the address of users without a proof. So no client alone pauses an experiment.
+A variant breaks a guardrail when it is worse than the control by more than the tolerance, by an interval that holds
+at all looks. Requests count as independent, although one client sends several: each API replica counts one request of
+a client a day. It counts up to 20 while these are less than a four-hundredth of all; the small error rate pays for
+them. A client is a user, or the address of users without a proof. So no client alone pauses an experiment.
 """
 
 from __future__ import annotations

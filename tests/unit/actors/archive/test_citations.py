@@ -258,8 +258,7 @@ async def test_citations_that_rest_on_500_corrections_are_reported_within_5_s_an
         assert len(citations) == 10_000
         assert {state.status for state in await client.check(APP, citations)} == {"stands"}
         await client.ask(ArchiveQuery(APP, "herring"))
-        # Everything happens in this process, so its processor time counts, whatever else the machine does.
-        begun_s = time.process_time()
+        begun_s = time.perf_counter()
         await upload(stores, [article(number, corrected=True) for number in sorted(chosen)], app_id=APP)
 
         async def are_applied() -> bool:
@@ -267,7 +266,7 @@ async def test_citations_that_rest_on_500_corrections_are_reported_within_5_s_an
 
         await until(are_applied, 60)
         states = await client.check(APP, citations)
-        assert time.process_time() - begun_s < 5
+        assert time.perf_counter() - begun_s < 5
         assert {at for at, state in enumerate(states) if state.status != "stands"} == resting
         assert {states[at].status for at in resting} == {"changed"}
         named = [states[at] for at in resting if citations[at].passage]
