@@ -67,8 +67,10 @@ def find_rule(
         rule = rules.get(fold_client_name(AGENT + agent))
     if rule is None and host:
         rule = rules.get(fold_client_name(HOST + host))
-    if rule is None and is_client_name(client_name):
-        rule = rules.get(fold_client_name(client_name))
+    if rule is None:
+        name = fold_client_name(client_name)
+        if _RESERVED.fullmatch(name) is None:
+            rule = rules.get(name)
     if rule is None:
         rule = rules.get(BY_SIGNATURE.get(signature, UNSIGNED))
     return rule or rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
