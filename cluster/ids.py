@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import uuid
 from typing import NewType
 
@@ -57,7 +57,7 @@ def new_question_id() -> str:
 
 def new_request_id() -> str:
     """Return a new request id: 16 hex digits, cheap enough for every request."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def new_service_id() -> ServiceId:

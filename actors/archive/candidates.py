@@ -57,7 +57,7 @@ def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuer
     weights = _idf_weights(view, dict(term_counts))
     if not weights:
         return no_candidates()
-    whole = _full_match_score(question_terms, weights, len(view))
+    whole = _full_match_score(question_terms, weights, view.passages)
     if query.context:
         around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], view.languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
@@ -143,9 +143,8 @@ def _idf_weights(view: LibraryView, term_counts: dict[int, int]) -> dict[int, fl
     for run in view.runs:
         for at, (_, start, end) in enumerate(run.postings.find_spans(codes)):
             counts[at] += end - start
-    passages = len(view)
     return {
-        code: term_counts[code] * compute_idf(count, passages)
+        code: term_counts[code] * compute_idf(count, view.passages)
         for code, count in zip(codes, counts, strict=True)
         if count
     }

@@ -44,6 +44,8 @@ class LibraryView:
     "The first row of each run, and the number of all rows."
     accesses: frozenset[str]
     "Accesses of the segments."
+    passages: int
+    "Number of passages, removed ones included."
 
     @classmethod
     def of(cls, segments: tuple[PassageSegment, ...], joined: SegmentRun | None = None) -> LibraryView:
@@ -55,23 +57,21 @@ class LibraryView:
         first = () if joined is None else (joined,)
         apart = segments if joined is None else segments[len(joined.segments) :]
         runs = (*first, *map(SegmentRun.of, apart))
+        offsets = (0, *accumulate(map(len, segments)))
         return cls(
             segments,
-            (0, *accumulate(map(len, segments))),
+            offsets,
             languages,
             runs,
             (0, *accumulate(len(run.postings) for run in runs)),
             frozenset(segment.access for segment in segments),
+            offsets[-1],
         )
 
     @property
     def is_joined(self) -> bool:
         """Return whether the postings of several segments are joined."""
         return len(self.runs) < len(self.segments)
-
-    def __len__(self) -> int:
-        """Count passages, removed ones included."""
-        return self.offsets[-1]
 
 
 class PassageLibrary:

@@ -107,7 +107,7 @@ def resize_snippets(
 def is_fast(library: PassageLibrary, tiers: frozenset[str] | None = NOBODY) -> bool:
     """Return whether a query of some tiers, or of all if None, takes less time than a switch to another thread."""
     view = library.view(tiers)
-    if library.is_slow or len(view) > _MANY_PASSAGES:
+    if library.is_slow or view.passages > _MANY_PASSAGES:
         return False
     slow = sum(
         len(segment)

@@ -131,12 +131,13 @@ class ClientAdmission:
         bucket.spend()
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
-        # Such a rule covers many agents and people: with a common rate, any of them could use it up for all.
-        if fold_client_name(rule.client) in _OF_EACH and rule.calls_per_minute is not None:
-            return rule.calls_per_minute, f"{rule.client} {person.user_id}"
-        # A rule that names a client bounds all its users together.
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
-            return rule.calls_per_minute, f"client {fold_client_name(rule.client)}"
+            client = fold_client_name(rule.client)
+            # Such a rule covers many agents and people: with a common rate, any of them could use it up for all.
+            if client in _OF_EACH:
+                return rule.calls_per_minute, f"{rule.client} {person.user_id}"
+            # A rule that names a client bounds all its users together.
+            return rule.calls_per_minute, f"client {client}"
         everybody = self._rules.get(EVERYBODY)
         rate = everybody.calls_per_minute if everybody is not None else None
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"

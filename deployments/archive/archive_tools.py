@@ -162,8 +162,15 @@ class ArchiveTools:
         snippets, coverage = await self.retrieve(
             app_id, person, arguments["question"], arguments.get("context", ""), context.snippet_words
         )
-        results = [self.describe_snippet(app_id, person, snippet, context) for snippet in snippets]
-        document = {"results": results, **self.terms.describe("")}
+        # Read once: most archives have no terms, and each passage would ask again.
+        has_terms = self.terms.exist()
+        document: dict[str, Any] = {
+            "results": [
+                self.describe_snippet(app_id, person, snippet, context, has_terms) for snippet in snippets
+            ]
+        }
+        if has_terms:
+            document |= self.terms.describe("")
         if self.has_teasers:
             document |= await self.find_teasers(app_id, person, arguments["question"])
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
@@ -281,9 +288,9 @@ class ArchiveTools:
         }
 
     def describe_snippet(
-        self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext
+        self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext, has_terms: bool
     ) -> dict[str, Any]:
-        """Return a passage as a result of `ask_archive`."""
+        """Return a passage as a result of `ask_archive`, with its terms if there are any."""
         product_id = snippet.product_id
         result: dict[str, Any] = {
             "product_id": product_id,
@@ -300,8 +307,9 @@ class ArchiveTools:
         if address:
             result["url"] = address if context is PLAIN else link_address(context, product_id, address)
         result["score"] = round(snippet.score, 4)
-        named_terms = self.terms.describe(snippet.licence, only_other=True)
-        return result | named_terms if named_terms else result
+        if has_terms:
+            result |= self.terms.describe(snippet.licence, only_other=True)
+        return result
 
     def describe_article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
         """Return an article with its citation."""

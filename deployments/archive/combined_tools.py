@@ -64,15 +64,14 @@ class CombinedTools:
         question = arguments["question"]
         more = arguments.get("context", "")
         passages, coverage, absent = await self._retrieve(person, question, more, context)
-        results = [
-            {
-                **passage.source.tools.describe_snippet(
-                    passage.source.app_id, person, passage.snippet, self._context_of(passage.source, context)
-                ),
-                "archive": passage.source.title,
-            }
-            for passage in passages
-        ]
+        has_terms = self._main.tools.terms.exist()
+        results = []
+        for passage in passages:
+            source = passage.source
+            result = source.tools.describe_snippet(
+                source.app_id, person, passage.snippet, self._context_of(source, context), has_terms
+            )
+            results.append({**result, "archive": source.title})
         document = {"results": results, **self._main.tools.terms.describe("")}
         document |= await self._find_teasers(person, question)
         if absent:

@@ -31,6 +31,10 @@ class MachineTerms:
     resource: str
     "Address of the archive."
 
+    def exist(self) -> bool:
+        """Return whether any archive of the installation has terms."""
+        return bool(self.apps.list_terms())
+
     def list_headers(self) -> tuple[Header, ...]:
         """Return `Link` to the licence file and `Content-Usage`, for replies. Cost: 0.2 microseconds without terms."""
         if not self.apps.list_terms():
@@ -47,7 +51,7 @@ class MachineTerms:
 
         With `only_other`, terms that are those of the archive are left out.
         """
-        if not self.apps.list_terms():
+        if not self.exist():
             return {}
         named = find_terms(self._terms(), licence)
         if named is None or (only_other and not named[0]):

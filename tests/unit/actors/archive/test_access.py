@@ -116,7 +116,7 @@ def test_each_tier_has_separate_segments_that_others_never_search() -> None:
     assert {segment.access for segment in library.segments} == {"", "gold"}
     view = library.view(frozenset({"silver"}))
     assert {segment.access for segment in view.segments} == {""}
-    assert len(view) == 15
+    assert view.passages == 15
     assert sorted(map(id, library.view(frozenset({"gold"})).segments)) == sorted(map(id, library.segments))
     assert library.view(frozenset({"silver"})) is view
     for segment in library.segments:

@@ -124,4 +124,4 @@ def test_a_snapshot_with_the_files_of_all_accesses_together_is_split(opened: int
         assert get_article(library, "gold-3", 0, GOLD) is not None
         assert "gold" not in str(ask(library, "bardo quartz"))
         assert "gold" in str(ask(library, "quartz", GOLD)[0])
-    assert len(split.view(GOLD)) == len(apart.view(GOLD)) == opened + len(LOCKED)
+    assert split.view(GOLD).passages == apart.view(GOLD).passages == opened + len(LOCKED)

@@ -164,7 +164,7 @@ def test_postings_of_segments_that_merged_are_dropped_and_joined_again() -> None
 def test_joined_postings_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(8)
     (library, _) = put_into_libraries([a_record(number, draw) for number in range(200)], Path())
-    sizes = sorted(len(library.view(tiers)) for tiers in (TIERS, frozenset({"gold"})))
+    sizes = sorted(library.view(tiers).passages for tiers in (TIERS, frozenset({"gold"})))
     monkeypatch.setattr(combined_segments, "MOST_PASSAGES", sizes[-1])
     for tiers in (TIERS, frozenset({"gold"})):
         ask_often(library, tiers)
