@@ -123,6 +123,7 @@ MOST_WAITING = 10_000
 
 _BULK_BYTES = 1 << 20
 _THREAD_BYTES = 1 << 13
+"A delete of at least so many bytes of ids is hashed in a thread."
 
 _log = structlog.get_logger()
 _ACCEPT = Script.load("accept")
