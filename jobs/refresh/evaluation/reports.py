@@ -81,7 +81,7 @@ def report_comparison(
 ) -> ScorerComparison:
     """Return the paired difference of a metric between two evaluations of the same users.
 
-    `about` may have the `version` of the first. Paired differences are significant when they are smaller.
+    `about` may have the `version` of the first. Pairs show smaller differences than two means would.
 
     Errors:
         Invalid: the evaluations have different users, or lack the metric
