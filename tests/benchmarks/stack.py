@@ -92,9 +92,9 @@ class Stack:
 
 
 @contextmanager
-def kiosk(port: int) -> Iterator[Stack]:
-    """Run a fresh installation and take it down again."""
-    with tempfile.TemporaryDirectory(prefix="kiosk-bench-") as folder:
+def kiosk(port: int, below: Path | None = None) -> Iterator[Stack]:
+    """Run a fresh installation, with its data below a folder (default: the system's temporary one), and end it."""
+    with tempfile.TemporaryDirectory(prefix="kiosk-bench-", dir=below) as folder:
         data_dir = Path(folder) / "data"
         # Of its own Redis as well: what a person's shell names holds a person's data.
         others = ("KIOSK_REDIS_URL", "KIOSK_REDIS_URL_FILE")

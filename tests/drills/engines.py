@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -24,12 +25,12 @@ SCALING = ("--target", "2", "--up-after", "3", "--down-after", "12", "--look-bac
 
 
 @contextmanager
-def installed(**settings: str) -> Iterator[Stack]:
-    """Run a fresh installation with settings of its own."""
+def installed(*, below: Path | None = None, **settings: str) -> Iterator[Stack]:
+    """Run a fresh installation with settings of its own, and its data below a folder."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        with kiosk(free_ports(1)[0]) as running:
+        with kiosk(free_ports(1)[0], below) as running:
             yield running
     finally:
         for name, value in before.items():

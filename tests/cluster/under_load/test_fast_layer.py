@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -42,13 +42,6 @@ from deployments.front.app import build
 ray.init(address="{address}", namespace="kiosk", log_to_driver=False, configure_logging=False)
 serve.run(build({{"memory_budget_mb": 300}}), name="api", route_prefix="/")
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def last_of_the_folder(ending: ExitStack) -> Iterator[None]:
-    """End the installation of the folder."""
-    yield
-    ending.close()
 
 
 def replica_ports(stack: Stack) -> list[int]:
