@@ -17,7 +17,9 @@ from cluster.records.field_types.attributes import MAX_ATTRIBUTES, MAX_TEXT, Att
 from cluster.records.field_types.times import moment_ms, utc_text
 
 MAX_ITEMS = 10_000
-"Ids or quantities in one list."
+"Ids, quantities or texts in one list."
+MAX_PATHS = 1_000
+"Category paths of one record."
 MAX_LEVELS = 32
 "Levels of one category path: every prefix of a path is a category, so work grows with the square of its length."
 MAX_RECORD_BYTES = 2_000_000
@@ -149,10 +151,11 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
 Title = Annotated[str, Field(max_length=MAX_TITLE)]
 Content = Annotated[str, Field(max_length=MAX_CONTENT)]
-Texts = Annotated[list[ShortText], Field(fail_fast=True)]
-Contents = Annotated[list[Content], Field(fail_fast=True)]
+Texts = Annotated[list[ShortText], Field(fail_fast=True, max_length=MAX_ITEMS)]
+Contents = Annotated[list[Content], Field(fail_fast=True, max_length=MAX_ITEMS)]
 Paths = Annotated[
-    list[Annotated[list[ShortText], Field(fail_fast=True, max_length=MAX_LEVELS)]], Field(fail_fast=True)
+    list[Annotated[list[ShortText], Field(fail_fast=True, max_length=MAX_LEVELS)]],
+    Field(fail_fast=True, max_length=MAX_PATHS),
 ]
 "Category paths, each broad to narrow."
 Address = Annotated[str, Field(max_length=65_536)]

@@ -85,6 +85,21 @@ def test_the_text_of_a_product_holds_what_it_is_about() -> None:
     assert "210" not in text
 
 
+def test_only_the_first_values_of_a_long_list_are_read() -> None:
+    numbers = [f"n{number:04d}" for number in range(10_000)]
+    text = embedding_text(
+        {
+            "product_id": "x",
+            "tags": numbers,
+            "authors": numbers,
+            "categories": [[number] for number in numbers],
+        }
+    )
+    for prefix in ("tag", "author", "category"):
+        assert f"{prefix}_n0199" in text
+        assert f"{prefix}_n0200" not in text
+
+
 def test_a_product_without_a_title_is_read_by_its_translations() -> None:
     assert "Truelle" in embedding_text({"product_id": "t", "i18n_fr": {"title": "Truelle"}})
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from cluster.records.field_types.attributes import MAX_TEXT
-from cluster.records.field_types.fields import MAX_CONTENT, MAX_LEVELS, MAX_RECORD_BYTES, MAX_TITLE
+from cluster.records.field_types.fields import (
+    MAX_CONTENT,
+    MAX_ITEMS,
+    MAX_LEVELS,
+    MAX_PATHS,
+    MAX_RECORD_BYTES,
+    MAX_TITLE,
+)
 from cluster.records.validation.schema import record_schema
 from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, kept
@@ -75,6 +82,19 @@ def test_a_text_of_the_largest_length_is_kept_and_one_more_character_is_refused(
 def test_a_nested_text_that_is_too_long_is_named_with_its_path(place: str, value: dict[str, Any]) -> None:
     (message,) = faults("product", {"product_id": "p", **value})
     assert message.startswith(f"data.0.{place} is invalid. The attribute should have at most ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "most"),
+    [
+        ("categories", ["a"], MAX_PATHS),
+        *((field, "a", MAX_ITEMS) for field in ("tags", "authors", "paragraphs")),
+    ],
+)
+def test_a_list_has_a_limited_number_of_entries(field: str, value: object, most: int) -> None:
+    assert kept("product", {"product_id": "p", field: [value] * most})[field] == [value] * most
+    (message,) = faults("product", {"product_id": "p", field: [value] * (most + 1)})
+    assert message == f"data.0.{field} is invalid. The attribute should have at most {most} entries."
 
 
 def test_a_category_path_has_a_limited_number_of_levels() -> None:
