@@ -25,7 +25,7 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from jobs.playground.loader import load_playground
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.reports import ReportStore
 from tests.browser.stage import Stage, Tab, open_browser, open_stage
@@ -79,7 +79,7 @@ async def furnish(stage: Stage, stores: OpenStores, scratch: Path) -> str:
         now_ms = stage.corner.clock.now_ms()
         origin = SnapshotOrigin()
         await asyncio.to_thread(
-            build_snapshot, ring_engine(seed), folder, written_at_ms=now_ms, origin=origin
+            write_model_snapshot, ring_engine(seed), folder, written_at_ms=now_ms, origin=origin
         )
         version = snapshots.publish(APP, ENGINE, folder)
         reports.put(APP, ENGINE, version, _build_report(change, serving))

@@ -21,7 +21,7 @@ from itertools import accumulate, islice
 
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import Citation, CitationState
-from actors.archive.passages import Document, canonical_address, split_sentences
+from actors.archive.passages import Document, canonical_address, find_sentence_spans
 from cluster.access_tier import may_read
 from cluster.errors import Invalid
 from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision
@@ -126,7 +126,7 @@ class _ComparedTexts:
         if spans is None:
             spans = self._spans[document.product_id] = _WordSpans.of(document.text.translate(_INVISIBLE))
         prefix, _, expected = digest.partition(":")
-        sentences = split_sentences(spans.text, 0, len(spans.text))
+        sentences = find_sentence_spans(spans.text, 0, len(spans.text))
         for start, _, _ in islice(sentences, _MOST_SENTENCES):
             words = spans.join(start, int(prefix)).encode()
             if not words:

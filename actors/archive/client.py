@@ -47,7 +47,7 @@ class ArchiveClient(Protocol):
         """
         ...
 
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+    async def get_article_revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         """Return the corrections and withdrawals by product, the newest last; the mapping goes on changing.
 
         Errors:

@@ -74,7 +74,7 @@ class ArchiveHost:
             lambda library: check_citations(library, revisions, citations, tiers), tiers, in_thread=True
         )
 
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+    async def get_article_revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         return (await self._followers.get(app_id)).revisions
 
     def locked_accesses(self, app_id: str) -> frozenset[str] | None:

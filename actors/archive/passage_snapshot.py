@@ -32,7 +32,7 @@ from actors.language.hashing_embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
 from actors.vectors.compact import CompactVectors
-from cluster.artifacts.checksummed_files import damaged_file_error, file_entry_from_path, verify_file
+from cluster.artifacts.file_verification import damaged_file_error, file_entry_from_path, verify_file
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault
 from cluster.secrecy import Signer

@@ -326,7 +326,7 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Group sentences until a group has enough words."""
     results: list[tuple[int, int]] = []
     words = begun = closed = 0
-    for first, last, count in split_sentences(text, start, end):
+    for first, last, count in find_sentence_spans(text, start, end):
         # Closed before a long sentence would make the group a fifth too long.
         if words and words + count > PASSAGE_WORDS * 1.2:
             results.append((begun, closed))
@@ -347,7 +347,7 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return results
 
 
-def split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def find_sentence_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and words of each sentence; one without an end is cut where a passage would be full."""
     at = start
     while at < end:

@@ -179,7 +179,9 @@ class DailyLogCompactor(Generic[Row]):
         # Before the work: after a failure the app waits its turn, and does not tidy in every round.
         self._tidied[app_id] = now_s
         oldest_ms = self._clock.now_ms() - self._keep_days(app_id) * DAY_MS
-        dropped = await self._with_artifacts(app_id, partial(self._daily_log.drop_before, app_id, oldest_ms))
+        dropped = await self._with_artifacts(
+            app_id, partial(self._daily_log.expire_and_compact, app_id, oldest_ms)
+        )
         if dropped:
             self._log.info("old_log_rows_dropped", app=app_id, log=self._daily_log.kind, rows=dropped)
         if first:

@@ -26,7 +26,7 @@ from actors.intake.person_places import (
     PersonPlaces,
     find_runs_with_person,
 )
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.app_storage import RUNS, clear_run
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import MarkedSnapshot, find_marked_snapshots
@@ -65,7 +65,7 @@ class PersonEraser:
         settler: ChangeLogCompactor,
         delete_log_rows: DeleteLogRows,
         clock: Clock,
-        files: PersonFiles,
+        files: LocalPersonFiles,
         *,
         owns_redis: bool = True,
     ) -> None:

@@ -22,7 +22,7 @@ import structlog
 
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
@@ -96,7 +96,7 @@ class IntakeHost:
                 self._meter(),
                 owner=owner,
                 rules=self._rules,
-                files=PersonFiles(settings.data_dir),
+                files=LocalPersonFiles(settings.data_dir),
                 owns_redis=not settings.redis_is_external,
             )
             self._events = asyncio.get_running_loop()

@@ -23,7 +23,7 @@ from actors.intake.erasure import PersonEraser
 from actors.intake.outcome_attribution import OutcomeAttributor
 from actors.intake.storage_meter import StorageMeter
 from actors.language.hashing_embedder import Embedder
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.logs.call_log import CallLogStore
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -96,7 +96,7 @@ class IntakeLoop:
         *,
         owner: str,
         rules: IntakeConfig | None = None,
-        files: PersonFiles | None = None,
+        files: LocalPersonFiles | None = None,
         owns_redis: bool = True,
     ) -> None:
         self._stores = stores

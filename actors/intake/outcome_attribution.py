@@ -121,7 +121,7 @@ class OutcomeAttributor:
     async def _run_app(self, app_id: str, keep_days: int, at_once: bool) -> int:
         oldest_ms = self._clock.now_ms() - keep_days * DAY_MS
         async with self._lock:  # also of an app that gives no more answers
-            await asyncio.to_thread(self._outcomes.drop_before, app_id, oldest_ms)
+            await asyncio.to_thread(self._outcomes.expire_and_compact, app_id, oldest_ms)
             if app_id not in self._due_s:  # a process that was killed may have left files
                 await asyncio.to_thread(self._outcomes.tidy, app_id)
         plan = await asyncio.to_thread(self._plan, app_id, at_once)

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.app_storage import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.query_log import QueryLogStore
@@ -54,7 +54,9 @@ class PersonPlaces:
         PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
-    def __init__(self, stores: Stores, artifacts: ArtifactStore, files: PersonFiles | None = None) -> None:
+    def __init__(
+        self, stores: Stores, artifacts: ArtifactStore, files: LocalPersonFiles | None = None
+    ) -> None:
         self._stores = stores
         self._artifacts = artifacts
         self._segments = SegmentStore(artifacts)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from actors.language.hashing_embedder import Embedder, Vectors
-from cluster.artifacts.checksummed_files import file_entry_from_path
+from cluster.artifacts.file_verification import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault, Invalid, NotFound
 

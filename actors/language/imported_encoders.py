@@ -13,7 +13,7 @@ import structlog
 
 from actors.language.encoder import KIND, MANIFEST, MODEL, TOKENIZER, SentenceEncoder, find_encoder
 from actors.language.hashing_embedder import Embedder
-from cluster.artifacts.checksummed_files import file_entry_from_path
+from cluster.artifacts.file_verification import file_entry_from_path
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, NotFound, Unavailable

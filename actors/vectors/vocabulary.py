@@ -22,7 +22,7 @@ class Vocabulary:
         self._names = names
 
     @classmethod
-    def of(cls, names: Iterable[str] | Any) -> Vocabulary:
+    def from_names(cls, names: Iterable[str] | Any) -> Vocabulary:
         """Build a vocabulary of the distinct names in an iterable or Arrow array, without nulls."""
         distinct = pc.unique(_string_array(names)).drop_null()
         return cls(distinct.take(pc.sort_indices(distinct)))

@@ -7,7 +7,7 @@ segment_commits      read, write and commit segments; `segment_stream` reads the
 segment_format       their columns; `table_files` has one table as a file outside the artifact store
 compaction           which segments to merge
 compacted_state      the records and interactions that a recommender starts from
-checksummed_files    files with a checksum in the name
+file_verification    manifest entries of files, and their verification
 day_files            rows of an app in files by day; `daily_log` is a log in such files
 query_log            the query log
 served_log           the log of answers; `outcomes` has what followed from them

@@ -104,7 +104,7 @@ class ReplacedProducts(DayFiles):
         Errors:
             Conflict: another writer committed meanwhile
         """
-        self.drop_before(app_id, self._clock.now_ms() - KEEP_MS)
+        self.expire_and_compact(app_id, self._clock.now_ms() - KEEP_MS)
         manifest = self.commit(app_id)
         kept = list[FileEntry]()
         left = MOST_BYTES

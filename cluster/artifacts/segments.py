@@ -133,7 +133,7 @@ class SegmentStore:
 
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
-    def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+    def load_interactions_limited_per_address(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Return compacted interactions of some types since a time.
 
         Unverified users beyond a number for each address are left out (`limit_users_per_address`).
@@ -196,8 +196,8 @@ class SegmentStore:
     def load_interaction_times(
         self, app_id: str, kinds: Sequence[str], since_ms: int, user_keys: Sequence[str]
     ) -> Any:
-        """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`, and only of some users."""
-        table = self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
+        """Return `reader` and `at_ms` of `load_interactions_limited_per_address`, only of some users."""
+        table = self.load_interactions_limited_per_address(app_id, kinds, since_ms).select(_TIME_COLUMNS)
         return table.filter(pc.is_in(table["reader"], value_set=pa.array(user_keys, pa.string())))
 
     def load_records_since(

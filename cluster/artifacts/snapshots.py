@@ -15,8 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.file_verification import sha256_of_file
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

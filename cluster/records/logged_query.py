@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from cluster.records.log_row import LogRow
+from cluster.records.json_row import JsonRow
 
 QueryKind = Literal["search", "autocomplete", "ask"]
 
@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedQuery(LogRow):
+class LoggedQuery(JsonRow):
     """A query and its result, without user ids."""
 
     at: int

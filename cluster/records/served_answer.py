@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cluster.records.log_row import LogRow
+from cluster.records.json_row import JsonRow
 
 SCHEMA: Final = 1
 "Version of the row. Fields may be added within a version."
@@ -43,7 +43,7 @@ Device = Literal["phone", "desktop", "tablet", "other"]
 
 
 @dataclass(slots=True)  # not frozen: that takes twice the time, for each answer
-class ServedAnswer(LogRow):
+class ServedAnswer(JsonRow):
     """One answer and its products, without ids of users."""
 
     service_id: str

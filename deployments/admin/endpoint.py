@@ -22,8 +22,8 @@ from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, suc
 from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
 from deployments.edge.http.request import DeadlineExceeded, Scope, read_body
-from deployments.edge.http.request_shell import HEADER as REQUEST_ID
-from deployments.edge.http.request_shell import ClientDisconnected, RequestLog, RequestShell, send_reply
+from deployments.edge.http.request_log import HEADER as REQUEST_ID
+from deployments.edge.http.request_log import ClientDisconnected, RequestLog, RequestRecorder, send_reply
 from deployments.operations.frame.operation import Download, result_to_json
 from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
@@ -59,7 +59,7 @@ class AdminEndpoint:
 
     def __init__(self, services: AdminEndpointServices) -> None:
         self._services = services
-        self._shell = RequestShell(services.clock, services.log)
+        self._recorder = RequestRecorder(services.clock, services.log)
         self._paths = PathTable(services.administration.operations.values(), slashes=False)
         self._in_flight = 0
         self._of_person: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class AdminEndpoint:
                 return await _send_download(reply, request, request_id, send)
             return await _send(reply, request, request_id, send)
 
-        await self._shell.run(name, _header(scope, REQUEST_ID), answer)
+        await self._recorder.run(name, _header(scope, REQUEST_ID), answer)
 
     def _find(self, scope: Scope) -> AdminMatch | None:
         """Return the match of a path; a slash in a value is `%2F`."""

@@ -21,7 +21,7 @@ from deployments.archive.archive_config import ArchiveCards, ArchiveConfig
 from deployments.archive.citation import licence_sentence
 from deployments.archive.config_page import CROSS_ORIGIN, ConfigPage
 from deployments.archive.mcp.methods import VERSIONS
-from deployments.archive.mcp.stateless_request import REVISION
+from deployments.archive.mcp.stateless_validation import REVISION
 from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
 from deployments.archive.tools import Tool, build_tools, list_notices
 from deployments.edge.http.envelope import Header

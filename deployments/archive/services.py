@@ -45,7 +45,7 @@ from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.archive.signatures.key_directories import KeyDirectories
 from deployments.archive.signatures.signed_agents import SignedAgents
 from deployments.archive.usage_log import UsageLog
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.observation.request_observer import RequestObserver
 from deployments.edge.observation.request_tracing import TracedApp

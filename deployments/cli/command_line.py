@@ -126,7 +126,7 @@ _PARTS = (
     _group("node", "installation.node_env"),
     *(_command(word, "training") for word in ("train", "evaluate")),
     _registered("training.promote", "promote", "rollback"),
-    _registered("content.forget", "forget", "export-user"),
+    _registered("content.personal_data", "forget", "export-user"),
     *(_command(word, "content") for word in ("export", "recommend")),
     _command("replay", "insight"),
     *(_subprocess(word) for word in ("ingest", "models")),

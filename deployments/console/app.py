@@ -27,7 +27,7 @@ from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.errors import build_error_headers, status_from_error
-from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
+from deployments.edge.http.request_log import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate
 from deployments.operations.frame.principal import Principal, principal_of
 from deployments.sign_in.password_checks import is_same_origin_form

@@ -14,7 +14,7 @@ from cluster.errors import Invalid, TooLarge
 from deployments.console.page import ConsolePage
 from deployments.edge.http.body_pace import FILE, FORM, SMALL_BODY, BodyPace
 from deployments.edge.http.request import DeadlineExceeded
-from deployments.edge.http.request_shell import ClientDisconnected
+from deployments.edge.http.request_log import ClientDisconnected
 
 CHARSETS = (b"utf-8", b"utf8")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")

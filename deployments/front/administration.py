@@ -28,7 +28,7 @@ from deployments.console.services import ConsoleServices
 from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.body_pace import UploadSlots
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.edge.limits.token_buckets import TokenBuckets
 from deployments.front.import_processes import ImportProcesses
 from deployments.front.preview_processes import PreviewProcesses

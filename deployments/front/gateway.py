@@ -52,12 +52,12 @@ from cluster.store.connect import open_stores
 from cluster.store.installation.live_figures import LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.tracing import PROCESS
+from deployments.api.http.application import build_application
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.request_handler import RequestHandler
-from deployments.api.http.routes import build_application
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, preload_newly_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
@@ -70,7 +70,7 @@ from deployments.demo.browser_script import build_script_routes
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import ClientAddresses
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from deployments.edge.observation.live_figures import LiveMeter
 from deployments.edge.observation.readiness import Readiness

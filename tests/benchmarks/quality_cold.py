@@ -32,8 +32,8 @@ from actors.serving import dispatch
 from actors.vectors.vocabulary import Vocabulary
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import build_content_weights, train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics
@@ -170,7 +170,7 @@ def _served(
     records = [orjson.dumps(product) for product in products]
     extras = build_content_weights(recipe, records, train, learners, engine.blend) if recipe else {}
     with TemporaryDirectory() as folder:
-        manifest = build_snapshot(engine, Path(folder) / "one", written_at_ms=1, extras=extras)
+        manifest = write_model_snapshot(engine, Path(folder) / "one", written_at_ms=1, extras=extras)
         learned = validate_snapshot(Snapshot.open(Path(folder) / "one"), str(manifest.facts["version"]))
         recommender = Recommender(HashingEmbedder())
         recommender.overlay.put_products(products, None)
@@ -185,7 +185,7 @@ def _served(
 
 def _select_items_with_events(data: Interactions) -> Interactions:
     """Number the items anew: those without events are in no segment, so no training knows their names."""
-    items = Vocabulary.of(data.items.names.take(pa.array(np.unique(data.item))))
+    items = Vocabulary.from_names(data.items.names.take(pa.array(np.unique(data.item))))
     codes = items.codes(data.items.names)
     return replace(data, items=items, item=codes[data.item], content=None)
 

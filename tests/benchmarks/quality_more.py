@@ -135,7 +135,7 @@ def _new_readers() -> list[MoreLine]:
     new_owners = owners[~has_history[owners]]
     where = sets.countries()
     named = [where.get(name, "") for name in data.readers.names.to_pylist()]
-    profiles = Vocabulary.of(named).codes(named).astype(np.int32)[:, None]
+    profiles = Vocabulary.from_names(named).codes(named).astype(np.int32)[:, None]
     rng = np.random.default_rng(1)
     lines = []
     for label, half_life in (("all time", None), ("half-life 7 days", 7.0)):

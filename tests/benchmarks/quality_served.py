@@ -27,8 +27,8 @@ from actors.serving import dispatch
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import RecentEvent
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import (
     EvaluationSplit,
@@ -167,7 +167,7 @@ class adopt_snapshot:
     def __enter__(self) -> ServingModel:
         folder = Path(self._folder.name) / "snapshot"
         until = SnapshotOrigin(offsets={"interaction": f"{self._until_ms}-0"})
-        build_snapshot(self._engine, folder, written_at_ms=0, origin=until)
+        write_model_snapshot(self._engine, folder, written_at_ms=0, origin=until)
         serving_model = ServingModel(
             load_snapshot_models(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids
         )

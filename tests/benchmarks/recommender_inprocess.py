@@ -32,8 +32,8 @@ from cluster.clock import iso_ms
 from cluster.query.language.parser import parse
 from cluster.records.interaction import RecentEvent
 from cluster.store.data.changes import ChangeLogEntry
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
 from jobs.refresh.recipe import parse_recipe as parse_recipe
 
@@ -127,7 +127,7 @@ class Shop:
         engine = train_engine(
             parse_recipe(RECIPE), interactions_from_frame(frame, FrameColumns(weight="weight"))
         )
-        manifest = build_snapshot(engine, folder / "snapshot", written_at_ms=1)
+        manifest = write_model_snapshot(engine, folder / "snapshot", written_at_ms=1)
         trained = time.perf_counter()
         snapshot = validate_snapshot(Snapshot.open(folder / "snapshot"), str(manifest.facts["version"]))
         self.recommender.set_serving_model(

@@ -31,8 +31,8 @@ from actors.search import search_pipeline
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
 from deployments.api.wire.search import SearchBody, to_search_query
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.learners.reranker import RankingRows, RerankerRecipe, export_trees, train_trees
 from jobs.refresh.recipe import parse_recipe
@@ -75,7 +75,7 @@ class Market:
         self.ranked = self._open(engine, folder / "ranked", extras, items)
 
     def _open(self, engine: TrainedEngine, folder: Path, extras: Any, items: int) -> Recommender:
-        manifest = build_snapshot(engine, folder, written_at_ms=1, extras=extras)
+        manifest = write_model_snapshot(engine, folder, written_at_ms=1, extras=extras)
         learned = validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
         shop = Recommender(HashingEmbedder())
         names = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(items)]

@@ -83,7 +83,7 @@ def measure_bytes(count: int) -> int:
         log = ServedLogStore(ArtifactStore.open(Path(folder)))
         for batch in range(0, count, _BATCH):
             log.append("shop", make_answers(min(_BATCH, count - batch), batch), f"{batch + 1}-0")
-            log.drop_before("shop", _START_MS - DAY_MS)
+            log.expire_and_compact("shop", _START_MS - DAY_MS)
         return sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
 
 

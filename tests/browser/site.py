@@ -13,7 +13,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.demo.browser_script import build_script_routes
 from deployments.demo.routes import DemoServices, build_demo_routes
 from jobs.playground.loader import SampleData, build_sample, load_playground

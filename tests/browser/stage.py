@@ -22,8 +22,8 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
+from deployments.api.http.application import build_application
 from deployments.api.http.local_calls import LocalApi
-from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
 from deployments.operations.frame.principal import Principal

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.front.administration import describe_administration_routes
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright, serving

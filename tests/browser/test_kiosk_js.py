@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.demo.browser_script import build_script_routes, read_script, script_version
 from deployments.operations.insight.outcomes import load_report
 from tests.browser.site import HOSTILE, Site

@@ -14,7 +14,7 @@ from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from cluster.store.connect import OpenStores
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.console.app import build_console_routes
 from deployments.operations.frame.services import AdminConfig
 from tests.browser.stage import (

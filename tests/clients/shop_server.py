@@ -14,8 +14,8 @@ import sys
 import uvicorn
 
 from cluster.clock import SystemClock
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.contract.example_player import ExamplePlayer
 
 _EVERY_S = 0.05

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from cluster.secrecy import mint_key
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.archive.services import build_archive_routes
 from tests.contract.ways import URL, InProcess, Live, Way
 from tests.fakes.archive import ArchiveCorner, open_archive_corner

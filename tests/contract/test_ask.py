@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from cluster.records.apps import AppSettings
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.edge.access.proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import upload

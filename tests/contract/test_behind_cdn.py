@@ -14,7 +14,7 @@ import httpx
 from cluster.local.haproxy_process import find_haproxy
 from cluster.process.free_ports import free_ports
 from cluster.records.apps import AppSettings
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.demo.browser_script import build_script_routes
 from deployments.edge.http.client_address import ClientAddresses
 from tests.contract.oauth.test_browser import serving

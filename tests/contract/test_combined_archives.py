@@ -54,8 +54,8 @@ class ArchivesByApp:
     def locked_accesses(self, app_id: str) -> frozenset[str] | None:
         return self.archives[app_id].locked_accesses(app_id)
 
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
-        return await self.archives[app_id].revisions(app_id)
+    async def get_article_revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+        return await self.archives[app_id].get_article_revisions(app_id)
 
 
 @dataclass

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.apps import AppSettings
 from cluster.records.experiment import Experiment
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess

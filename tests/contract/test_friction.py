@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.engine import Engine
 from cluster.secrecy import mint_key
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.edge.http.compression import LEAST_BYTES, LEAST_HOT_BYTES
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner

@@ -12,11 +12,11 @@ import pytest
 from actors.history.tracker import ThreadTracker
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
 

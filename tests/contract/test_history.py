@@ -14,8 +14,8 @@ from actors.history.threads import append_update
 from actors.history.tracker import ThreadTracker
 from cluster.errors import Unavailable
 from cluster.store.stores import Stores
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess

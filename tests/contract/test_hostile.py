@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from cluster.records.intake import Noun
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.contract.ways import Way
 from tests.fakes.asgi import HungUp, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.secrecy import mint_key
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.request_handler import KEY_IN_ADDRESS
-from deployments.api.http.routes import build_application
 from tests.contract.served_shop import open_served_shop
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner

@@ -14,8 +14,8 @@ from actors.recommender.messages import UserQuery
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.api.wire.autocomplete import Autocomplete
 from deployments.api.wire.recommendation_bodies import (
     UserToAttributes,

@@ -25,8 +25,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cluster.records.engine import Engine
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.fakes.request_handler import open_corner
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright, serving
 from tests.contract.test_api_guide import blocks, commands, proofs, run

@@ -42,7 +42,7 @@ from cluster.records.experiment import ExperimentUpdate
 from cluster.records.field_types.record_changes import with_changes
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores, open_stores
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from deployments.hosts.local_channel import LocalChannel, LocalChannelPool, LocalChannelServer
 from tests.fakes.asgi import call
 from tests.fakes.local_recommender import LocalRecommenderClient

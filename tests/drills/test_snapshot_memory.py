@@ -18,8 +18,8 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
 from actors.vectors.vocabulary import Vocabulary
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import DataFacts, TrainedEngine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix
 from jobs.refresh.recipe import parse_recipe
 
@@ -68,7 +68,7 @@ REPLICA = textwrap.dedent(
 def snapshot(folder: Path, items: int, kept: int) -> tuple[str, int]:
     """Write a snapshot of two parts whose weights nobody trained; return version and size."""
     rng = np.random.default_rng(2)
-    names = Vocabulary.of([f"p{number:06d}" for number in range(items)])
+    names = Vocabulary.from_names([f"p{number:06d}" for number in range(items)])
     parts = []
     for name in ("rules", "ease"):
         columns = np.sort(rng.integers(0, items, (items, kept)), axis=1)
@@ -79,7 +79,7 @@ def snapshot(folder: Path, items: int, kept: int) -> tuple[str, int]:
         parts.append(BlendPart(name, NeighbourModel(normalize_matrix(weights), TimeDecay()), 1.0))
     recipe = parse_recipe({"parts": {name: {"learner": name} for name in ("rules", "ease")}})
     facts = DataFacts("none", 0, 0, items, 0, 1.0)
-    manifest = build_snapshot(
+    manifest = write_model_snapshot(
         TrainedEngine(recipe, Blend(tuple(parts)), names, facts), folder, written_at_ms=1
     )
     return str(manifest.facts["version"]), sum(entry.size for entry in manifest.files)

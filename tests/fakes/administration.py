@@ -16,7 +16,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.admin.authentication import Authenticator, SessionPrincipal
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.operations.open_admin import Admin, open_admin
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import NOW

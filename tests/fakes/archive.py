@@ -116,7 +116,7 @@ class SmallArchive:
         """Return the accesses of the articles that a test locked."""
         return frozenset(self.access.values()) - {""}
 
-    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+    async def get_article_revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
         """Return the corrections and withdrawals that a test put."""
         return self.changes
 

@@ -10,8 +10,8 @@ import uvicorn
 
 from cluster.clock import SystemClock
 from cluster.process.free_ports import free_ports
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.archive.services import build_archive_routes
 from deployments.edge.http.client_address import ClientAddresses
 from tests.fakes.archive import ArchiveCorner, open_archive_corner

@@ -36,7 +36,7 @@ from deployments.api.resources.questions import AskServices
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes import asgi
 from tests.fakes.stores.memory import memory_stores

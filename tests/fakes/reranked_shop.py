@@ -12,8 +12,8 @@ from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import ProductFacts, Reranker
 from actors.models.tree_ensemble import TreeArrays, TreeEnsemble
 from actors.vectors.snapshot_arrays import ModelState
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import Interactions
 from tests.fakes.trained_snapshot import ring_data
 
@@ -42,5 +42,5 @@ def raise_frequent(
 
 def load(folder: Path, engine: TrainedEngine, extras: dict[str, ModelState]) -> LoadedSnapshot:
     """Write a snapshot with extras and load it."""
-    manifest = build_snapshot(engine, folder, written_at_ms=1, extras=extras)
+    manifest = write_model_snapshot(engine, folder, written_at_ms=1, extras=extras)
     return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))

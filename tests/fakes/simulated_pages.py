@@ -19,8 +19,8 @@ import uvicorn
 
 from cluster.process.free_ports import free_ports
 from cluster.store.stores import Stores
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.demo.browser_script import build_script_routes
 from tests.fakes.request_handler import BROWSER, StillClock
 from tests.fakes.simulated_shop import APP, ROWS, ShownList, SimulatedShop, open_world

@@ -16,7 +16,7 @@ from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import ModelSupervisor
-from jobs.refresh.build.build import SnapshotOrigin
+from jobs.refresh.build.model_snapshot import SnapshotOrigin
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot

@@ -15,8 +15,8 @@ from actors.models.user_histories import DAY_S
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from cluster.artifacts.snapshots import SnapshotStore
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import NOW_MS, open_catalog
@@ -88,7 +88,7 @@ def build_ring_snapshot(
 ) -> tuple[Path, str]:
     """Train and write a snapshot; return its folder and version."""
     engine = ring_engine(seed, **fields)
-    manifest = build_snapshot(engine, folder, written_at_ms=5, origin=origin or SnapshotOrigin())
+    manifest = write_model_snapshot(engine, folder, written_at_ms=5, origin=origin or SnapshotOrigin())
     return folder, str(manifest.facts["version"])
 
 

@@ -21,9 +21,9 @@ from cluster.records.run import Run
 from cluster.records.validation.boost_rules import read_rules
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.query_log_writer import QueryLogWriter
-from deployments.api.http.routes import build_application
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import ArchiveServices, build_archive_routes, open_archive
 from deployments.archive.tools import SUBJECTS

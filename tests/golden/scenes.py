@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import tests.contract
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from deployments.api.reference.openapi_texts import read_examples
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.scenario import Scenario, load

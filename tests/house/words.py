@@ -13,7 +13,7 @@ COMPOUNDS = frozenset({"sign_in"})
 NOUNS = _words(
     """
     25 access account accounts acl activity actor actors address addresses admin administration administrator
-    admission affiliation agents aggregation als analysis anchor anchors answer answers aof api app append
+    admission affiliation agents aggregation als analysis anchor anchors answer answers aof api app append application
     applier apps archives argument arguments arrays article articles artifact artifacts assertions assets
     assigner assignment attempt attribute attributes attribution audit authentication authorization autocomplete
     automation automaton backup bank basket baskets batch benchmark bias bill binary blend bm bodies body
@@ -45,7 +45,7 @@ NOUNS = _words(
     principal prior priority probe process processes product products profile profiles progress projection
     promotion promotions prompt proof proposal protocol provider publisher purchase qa quarantine queries query
     question questions queue random rate ray readability reader readership readiness reads reasons rebuilder
-    recipe recipes recommendation recommender record recorder records redirects redis reference registration
+    recipe recipes recognition recommendation recommender record recorder records redirects redis reference registration
     registrations registry regression relevance removal renderer rendering renewal repeat replaced replay
     replays replica replies reports request requests reranker reseal resources responsive restoring result
     results retrieval revision revisions revocation robots roles roster router routes row rows rsl rule rules

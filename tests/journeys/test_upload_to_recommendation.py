@@ -30,7 +30,7 @@ from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
-from deployments.edge.http.request_shell import RequestLog
+from deployments.edge.http.request_log import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.asgi import call
 from tests.fakes.local_recommender import LocalRecommenderClient

@@ -27,8 +27,9 @@ from cluster.meter import SilentMeter
 from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
-from jobs.refresh.build.build import SnapshotOrigin, build_search_index, build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
+from jobs.refresh.build.snapshot_indexes import build_search_index
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
 from jobs.refresh.recipe import SearchRecipe, parse_recipe
 from tests.fakes.corner_shop import happen, upload, withdraw
@@ -135,7 +136,7 @@ class ReplicatedShop:
         extras = build_search_index(SearchRecipe(learn_from=0), self.segments.records(APP, "product"))
         folder = self._folder / f"built-{self._versions}"
         origin = SnapshotOrigin(offsets=self.segments.offsets(APP))
-        build_snapshot(engine, folder, written_at_ms=5, origin=origin, extras=extras)
+        write_model_snapshot(engine, folder, written_at_ms=5, origin=origin, extras=extras)
         return self.snapshots.publish(APP, "default", folder)
 
     async def promote(self, version: str) -> None:

@@ -34,8 +34,8 @@ from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.admin.master_keys import derive_manifest_keys
-from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.schema import ensure_schema
 from cluster.artifacts.segments import SegmentStore
@@ -221,7 +221,7 @@ class History:
                 apps_every_s=0.0, compaction_pause_s=0.05, erase_pause_s=0.05,
                 compaction=CompactionConfig(every_s=self.rng.choice(self.compaction_s)),
             ),
-            files=PersonFiles(self.side.folder), owns_redis=True,
+            files=LocalPersonFiles(self.side.folder), owns_redis=True,
         )  # fmt: skip
         self._work = asyncio.create_task(self._intake.run())
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from actors.answers.client import QuestionClient, open_question_client
-from actors.answers.extractive.text_tokens import split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
 from actors.answers.llm.draft import NO_ANSWER
 from actors.answers.llm.provider_endpoint import ModelConfig
 from actors.answers.render import composed_from_answer

@@ -14,7 +14,7 @@ import pytest
 
 from actors.intake.client import Erasures
 from cluster.admin.schema import check_schema, ensure_schema
-from cluster.artifacts.checksummed_files import file_entry_from_path
+from cluster.artifacts.file_verification import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

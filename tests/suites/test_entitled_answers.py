@@ -14,8 +14,8 @@ from cluster.records.erasure import Person
 from cluster.records.question import entitled_answer_id
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import PersonTraces, erase_all
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import Corner, open_corner

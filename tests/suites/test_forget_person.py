@@ -20,7 +20,7 @@ from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.intake.person_places import PersonPlaces
 from actors.language.hashing_embedder import HashingEmbedder
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -157,7 +157,7 @@ async def open_world(url: str, folder: Path, *, owns_redis: bool = False) -> Asy
                 erase_pause_s=0.05,
                 compaction=CompactionConfig(every_s=0.2),
             ),
-            files=PersonFiles(folder),
+            files=LocalPersonFiles(folder),
             owns_redis=owns_redis,
         )
         work = asyncio.create_task(loop.run())
@@ -253,7 +253,7 @@ async def test_an_export_holds_everything_a_receipt_counts(world: World) -> None
     await fill(world, live=True)
     person = await world.stores.erasures.person(APP, USER, "")
     assert set(person.anonymous_ids) == {VISITOR, SECOND}
-    places = PersonPlaces(world.stores, world.artifacts, PersonFiles(world.folder))
+    places = PersonPlaces(world.stores, world.artifacts, LocalPersonFiles(world.folder))
     found = await places.read(person)
     text = repr(found)
     for needle in canary.NEEDLES:
@@ -316,7 +316,7 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
 ) -> None:
     await fill(world, live=True)
     seen: list[bool] = []
-    write_snapshot = training.write_snapshot
+    write_snapshot = training.train_and_write_snapshot
     going = asyncio.get_running_loop()
 
     def slow(attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: dict[str, Any]) -> Path:
@@ -326,7 +326,7 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
             asyncio.run_coroutine_threadsafe(world.forgotten(user_id=USER), going).result(90)
         return folder
 
-    monkeypatch.setattr(training, "write_snapshot", slow)
+    monkeypatch.setattr(training, "train_and_write_snapshot", slow)
     done = await world.trained()
     assert (done.status, done.error, seen) == ("finished", "", [True, False])
     assert [version.version for version in SnapshotStore(world.artifacts).versions(APP, "default")] == [

@@ -19,7 +19,7 @@ from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
@@ -411,7 +411,7 @@ async def _erase(stores: Stores, segments: SegmentStore, state_dir: Path, app_id
     )
     loop = IntakeLoop(
         stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(),
-        owner="eraser", rules=rules, files=PersonFiles(state_dir),
+        owner="eraser", rules=rules, files=LocalPersonFiles(state_dir),
     )  # fmt: skip
     working = asyncio.create_task(loop.run())
     erasures = Erasures(stores, SystemClock())

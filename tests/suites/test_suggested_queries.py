@@ -144,4 +144,4 @@ def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
     assert pq.read_schema(next(tmp_path.rglob("*.parquet"))).names == old
     artifacts.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
     assert sorted(artifacts.read(APP, 0)["written"].to_pylist()) == ["", "Möss"]
-    assert artifacts.drop_before(APP, 0) == 0
+    assert artifacts.expire_and_compact(APP, 0) == 0

@@ -4,9 +4,10 @@ answer_composer     compose an answer of cited sentences, or refuse
 question_analysis   analyze a question once: its words, names and answer type
 question_templates  parse plain questions (what is it, who does it); form_evidence finds sentences of the form of
                     their answers
-sentence_features   compare every sentence with the question; text_tokens splits texts and compares stems
+sentence_features   compare every sentence with the question; sentence_splitter splits texts, text_tokens
+                    finds their stems and compares them
 sentence_scorer     weigh the features: which sentence answers best, and whether it answers at all
-entity_patterns     find numbers, dates, names, places and reasons in a sentence
+entity_recognition  find numbers, dates, names, places and reasons in a sentence
 verify              check whether a passage supports a sentence, with its numbers
 injection_filter    remove text that gives orders to a language model
 followups           make a follow-up question understandable by itself

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 
-from actors.answers.extractive.entity_patterns import CharSpan, find_name_spans
+from actors.answers.extractive.entity_recognition import CharSpan, find_name_spans
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.question_generation import generate_questions
-from actors.answers.extractive.text_tokens import split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
 from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS, Analyzers
 from actors.language.folding import tokenize as words_of

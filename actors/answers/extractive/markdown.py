@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from actors.answers.extractive.answer_composer import ComposedAnswer
-from actors.answers.extractive.entity_patterns import find_name_spans
+from actors.answers.extractive.entity_recognition import find_name_spans
 from actors.answers.extractive.injection_filter import clean_text
 from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from actors.answers.extractive.entity_patterns import (
+from actors.answers.extractive.entity_recognition import (
     CharSpan,
     find_entities,
     find_name_spans,

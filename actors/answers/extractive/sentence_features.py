@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
-from actors.answers.extractive.text_tokens import Sentence, SimilarityCache, TextToken, split_sentences
+from actors.answers.extractive.sentence_splitter import Sentence, split_sentences
+from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
 from actors.archive.messages import Snippet
 from actors.language.language_data import any_of, collect_words, compile_pattern
 

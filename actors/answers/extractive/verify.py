@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from actors.answers.extractive.injection_filter import strip_invisible
 from actors.answers.extractive.number_parser import NumberMention, is_number_word, parse_numbers
-from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names, split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
+from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold
 from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from actors.answers.extractive.answer_composer import AnswerSentence
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
-from actors.answers.extractive.text_tokens import split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.archive.messages import Snippet
 

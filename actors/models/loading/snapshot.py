@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.vocabulary import Vocabulary
-from cluster.artifacts.checksummed_files import damaged_file_error, verify_file
+from cluster.artifacts.file_verification import damaged_file_error, verify_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 
 KIND = "snapshot"

@@ -75,7 +75,7 @@ class Groups(Generic[V]):
         if codes:
             self._append(row, np.array([len(codes)], np.int32), np.array(codes, np.int32))
 
-    def bind_rows(self, start: int, cells: Sequence[Sequence[V]]) -> None:
+    def write_new_rows(self, start: int, cells: Sequence[Sequence[V]]) -> None:
         """Set the values of consecutive rows that have none, from row `start`.
 
         Cost:
@@ -263,10 +263,10 @@ class AttributeColumnSource:
         self.run = _RUN
         self._field = field
 
-    def bind_rows(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
+    def write_new_rows(self, start: int, records: Sequence[Mapping[str, Any]]) -> None:
         """Write consecutive rows that have no values yet."""
         field = self._field
-        self.column.bind_rows(start, [read_texts(record, field) for record in records])
+        self.column.write_new_rows(start, [read_texts(record, field) for record in records])
 
     def sort_pairs(self) -> None:
         self.column.sort_pairs()

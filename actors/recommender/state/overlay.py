@@ -184,19 +184,19 @@ class Overlay:
         changed = False
         for user in users:
             user_key = _USER + str(user.get("user_id", ""))
-            before = self._contributions.get_slot(user_key)
+            before = self._contributions.get_attribute_slot(user_key)
             slot, differs = self.users.put(before, user)
             if slot != before:
-                self._contributions.set_slot(user_key, slot)
+                self._contributions.set_attribute_slot(user_key, slot)
             changed = changed or differs
         self.events_version += changed
 
     def remove_users(self, user_ids: Sequence[str]) -> None:
         """Delete the attributes of users. Their interactions stay counted."""
         for user_id in user_ids:
-            slot = self._contributions.get_slot(_USER + user_id)
+            slot = self._contributions.get_attribute_slot(_USER + user_id)
             if slot >= 0:
-                self._contributions.set_slot(_USER + user_id, -1)
+                self._contributions.set_attribute_slot(_USER + user_id, -1)
                 self.users.remove(slot)
                 self.events_version += 1
 
@@ -271,11 +271,11 @@ class Overlay:
         for user_key in user_keys:
             # Even if no counted event is left: the history keeps events that the counts forgot.
             self.histories.erase(hash_user(user_key))
-            slot = self._contributions.get_slot(user_key)
+            slot = self._contributions.get_attribute_slot(user_key)
             events, votes = self._contributions.remove_user(user_key)
             if slot >= 0:
                 # another change deletes the record of the user
-                self._contributions.set_slot(user_key, slot)
+                self._contributions.set_attribute_slot(user_key, slot)
             if len(events):
                 self._add_counts(events, votes, -1)
                 self._add_pairs(events, 0, -1)

@@ -117,11 +117,11 @@ class UserContributions:
         if end > self._limit:
             self._drop_oldest()
 
-    def get_slot(self, user_key: str) -> int:
+    def get_attribute_slot(self, user_key: str) -> int:
         """Return the slot of a user's attributes; -1 when there is none."""
         return self._slots.get(self._codes.get(user_key, -1), -1)
 
-    def set_slot(self, user_key: str, slot: int) -> None:
+    def set_attribute_slot(self, user_key: str, slot: int) -> None:
         """Set the slot of the attributes of a user and of all events of the user; -1 for none."""
         code = self.get_code(user_key)
         if slot < 0:

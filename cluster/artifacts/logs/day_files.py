@@ -234,7 +234,7 @@ class DayFiles:
         self._commit(app_id, manifest, kept, **facts)
         return gone
 
-    def drop_before(self, app_id: str, oldest_ms: int) -> int:
+    def expire_and_compact(self, app_id: str, oldest_ms: int) -> int:
         """Delete files whose newest row is older than a time, merge small files of a day; return the rows deleted."""
         manifest = self._manifest(app_id)
         young = [entry for entry in manifest.files if entry.facts["last"] >= oldest_ms]

@@ -140,7 +140,7 @@ class FieldColumn:
         if len(numbers) > 1 or len(self._more_numbers):
             self._more_numbers.put(row, numbers[1:])
 
-    def bind_rows(self, start: int, cells: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
+    def write_new_rows(self, start: int, cells: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
         """Write consecutive rows that are empty so far, each as for `set`.
 
         Cost:
@@ -161,7 +161,7 @@ class FieldColumn:
             self._codes.write(start, np.array(run.codes, np.int32))
         if run.has_numbers or start < len(self._numbers):
             self._numbers.write(start, np.array(run.numbers, np.float64))
-        self._more_codes.bind_rows(*run.more_codes)
+        self._more_codes.write_new_rows(*run.more_codes)
         for row, numbers in run.more_numbers:
             self._more_numbers.put(row, numbers)
 

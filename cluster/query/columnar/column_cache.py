@@ -168,7 +168,7 @@ class ColumnCache:
             records = decoder.read_batch(self._records[start : start + _BATCH_ROWS])
             for kept in added.values():
                 for at in range(0, len(records), kept.run):
-                    kept.bind_rows(start + at, records[at : at + kept.run])
+                    kept.write_new_rows(start + at, records[at : at + kept.run])
                     yield
             start += len(records)
         for kept in added.values():

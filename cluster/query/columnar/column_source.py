@@ -38,7 +38,7 @@ class StoredColumn(Protocol):
 class ColumnSource(Protocol):
     """A column of one field, and how records are written into it: only that field of them matters.
 
-    A builder beside a changing store writes every row once by `bind_rows`, then the rows that changed meanwhile by
+    A builder beside a changing store writes every row once by `write_new_rows`, then the rows that changed meanwhile by
     `write_row`: the former values of a row do not matter.
     """
 
@@ -54,7 +54,7 @@ class ColumnSource(Protocol):
         """Return the column."""
         ...
 
-    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
+    def write_new_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write consecutive rows that are empty so far."""
         ...
 
@@ -80,10 +80,10 @@ class FieldSource:
         self._read = build_field_reader(name)
         self._moments = is_moment(name)
 
-    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
+    def write_new_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write consecutive rows that are empty so far."""
         read = self._read
-        self.column.bind_rows(start, [read(record) for record in records])
+        self.column.write_new_rows(start, [read(record) for record in records])
         self.column.read_texts(moments=self._moments)
 
     def sort_pairs(self) -> None:
@@ -104,9 +104,9 @@ class PointSource:
         self.run = _RUN
         self._name = name
 
-    def bind_rows(self, start: int, records: Sequence[Record]) -> None:
+    def write_new_rows(self, start: int, records: Sequence[Record]) -> None:
         """Write consecutive rows that are empty so far."""
-        self.column.bind_rows(start, [collect_locations(record, self._name) for record in records])
+        self.column.write_new_rows(start, [collect_locations(record, self._name) for record in records])
 
     def sort_pairs(self) -> None:
         self.column.sort_pairs()

@@ -78,7 +78,7 @@ class PointColumn:
         self._postings.put(row, places)
         self.grow(row + 1)
 
-    def bind_rows(self, start: int, cells: Sequence[Collection[tuple[float, float]]]) -> None:
+    def write_new_rows(self, start: int, cells: Sequence[Collection[tuple[float, float]]]) -> None:
         """Write consecutive rows that are empty so far."""
         rows = [start + at for at, points in enumerate(cells) if points]
         counts = [len(points) for points in cells if points]
@@ -94,7 +94,7 @@ class PointColumn:
         for row, count in zip(rows, counts, strict=True):
             self._slots[row] = at if count == 1 else tuple(range(at, at + count))
             at += count
-        self._postings.bind_rows(rows, counts, range(first, self._count))
+        self._postings.write_new_rows(rows, counts, range(first, self._count))
         self.grow(start + len(cells))
 
     def sort_pairs(self) -> None:

@@ -82,7 +82,7 @@ class RowPostings:
             self._tail_codes.extend(codes)
             self._tail = None
 
-    def bind_rows(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
+    def write_new_rows(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
         """Write many empty rows: `codes` one row after the other, `counts` of them for each row."""
         if not rows:
             return

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cluster.records.log_row import LogRow
+from cluster.records.json_row import JsonRow
 
 SignatureState = Literal["", "verified", "invalid", "unverified"]
 """What the signature of a request proves: empty: there is none; `verified`: a known agent signed it; `invalid`: nobody
@@ -137,7 +137,7 @@ CALL_SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveCall(LogRow):
+class ArchiveCall(JsonRow):
     """One call and its outcome, or a visit of an article that a call linked.
 
     It names no person: a publisher counts clients, not users.

@@ -105,11 +105,11 @@ class BrowserWriteCheck:
         has_pair = bool(claimed.anonymous_id)
         return bool(claimed.user_hash) or settings.prove_writers or (has_pair and settings.strict_user_hash)
 
-    def writer(self, now_ms: int) -> BrowserWriteLimits | None:
+    def build_limits(self, now_ms: int) -> BrowserWriteLimits | None:
         """Return the write limits of this request; None for a secret key, which has no limits."""
         if self._is_secret:
             return None
-        return browser_writer(self._request, now_ms, frozenset(self.proven))
+        return build_browser_write_limits(self._request, now_ms, frozenset(self.proven))
 
     def _count(self, writer_id: str) -> None:
         self._user_ids.add(writer_id)
@@ -119,7 +119,7 @@ class BrowserWriteCheck:
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
 
 
-def browser_writer(
+def build_browser_write_limits(
     request: ApiRequest, now_ms: int, proven: frozenset[str] = frozenset()
 ) -> BrowserWriteLimits:
     """Return the write limits of a request with a publishable key."""
@@ -138,7 +138,7 @@ def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriteLimits |
     """Return how many new users this request may add; None if its key is secret or its user is proven."""
     if request.credential.is_secret or proven_id:
         return None
-    return browser_writer(request, request.clock.now_ms())
+    return build_browser_write_limits(request, request.clock.now_ms())
 
 
 def address_pseudonym(request: ApiRequest) -> str:

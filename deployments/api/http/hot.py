@@ -31,7 +31,7 @@ from deployments.edge.http.caller import find_key
 from deployments.edge.http.envelope import CORS_EXPOSE, CORS_ORIGIN, Reply
 from deployments.edge.http.errors import reply_from_error, unknown_path_reply
 from deployments.edge.http.request import Receive, Scope
-from deployments.edge.http.request_shell import HEADER, Send, request_id_from
+from deployments.edge.http.request_log import HEADER, Send, request_id_from
 from deployments.edge.observation.readiness import PATH as READY
 from deployments.edge.observation.readiness import not_open_yet
 

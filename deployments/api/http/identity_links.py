@@ -21,7 +21,7 @@ from cluster.errors import HouseError, Unauthenticated
 from cluster.meter import Meter
 from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.data.interactions import InteractionStore
-from deployments.api.http.browser_writes import browser_writer
+from deployments.api.http.browser_writes import build_browser_write_limits
 from deployments.edge.access.proof import ClaimedIdentity, verify_identity
 from deployments.edge.http.request import ApiRequest
 
@@ -73,10 +73,10 @@ class IdentityLinkWriter:
             return
         # Before the write, so that concurrent requests with this pair start no second one.
         self._cache_pair(request.app_id, visitor_id, user_id, now_s + LINKED_FOR_S)
-        writer = None
+        limits = None
         if not request.credential.is_secret:
-            writer = browser_writer(request, request.clock.now_ms(), frozenset({user_id}))
-        task = asyncio.get_running_loop().create_task(self._link(request.app_id, user_id, visitor_id, writer))
+            limits = build_browser_write_limits(request, request.clock.now_ms(), frozenset({user_id}))
+        task = asyncio.get_running_loop().create_task(self._link(request.app_id, user_id, visitor_id, limits))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
@@ -86,12 +86,12 @@ class IdentityLinkWriter:
             await asyncio.wait(self._writes)
 
     async def _link(
-        self, app_id: str, user_id: str, visitor_id: str, writer: BrowserWriteLimits | None
+        self, app_id: str, user_id: str, visitor_id: str, limits: BrowserWriteLimits | None
     ) -> None:
         try:
             linked = await self._store.links(app_id, [visitor_id])
             if linked.get(visitor_id) != user_id:
-                await self._store.append(app_id, _NO_EVENTS, [(user_id, visitor_id, b"")], writer)
+                await self._store.append(app_id, _NO_EVENTS, [(user_id, visitor_id, b"")], limits)
                 self._meter.count("kiosk_identity_links_total")
         except HouseError as error:
             # the next request with this pair retries

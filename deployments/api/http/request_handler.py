@@ -44,7 +44,7 @@ from deployments.edge.http.errors import (
 )
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
 from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded, Receive, Scope
-from deployments.edge.http.request_shell import ClientDisconnected, RequestLog, Send
+from deployments.edge.http.request_log import ClientDisconnected, RequestLog, Send
 from deployments.edge.observation.readiness import Readiness
 from deployments.edge.observation.request_observer import HEADER as TRACE_HEADER
 from deployments.edge.observation.request_observer import RequestObserver

@@ -66,7 +66,7 @@ class InteractionsResource:
             token_user_id=request.token.user_id if request.token is not None else "",
             check=check,
         )
-        return accepted, check.writer(now_ms), check.checkouts
+        return accepted, check.build_limits(now_ms), check.checkouts
 
     async def upload(self, request: ApiRequest) -> Reply:
         """Append the interactions; the next recommendation uses them.
@@ -79,7 +79,7 @@ class InteractionsResource:
         if not self._storage.has_valid_check(credential.app, request.started_s):
             await self._storage.check(credential.app)
         accepted: AcceptedInteractions
-        accepted, writer, checkouts = request.parsed
+        accepted, limits, checkouts = request.parsed
         if checkouts:
             most = credential.app.settings.checkouts_per_address
             # Before anything is written: an upload is refused as a whole.
@@ -99,7 +99,7 @@ class InteractionsResource:
         if accepted.count:
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
             await self._store.append(
-                credential.app.app_id, accepted.payload, [*accepted.recents, *links], writer
+                credential.app.app_id, accepted.payload, [*accepted.recents, *links], limits
             )
         return _upload_reply(request, accepted, warnings)
 

@@ -251,7 +251,7 @@ class AttributeGroup(BaseModel):
     recommended_products: list[Recommended]
 
 
-class RecommendationReply(BaseModel):
+class RecommendationReplyFields(BaseModel):
     """What every recommendation says beside its list. An app's own alias of `service_id` may stand beside it."""
 
     model_config = ConfigDict(extra="allow")
@@ -266,19 +266,19 @@ class RecommendationReply(BaseModel):
     )
 
 
-class ProductsReply(RecommendationReply):
+class ProductsReply(RecommendationReplyFields):
     """A list of products."""
 
     products: list[Recommended]
 
 
-class CategoriesReply(RecommendationReply):
+class CategoriesReply(RecommendationReplyFields):
     """A list of categories."""
 
     categories: list[CategoryGroup]
 
 
-class AttributesReply(RecommendationReply):
+class AttributesReply(RecommendationReplyFields):
     """A list of attribute values."""
 
     attributes: list[AttributeGroup]

@@ -31,7 +31,7 @@ from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
 from deployments.edge.http.errors import status_from_error
 from deployments.edge.http.request import DeadlineExceeded, read_body
-from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
+from deployments.edge.http.request_log import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
 MOST_BYTES = 512_000
@@ -155,7 +155,7 @@ class _CorrectionFeed:
         citations = archive.citations
         name = archive.archive_id
         app_id = citations.find_app()
-        revisions = await citations.archive.revisions(app_id)
+        revisions = await citations.archive.get_article_revisions(app_id)
         newest_first = list(revisions.items())[::-1]
         # Each revision is the newest one when it comes, so these change with it.
         state = (app_id, len(newest_first), newest_first[:1])

@@ -150,7 +150,7 @@ class CitationTools:
         """Return what was corrected or withdrawn since an agent read it; each is returned once."""
         if not self.reads.has_read(person):
             return []
-        revisions = await self.archive.revisions(self.find_app())
+        revisions = await self.archive.get_article_revisions(self.find_app())
         news = self.reads.list_news(person, revisions)
         for product_id, revision in news:
             self.reads.record(person, product_id, revision.revision)
@@ -158,7 +158,7 @@ class CitationTools:
 
     async def record_read(self, person: ArchiveCaller, product_id: str) -> None:
         """Remember that an agent read an article."""
-        revision = (await self.archive.revisions(self.find_app())).get(product_id)
+        revision = (await self.archive.get_article_revisions(self.find_app())).get(product_id)
         self.reads.record(person, product_id, "" if revision is None else revision.revision)
 
     def _fence(self, result: Mapping[str, str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ from deployments.edge.access.robots import detect_robot
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
 from deployments.edge.http.request import DeadlineExceeded, read_body
-from deployments.edge.http.request_shell import ResponseEndpoint
+from deployments.edge.http.request_log import ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
 RATE = BucketRate(2.0, 120)

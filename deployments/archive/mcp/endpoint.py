@@ -5,7 +5,7 @@
 
 For clients of the handshake, every reply after the token check has status 200 or 202, also after an internal error.
 A batch, or a request without an id, gets -32603 and `id: null`. Requests of revision 2026-07-28 get 400 and 404 as
-well, see `stateless_request`. Clients stop for good at a 5xx, so there is none.
+well, see `stateless_validation`. Clients stop for good at a 5xx, so there is none.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from deployments.archive.mcp import transport
 from deployments.archive.mcp.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message
 from deployments.archive.mcp.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.mcp.stateless_methods import StatelessMethods
-from deployments.archive.mcp.stateless_request import read_stateless
+from deployments.archive.mcp.stateless_validation import validate_stateless_request
 from deployments.archive.mcp.transport import AllowedOrigins
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.signatures.message_signatures import SignedRequest
 from deployments.archive.signatures.signed_agents import SignedAgents
 from deployments.edge.http.envelope import Reply
 from deployments.edge.http.request import Deadline, DeadlineExceeded, Receive, Scope, read_body
-from deployments.edge.http.request_shell import HEADER, RequestLog, RequestShell, Send
+from deployments.edge.http.request_log import HEADER, RequestLog, RequestRecorder, Send
 from deployments.edge.http.server_addresses import ServerAddresses
 
 MOST_BYTES = 1 << 20
@@ -91,7 +91,7 @@ class McpEndpoint:
         self._addresses = addresses
         self._origins = origins
         self._clock = clock
-        self._shell = RequestShell(clock, log)
+        self._recorder = RequestRecorder(clock, log)
         self._body_s = BODY_S
         self._most_at_once = MOST_AT_ONCE
         self._at_once = 0
@@ -117,7 +117,7 @@ class McpEndpoint:
                     reply = await self._reply(archive, headers, receive, server_origin, request_id)
             return await transport.write_reply(reply, method, allowed, request_id, send)
 
-        await self._shell.run(_NAME, headers.one(HEADER), answer)
+        await self._recorder.run(_NAME, headers.one(HEADER), answer)
 
     @staticmethod
     def _refuse(method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None) -> Reply | None:
@@ -223,7 +223,7 @@ class McpEndpoint:
             message = RpcError("Parse error", PARSE_ERROR, error.message)
         except DeadlineExceeded:
             message = RpcError("The request did not arrive in time; send it again")
-        return read_stateless(message, body, headers.one)
+        return validate_stateless_request(message, body, headers.one)
 
     async def _unauthorized(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
         message = await self._message(headers, receive)

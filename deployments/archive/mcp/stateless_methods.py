@@ -19,7 +19,7 @@ from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.combined_tools import CombinedTools
 from deployments.archive.mcp.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.mcp.methods import INSTRUCTIONS, NAME, McpMethods
-from deployments.archive.mcp.stateless_request import INVALID_PARAMS, PREFIX, REVISION, UNKNOWN_METHOD
+from deployments.archive.mcp.stateless_validation import INVALID_PARAMS, PREFIX, REVISION, UNKNOWN_METHOD
 from deployments.archive.tools import Tool
 from deployments.archive.usage_log import UsageLog
 

@@ -14,7 +14,7 @@ from cluster.addresses.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.mcp.jsonrpc import RpcError, render_error
 from deployments.archive.oauth.addresses import resource_metadata_of
 from deployments.edge.http.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
-from deployments.edge.http.request_shell import Send, send_reply
+from deployments.edge.http.request_log import Send, send_reply
 
 NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"

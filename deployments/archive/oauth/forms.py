@@ -13,7 +13,7 @@ from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.request import DeadlineExceeded, read_body
-from deployments.edge.http.request_shell import ClientDisconnected
+from deployments.edge.http.request_log import ClientDisconnected
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60

@@ -33,7 +33,7 @@ from deployments.archive.oauth.replies import OAuthError, is_preflight, prefligh
 from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.signin import SignInPage
 from deployments.archive.oauth.token import RevocationEndpoint, TokenEndpoint
-from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
+from deployments.edge.http.request_log import ClientDisconnected, ResponseEndpoint
 
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")

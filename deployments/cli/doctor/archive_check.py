@@ -22,7 +22,7 @@ from deployments.archive.discovery_pages import (
     GUIDE_PATH,
 )
 from deployments.archive.mcp.methods import VERSIONS
-from deployments.archive.mcp.stateless_request import REVISION
+from deployments.archive.mcp.stateless_validation import REVISION
 from deployments.cli.doctor.http_session import HttpResponse
 from deployments.cli.doctor.mcp_check import ALL_TOOLS, PUBLIC, McpCheck, require
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from cluster.tracing import CURRENT, RequestTrace
 from deployments.edge.http.request import Message, Receive, Scope
-from deployments.edge.http.request_shell import HEADER as REQUEST_ID
-from deployments.edge.http.request_shell import Send
+from deployments.edge.http.request_log import HEADER as REQUEST_ID
+from deployments.edge.http.request_log import Send
 from deployments.edge.observation.request_observer import HEADER as TRACEPARENT
 from deployments.edge.observation.request_observer import RequestObserver
 

@@ -189,7 +189,7 @@ async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveCh
 
 
 @operation("clients.list", "GET", "/apps/{app_id}/archive/clients")
-async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
+async def list_client_rules_and_callers(services: AdminServices, given: OfApp) -> ArchiveClients:
     """List rules for clients of the archive, and who called within 30 days.
 
     Errors:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from actors.intake.client import Erasures
 from actors.intake.person_places import PersonPlaces
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid
 from cluster.ids import new_request_id
@@ -116,7 +116,7 @@ async def export_user(services: AdminServices, given: OfUser) -> UserExport:
         raise Invalid("name either a user (--user) or a visitor (--anonymous)")
     await require_app(services.stores, given.app_id)
     person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
-    files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
+    files = None if services.config.data_dir is None else LocalPersonFiles(services.config.data_dir)
     items_of_places = await PersonPlaces(services.stores, services.artifacts, files).read(person)
     items_of_places[ENDED_TOKENS] = await _list_token_ends(services, given)
     about = {

@@ -121,7 +121,7 @@ async def read_questions(
 def _read_compacted(segments: SegmentStore, app_id: str, since_ms: int) -> tuple[list[Judgement], str]:
     """Return the compacted judgements, and the offset up to which interactions are compacted."""
     after = segments.offsets(app_id).get("interaction", "0")
-    table = segments.load_interactions_of_types(app_id, KINDS, since_ms)
+    table = segments.load_interactions_limited_per_address(app_id, KINDS, since_ms)
     columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
     rows = zip(*columns, strict=True)
     return [_judgement(user_key, at_ms, orjson.loads(body)) for user_key, at_ms, body in rows], after

@@ -1,5 +1,6 @@
 """Training and writing of a snapshot from a settled recipe.
 
-fit    trains each component, and the weights of products without events
-build  indexes the products, writes the snapshot folder atomically and validates it
+fit               trains each component, and the weights of products without events
+snapshot_indexes  indexes the products for search and autocomplete
+model_snapshot    writes the snapshot folder atomically
 """

@@ -157,7 +157,7 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
     kinds: tuple[str, ...] = ("",)
     kind: Codes = np.zeros(count, np.int32)
     if columns.kind is not None:
-        vocabulary = Vocabulary.of(_texts_from_series(frame[columns.kind]))
+        vocabulary = Vocabulary.from_names(_texts_from_series(frame[columns.kind]))
         kinds = tuple(vocabulary.names.to_pylist())
         kind = vocabulary.codes(_texts_from_series(frame[columns.kind])).astype(np.int32)
     basket = np.arange(count) if columns.basket is None else _codes_from_series(frame[columns.basket])
@@ -257,8 +257,8 @@ def _build_interactions(
     positions = pa.array(kept)
     users = users.take(positions)
     items = items.take(positions)
-    user_names = Vocabulary.of(users)
-    item_names = Vocabulary.of(items)
+    user_names = Vocabulary.from_names(users)
+    item_names = Vocabulary.from_names(items)
     user = user_names.codes(users)
     item = item_names.codes(items)
     at_s = at_s[kept]

@@ -109,7 +109,7 @@ def checkerboard_interactions() -> Interactions:
             rows.append((f"r{user:02d}", f"i{item:02d}", at, f"b{user}-{day // 2}"))
     frame = pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row")
     data = interactions_from_frame(frame, FrameColumns(basket="basket"))
-    named = replace(data, items=Vocabulary.of([*data.items.names.to_pylist(), "z-without-events"]))
+    named = replace(data, items=Vocabulary.from_names([*data.items.names.to_pylist(), "z-without-events"]))
     content = np.zeros((ITEMS + 1, 3), np.float32)
     content[np.arange(ITEMS), np.arange(ITEMS) % 2] = 1
     return named.with_content(content)

@@ -3,7 +3,7 @@
 dataset   reads the training source
 plan      chooses open parameters and weights on validation, which ends before the test begins
 evaluate  evaluates the settled recipe on the test, with popularity and the serving version
-train     trains on all data (`jobs.refresh.build.fit`) and writes the snapshot (`jobs.refresh.build.build`)
+train     trains on all data (`jobs.refresh.build.fit`) and writes the snapshot (`jobs.refresh.build.model_snapshot`)
 """
 
 from __future__ import annotations

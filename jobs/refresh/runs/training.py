@@ -22,14 +22,10 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault
 from cluster.records.run import DAY_MS, Run
-from jobs.refresh.build.build import (
-    SnapshotOrigin,
-    build_completions_index,
-    build_search_index,
-    build_snapshot,
-)
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
+from jobs.refresh.build.snapshot_indexes import build_completions_index, build_search_index
 from jobs.refresh.data.served_lists import LISTS, SEARCHES, ListLog
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.report_models import EvaluationReport
@@ -85,7 +81,10 @@ def train(attempt: RunAttempt) -> RunStages:
     )
     settled = apply_confirmation(plan, report).recipe
     folder: Path = yield attempt.stage(
-        "train", source, partial(write_snapshot, attempt, settled, source, report), describe_snapshot
+        "train",
+        source,
+        partial(train_and_write_snapshot, attempt, settled, source, report),
+        describe_snapshot,
     )
     publication: Publication = yield RunStage(
         "publish", partial(publish, attempt, source, report, folder), Publication._asdict
@@ -197,7 +196,7 @@ def learn_and_store_reranker(
     return learned
 
 
-def write_snapshot(
+def train_and_write_snapshot(
     attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: EvaluationReport
 ) -> Path:
     """Train a settled recipe on all data and write the snapshot; return its local folder."""
@@ -212,7 +211,7 @@ def write_snapshot(
         source.offsets, source.embedder, attempt.context.release, source.erasures, attempt.run.code
     )
     # the creation time of the run, so that all attempts write the same bytes
-    build_snapshot(engine, folder, written_at_ms=attempt.run.created_at, origin=origin, extras=extras)
+    write_model_snapshot(engine, folder, written_at_ms=attempt.run.created_at, origin=origin, extras=extras)
     return folder
 
 

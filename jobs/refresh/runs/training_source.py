@@ -17,7 +17,7 @@ from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.compacted_state import CompactedProduct
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Fault, Invalid
-from jobs.refresh.build.build import select_completion_fields
+from jobs.refresh.build.snapshot_indexes import select_completion_fields
 from jobs.refresh.data.dataset import Interactions, event_factors, interactions_from_segments
 from jobs.refresh.data.event_counts import EventCounts, build_event_counts
 from jobs.refresh.data.profiles import Profiles

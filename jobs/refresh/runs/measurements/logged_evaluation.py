@@ -49,8 +49,8 @@ from cluster.errors import Fault, HouseError, Invalid, NotFound
 from cluster.records.run import DAY_MS
 from cluster.records.served_answer import RULE
 from cluster.store.stores import Stores
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import build_content_weights, train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.evaluation.logged_lists import (
     IS_PAGE,
     LATER_PAGES,
@@ -337,7 +337,7 @@ def train_before(
             engine.recipe.content, source.texts, data, learners, engine.blend, engine.recipe.seed
         )
     origin = SnapshotOrigin({"interaction": f"{since_ms}-0"}, source.embedder)
-    build_snapshot(engine, folder / "snapshot", written_at_ms=since_ms, origin=origin, extras=extras)
+    write_model_snapshot(engine, folder / "snapshot", written_at_ms=since_ms, origin=origin, extras=extras)
     snapshot = Snapshot.open(folder / "snapshot")
     return validate_snapshot(snapshot, snapshot.version)
 

@@ -16,7 +16,7 @@ from actors.archive.host import ArchiveHost
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Citation, CitationState
 from actors.archive.passage_snapshot import MappedDocuments, document_from_bytes, document_to_bytes
-from actors.archive.passages import canonical_address, read_product, split_sentences
+from actors.archive.passages import canonical_address, find_sentence_spans, read_product
 from actors.archive.revisions import MOST_REVISIONS, ArticleRevisions
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
@@ -123,7 +123,7 @@ def test_an_address_of_a_locked_article_hides_no_open_one(
 
 def words_of_sentences(text: str, count: int) -> set[str]:
     """Return the digests of so many words from the beginning of each sentence, as the guide defines them."""
-    passages = [text[start:].split()[:count] for start, _, _ in split_sentences(text, 0, len(text))]
+    passages = [text[start:].split()[:count] for start, _, _ in find_sentence_spans(text, 0, len(text))]
     return {passage_digest(" ".join(words)) for words in passages if len(words) == count}
 
 
@@ -262,7 +262,7 @@ async def test_citations_that_rest_on_500_corrections_are_reported_within_5_s_an
         await upload(stores, [article(number, corrected=True) for number in sorted(chosen)], app_id=APP)
 
         async def are_applied() -> bool:
-            return len(await client.revisions(APP)) == 500
+            return len(await client.get_article_revisions(APP)) == 500
 
         await until(are_applied, 60)
         states = await client.check(APP, citations)

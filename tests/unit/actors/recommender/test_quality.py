@@ -33,8 +33,8 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.trending import DAY_MS
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import interactions_from_frame
 from jobs.refresh.recipe import parse_recipe
 
@@ -200,7 +200,7 @@ def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> LoadedS
             "at": year.at_ms[:past] / 1000.0,
         }
     )
-    manifest = build_snapshot(
+    manifest = write_model_snapshot(
         train_engine(parse_recipe(RECIPE), interactions_from_frame(frame)), folder, written_at_ms=1
     )
     return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))

@@ -22,7 +22,7 @@ from actors.serving import app_follower as follower_module
 from actors.serving import model_registry as champions_module
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import MOST_PINNED, ModelRegistry, SnapshotLoader
-from cluster.artifacts.checksummed_files import sha256_of_file
+from cluster.artifacts.file_verification import sha256_of_file
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore

@@ -22,7 +22,7 @@ from cluster.ids import VERSION_MARK
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.store.stores import Stores
-from jobs.refresh.build.build import build_snapshot
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import open_ring_shop, ring_engine, ring_products
@@ -43,7 +43,7 @@ def versions(loader: SnapshotLoader, tmp_path_factory: pytest.TempPathFactory) -
     for seed, engine_id in enumerate(ENGINES, 6):
         folder = tmp_path_factory.mktemp(engine_id) / "snapshot"
         extras = {SEARCH: save(ring_products(), learn_from=0)}
-        build_snapshot(ring_engine(seed), folder, written_at_ms=5, extras=extras)
+        write_model_snapshot(ring_engine(seed), folder, written_at_ms=5, extras=extras)
         published[engine_id] = loader._snapshots.publish(APP, engine_id, folder)
     return published
 

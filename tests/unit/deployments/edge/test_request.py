@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import Malformed, TooLarge
 from deployments.edge.http.request import Deadline, DeadlineExceeded, Receive, read_body
-from deployments.edge.http.request_shell import ClientDisconnected
+from deployments.edge.http.request_log import ClientDisconnected
 
 MB = 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from deployments.edge.http import envelope
-from deployments.edge.http.request_shell import RequestLog, request_id_from
+from deployments.edge.http.request_log import RequestLog, request_id_from
 
 
 class Notes:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.split import (
     EvaluationSplit,
     TrainingSplit,
@@ -146,7 +146,7 @@ def test_the_session_recipe_gives_the_same_bytes_twice(sessions: TrainingSplit, 
     versions = []
     for name in ("one", "two"):
         plan = make_plan(load_recipe_file("session"), sessions.validation)
-        manifest = build_snapshot(
+        manifest = write_model_snapshot(
             train_engine(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0
         )
         versions.append(manifest.facts["version"])

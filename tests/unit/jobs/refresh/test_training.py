@@ -18,8 +18,8 @@ from actors.models.model import Batch
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import DataFacts, TrainedEngine, select_newest_events, train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import leave_last_out, split_by_time
 from jobs.refresh.evaluation.evaluate import (
@@ -222,8 +222,8 @@ def test_scores_that_are_no_numbers_are_refused_with_what_to_do(data: Interactio
 
 
 def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: TrainedEngine) -> None:
-    build_snapshot(engine, tmp_path / "one", written_at_ms=5)
-    build_snapshot(_tune_and_train(recipe_of(), circles()), tmp_path / "two", written_at_ms=5)
+    write_model_snapshot(engine, tmp_path / "one", written_at_ms=5)
+    write_model_snapshot(_tune_and_train(recipe_of(), circles()), tmp_path / "two", written_at_ms=5)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
@@ -242,22 +242,26 @@ class BuiltMeanwhile(dict[str, ModelState]):
 
 def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: TrainedEngine) -> None:
     with pytest.raises(Conflict, match="already"):
-        build_snapshot(engine, tmp_path / "one", written_at_ms=5, extras=BuiltMeanwhile(tmp_path / "one"))
+        write_model_snapshot(
+            engine, tmp_path / "one", written_at_ms=5, extras=BuiltMeanwhile(tmp_path / "one")
+        )
     assert (tmp_path / "one" / "manifest.json").read_bytes() == b"theirs"
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: TrainedEngine) -> None:
-    first = build_snapshot(engine, tmp_path / "one", written_at_ms=5)
-    later = build_snapshot(engine, tmp_path / "two", written_at_ms=6, sequence=2)
-    other = build_snapshot(_tune_and_train(recipe_of(), circles(seed=7)), tmp_path / "three", written_at_ms=5)
+    first = write_model_snapshot(engine, tmp_path / "one", written_at_ms=5)
+    later = write_model_snapshot(engine, tmp_path / "two", written_at_ms=6, sequence=2)
+    other = write_model_snapshot(
+        _tune_and_train(recipe_of(), circles(seed=7)), tmp_path / "three", written_at_ms=5
+    )
     assert first.facts["version"] == later.facts["version"] != other.facts["version"]
 
 
 def test_a_snapshot_scores_as_the_engine_it_was_built_from(
     tmp_path: Path, engine: TrainedEngine, data: Interactions
 ) -> None:
-    build_snapshot(
+    write_model_snapshot(
         engine,
         tmp_path / "s",
         written_at_ms=5,
@@ -280,7 +284,7 @@ def test_a_snapshot_scores_as_the_engine_it_was_built_from(
 
 
 def test_arrays_are_mapped_not_read(tmp_path: Path, engine: TrainedEngine) -> None:
-    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
+    write_model_snapshot(engine, tmp_path / "s", written_at_ms=5)
     part = next(iter(Snapshot.open(tmp_path / "s").parts.values()))
     for array in part.arrays.values():
         assert isinstance(array, np.memmap)
@@ -289,7 +293,7 @@ def test_arrays_are_mapped_not_read(tmp_path: Path, engine: TrainedEngine) -> No
 
 
 def test_every_damaged_file_is_noticed(tmp_path: Path, engine: TrainedEngine) -> None:
-    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
+    write_model_snapshot(engine, tmp_path / "s", written_at_ms=5)
     for name, content in files_of(tmp_path / "s").items():
         path = tmp_path / "s" / name
         flipped = bytearray(content)
@@ -306,10 +310,10 @@ def test_every_damaged_file_is_noticed(tmp_path: Path, engine: TrainedEngine) ->
 
 
 def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: TrainedEngine) -> None:
-    build_snapshot(engine, tmp_path / "s", written_at_ms=5)
+    write_model_snapshot(engine, tmp_path / "s", written_at_ms=5)
     before = files_of(tmp_path / "s")
     with pytest.raises(Conflict, match="there is a snapshot already: s"):
-        build_snapshot(engine, tmp_path / "s", written_at_ms=6)
+        write_model_snapshot(engine, tmp_path / "s", written_at_ms=6)
     assert files_of(tmp_path / "s") == before
 
 
@@ -338,7 +342,7 @@ def test_objects_are_never_written_and_nothing_is_left_behind(
         blend={"weights": {"mine": 1.0}, "weights_new": {}},
     )
     with pytest.raises(Fault, match="mine/names holds objects"):
-        build_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=5)
+        write_model_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=5)
     assert list(tmp_path.iterdir()) == []
 
 

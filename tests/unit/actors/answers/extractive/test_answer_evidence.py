@@ -6,7 +6,8 @@ import pytest
 
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 from actors.answers.extractive.question_analysis import analyze_question, classify_question
-from actors.answers.extractive.text_tokens import TextTokenizer, split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
+from actors.answers.extractive.text_tokens import TextTokenizer
 from actors.archive.messages import Snippet
 
 TOWER = (

@@ -22,8 +22,8 @@ from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.records.interaction import RecentEvent
 from cluster.store.data.changes import ChangeLogEntry
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
@@ -265,7 +265,7 @@ def trained_shop(path: Path) -> Recommender:
     data = interactions_from_frame(frame, FrameColumns(weight="weight"))
     profiles = Profiles.from_users([orjson.dumps(user) for user in USERS], data.readers)
     data = replace(data, profiles=profiles)
-    manifest = build_snapshot(
+    manifest = write_model_snapshot(
         train_engine(parse_recipe({**RECIPE, "cohorts": {}}), data), path / "s", written_at_ms=1
     )
     shop = open_shop()

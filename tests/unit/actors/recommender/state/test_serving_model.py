@@ -32,8 +32,8 @@ from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
 from cluster.store.data.changes import ChangeLogEntry
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
@@ -254,7 +254,7 @@ def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     codes = (first >= RING // 2).astype(np.int32)[:, None]
     data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))
     recipe = parse_recipe({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
-    manifest = build_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=1)
+    manifest = write_model_snapshot(train_engine(recipe, data), tmp_path / "s", written_at_ms=1)
     learned = validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"]))
     shop = open_ring_shop(learned, f"{NOW_MS}-0")
     plain = ask(shop, rows=10)

@@ -21,14 +21,10 @@ from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.store.data.changes import ChangeLogEntry
-from jobs.refresh.build.build import (
-    CompletionsRecipe,
-    build_completions_index,
-    build_snapshot,
-    select_completion_fields,
-)
 from jobs.refresh.build.fit import train_engine
-from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.build.model_snapshot import write_model_snapshot
+from jobs.refresh.build.snapshot_indexes import build_completions_index, select_completion_fields
+from jobs.refresh.recipe import CompletionsRecipe, parse_recipe
 from tests.fakes.corner_shop import APP, NOW_MS, open_catalog, product_change
 from tests.fakes.trained_snapshot import RECIPE, ring_data, ring_products
 
@@ -52,7 +48,7 @@ def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Servin
     completions = CompletionsRecipe(fields=FIELDS, **recipe)
     records = select_completion_fields((orjson.dumps(product) for product in products), completions)
     extras = build_completions_index(completions, records, data)
-    manifest = build_snapshot(
+    manifest = write_model_snapshot(
         train_engine(parse_recipe(RECIPE), data), folder, written_at_ms=1, extras=extras
     )
     learned = validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
@@ -195,7 +191,7 @@ def test_a_new_snapshot_takes_over_while_completions_serve(
 
 
 def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
-    manifest = build_snapshot(
+    manifest = write_model_snapshot(
         train_engine(parse_recipe(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1
     )
     learned = validate_snapshot(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))

@@ -62,7 +62,7 @@ def test_the_erasure_of_a_person_leaves_rows_that_name_none(log: CallLogStore) -
     log.append(APP, [call("c1")], "1-0")
     assert log.delete(APP, ["pseudonym"]) == 0
     assert log.append(APP, [call("c2", NOW_MS - 1)], "2-0") == 1
-    assert log.drop_before(APP, NOW_MS + 86_400_000 * 2) == 2
+    assert log.expire_and_compact(APP, NOW_MS + 86_400_000 * 2) == 2
 
 
 def test_rows_of_earlier_releases_stand_alone_in_the_queue() -> None:

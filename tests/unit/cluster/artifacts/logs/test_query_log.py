@@ -107,8 +107,8 @@ def test_who_was_forgotten_is_itself_forgotten(
 
 def test_old_days_go_and_young_ones_stay(artifacts: QueryLogStore) -> None:
     artifacts.append(APP, [logged_query("old", NOW_MS - 5 * DAY_MS), logged_query("young")], "1-0")
-    assert artifacts.drop_before(APP, NOW_MS - 2 * DAY_MS) == 1
-    assert artifacts.drop_before(APP, NOW_MS - 2 * DAY_MS) == 0
+    assert artifacts.expire_and_compact(APP, NOW_MS - 2 * DAY_MS) == 1
+    assert artifacts.expire_and_compact(APP, NOW_MS - 2 * DAY_MS) == 0
     assert texts(artifacts) == ["young"]
 
 
@@ -119,7 +119,7 @@ def test_many_small_files_of_a_day_become_one(
         clock.pass_ms(1)
         artifacts.append(APP, [logged_query(f"query {at}", NOW_MS + at)], f"{at + 1}-0")
     assert len(files(tmp_path)) == MOST_FILES_A_DAY
-    artifacts.drop_before(APP, 0)
+    artifacts.expire_and_compact(APP, 0)
     assert len(files(tmp_path)) == 1
     assert texts(artifacts) == [f"query {at}" for at in range(MOST_FILES_A_DAY)]
     assert artifacts.last_offset(APP) == f"{MOST_FILES_A_DAY}-0"

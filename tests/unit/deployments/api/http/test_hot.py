@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import structlog
 
+from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
-from deployments.api.http.routes import build_application
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, Corner
 

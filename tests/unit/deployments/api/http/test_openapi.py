@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from deployments.api import wire
-from deployments.api.http import routes
+from deployments.api.http import application
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import build_openapi
 from tests.fakes.asgi import call
@@ -115,8 +115,8 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
         threads.append(threading.get_ident())
         return render_docs(document)
 
-    monkeypatch.setattr(routes, "render_docs", build)
-    app = routes.build_application(corner.handler, version="0")
+    monkeypatch.setattr(application, "render_docs", build)
+    app = application.build_application(corner.handler, version="0")
     answers = await asyncio.gather(*[call(app, "GET", "/docs") for _ in range(3)])
     assert {answer.status for answer in answers} == {200}
     assert len({answer.body for answer in answers}) == 1

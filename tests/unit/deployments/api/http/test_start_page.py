@@ -4,7 +4,7 @@ import re
 
 from starlette.testclient import TestClient
 
-from deployments.api.http.routes import build_application
+from deployments.api.http.application import build_application
 from tests.fakes.request_handler import Corner
 
 HTML = {"accept": "text/html"}

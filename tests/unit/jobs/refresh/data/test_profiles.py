@@ -10,8 +10,8 @@ import orjson
 from actors.models.loading.snapshot import Snapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.vectors.vocabulary import Vocabulary
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
 from jobs.refresh.runs.checkpoint import bytes_from_source, source_from_bytes
@@ -27,7 +27,7 @@ def users(**values: Any) -> list[bytes]:
     ]
 
 
-USERS = Vocabulary.of([f"u:u{n}" for n in range(12)] + ["a:visitor"])
+USERS = Vocabulary.from_names([f"u:u{n}" for n in range(12)] + ["a:visitor"])
 
 
 def test_fields_nobody_filled_and_values_of_very_few_are_left_out() -> None:
@@ -52,7 +52,7 @@ def test_a_recipe_may_name_fields_attributes_included() -> None:
 
 def test_readers_without_a_record_and_records_without_a_reader_do_no_harm() -> None:
     assert Profiles.from_users([], USERS).codes.shape == (13, 0)
-    assert Profiles.from_users(users(country=lambda n: "AT"), Vocabulary.of(["a:x"])).fields == ()
+    assert Profiles.from_users(users(country=lambda n: "AT"), Vocabulary.from_names(["a:x"])).fields == ()
 
 
 def test_cohorts_go_into_the_snapshot_and_come_back(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_cohorts_go_into_the_snapshot_and_come_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.profiles.codes, data.profiles.codes)  # type: ignore[union-attr]
     assert (again.profiles.fields, again.profiles.values) == (("country",), (("AT", "CH"),))
     recipe = parse_recipe({**RECIPE, "cohorts": {"prior": 10.0}})
-    manifest = build_snapshot(train_engine(recipe, again), tmp_path / "s", written_at_ms=1)
+    manifest = write_model_snapshot(train_engine(recipe, again), tmp_path / "s", written_at_ms=1)
     learned = validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"]))
     assert learned.cohorts is not None
     assert learned.cohorts.codes({"country": "CH", "gender": "M"}).tolist() == [[1]]

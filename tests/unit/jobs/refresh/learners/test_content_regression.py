@@ -36,8 +36,8 @@ from actors.serving import dispatch
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.content_regression import (
     ContentRecipe,
@@ -99,7 +99,7 @@ def extras_of(engine: TrainedEngine) -> Any:
 
 def serving(folder: Path, engine: TrainedEngine, extras: Any) -> Recommender:
     """Let a snapshot serve, with products it never saw beside those it knows."""
-    manifest = build_snapshot(engine, folder / "one", written_at_ms=1, extras=extras)
+    manifest = write_model_snapshot(engine, folder / "one", written_at_ms=1, extras=extras)
     learned = validate_snapshot(Snapshot.open(folder / "one"), str(manifest.facts["version"]))
     shop = Recommender(HashingEmbedder())
     shop.overlay.put_products(
@@ -149,7 +149,7 @@ def test_what_products_are_like_is_learned_alike_from_the_same_data(engine: Trai
 
 
 def test_one_reader_is_scored_as_many_are(tmp_path: Path, engine: TrainedEngine) -> None:
-    build_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras_of(engine))
+    write_model_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras_of(engine))
     content = load_snapshot_models(Snapshot.open(tmp_path / "one")).content
     assert content is not None
     products = build_feature_matrix(
@@ -169,7 +169,7 @@ def test_damaged_content_does_not_serve(tmp_path: Path, engine: TrainedEngine) -
     parts = extras_of(engine)[CONTENT]
     broken = {**parts.arrays, "columns": parts.arrays["columns"] + 10_000}
     extras = {CONTENT: type(parts)(broken, parts.facts)}
-    manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras)
+    manifest = write_model_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras)
     with pytest.raises(Fault, match="content: it names numbers outside"):
         validate_snapshot(Snapshot.open(tmp_path / "one"), str(manifest.facts["version"]))
 

@@ -12,8 +12,8 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.storage.node_cache import NodeCache
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.stores import Stores
-from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.evaluation.evaluate import EvaluationResult
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
@@ -37,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for seed in (1, 2, 3):
         recipe = load_recipe_file("fast").with_changes({"seed": seed})
         folder = tmp_path_factory.mktemp("built") / "snapshot"
-        manifest = build_snapshot(
+        manifest = write_model_snapshot(
             train_engine(plan_on_newest(recipe, data).recipe, data), folder, written_at_ms=seed
         )
         folders[str(manifest.facts["version"])] = folder
@@ -267,7 +267,9 @@ async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
     """The processes that serve can't import that code: the engine would go on with what it served before."""
     data = interactions_from_segments(generated_market.table(600, 60, 30, topics=3))
     engine = train_engine(plan_on_newest(load_recipe_file("fast"), data).recipe, data)
-    manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1, origin=SnapshotOrigin(code="a" * 64))
+    manifest = write_model_snapshot(
+        engine, tmp_path / "one", written_at_ms=1, origin=SnapshotOrigin(code="a" * 64)
+    )
     artifacts, version = ArtifactStore.open(tmp_path / "shelf"), str(manifest.facts["version"])
     SnapshotStore(artifacts).publish(APP, ENGINE, tmp_path / "one")
     with pytest.raises(Conflict, match=r"--working-dir shipped .* train again without --working-dir"):

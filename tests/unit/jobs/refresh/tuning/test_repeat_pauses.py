@@ -11,8 +11,8 @@ import pytest
 from cluster.errors import Invalid
 from cluster.records.apps import App
 from cluster.records.engine import Engine
-from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
+from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import EvaluationSplit, leave_last_out, split_at
 from jobs.refresh.recipe import Recipe, parse_recipe
@@ -128,7 +128,7 @@ def test_a_training_with_pauses_chooses_both_sets_of_weights(tmp_path: Path) -> 
     assert (plan.recipe.validation.seen, plan.recipe.validation.repeat_after_days) == ("paused", PAUSES)
     assert split_for_recipe(plan.recipe, weekly_shop()).test.seen == "paused"
     engine = train_engine(plan.recipe, split.test.train)
-    manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1)
+    manifest = write_model_snapshot(engine, tmp_path / "one", written_at_ms=1)
     assert manifest.facts["recipe"]["validation"]["repeat_after_days"] == PAUSES
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.extractive.text_tokens import split_sentences
+from actors.answers.extractive.sentence_splitter import split_sentences
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ Header = Callable[[bytes], bytes | None]
 "Returns a header by its name in lower case; `None` if it is absent."
 
 
-def read_stateless(
+def validate_stateless_request(
     message: RpcCall | RpcError | None, body: bytes, header: Header
 ) -> RpcCall | RpcError | None:
     """Return a message unchanged if it belongs to the handshake; else its checked form.

@@ -17,7 +17,7 @@ from cluster.records.erasure import COPIES, REFUSED, Person
 _log = structlog.get_logger()
 
 
-class PersonFiles:
+class LocalPersonFiles:
     """The files below one data directory."""
 
     def __init__(self, data_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Build the autocomplete index and the search index of a snapshot, and write its folder.
+"""Write the folder of a model snapshot.
 
 A write is atomic: it goes into a temporary folder, which is then renamed.
 """
@@ -7,30 +7,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from actors.models.loading.registry import BASKETS, COHORTS
 from actors.models.loading.snapshot import ITEMS, KIND, MANIFEST, version_of
-from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS
-from actors.retrieval.autocomplete.snapshot_format import save as save_completions
-from actors.retrieval.snapshot_format import SEARCH
-from actors.retrieval.snapshot_format import save as save_search
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.vocabulary import Vocabulary
-from cluster.artifacts.checksummed_files import sha256_of_file
+from cluster.artifacts.file_verification import sha256_of_file
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault
-from cluster.query.language.field_values import canonical_field
 from jobs.refresh.build.fit import TrainedEngine
-from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.recipe import CompletionsRecipe, SearchRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class SnapshotOrigin:
     "Digest of the code that was shipped with the run; serving processes can't import it."
 
 
-def build_snapshot(
+def write_model_snapshot(
     engine: TrainedEngine,
     folder: Path,
     *,
@@ -179,58 +171,3 @@ def _write(path: Path, data: bytes) -> None:
 
 def _file_entry(path: Path, name: str, rows: int, facts: Mapping[str, Any]) -> FileEntry:
     return FileEntry(name, path.stat().st_size, sha256_of_file(path), rows, facts)
-
-
-_DAY_S = 86_400.0
-_COUNTED = 1_000.0
-"Weight of the most popular product; equal to that of recommenders."
-
-
-def select_completion_fields(records: Iterable[bytes], recipe: CompletionsRecipe) -> tuple[bytes, ...]:
-    """Return the fields of products that the autocomplete index needs."""
-    outer = {canonical_field(name).partition(".")[0] for name in recipe.fields}
-    return tuple(orjson.dumps(_keep_fields(orjson.loads(record), outer)) for record in records)
-
-
-def build_completions_index(
-    recipe: CompletionsRecipe, products: Iterable[bytes], data: Interactions
-) -> Mapping[str, ModelState]:
-    """Return the autocomplete index of the fields from `select_completion_fields`; the result is deterministic.
-
-    Cost:
-        1,000,000 titles: 25 s, 1.2 GB
-    """
-    fields = tuple(dict.fromkeys(canonical_field(name) for name in recipe.fields))
-    records = [orjson.loads(product) for product in products]
-    return {COMPLETIONS: save_completions(records, fields, _popularity_by_product(recipe, data))}
-
-
-def _popularity_by_product(recipe: CompletionsRecipe, data: Interactions) -> dict[str, float]:
-    """Return the decayed number of events of each product."""
-    worth = np.maximum(data.weight.astype(np.float64), 0.0)
-    if data.clock:
-        worth *= np.exp2((data.at_s - data.now_s) / (recipe.half_life_days * _DAY_S))
-    votes = np.bincount(data.item, weights=worth, minlength=data.n_items)
-    largest = float(votes.max(initial=0.0))
-    counted = votes * (_COUNTED / largest) if largest > 0 else votes
-    return dict(zip(data.items.names.to_pylist(), counted.tolist(), strict=True))
-
-
-def _keep_fields(product: Mapping[str, Any], outer: set[str]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for key, value in product.items():
-        if key in outer or key in ("product_id", "language", "access"):
-            kept[key] = value
-        elif key.startswith("i18n_") and isinstance(value, dict):
-            kept[key] = {name: inner for name, inner in value.items() if name in outer}
-    return kept
-
-
-def build_search_index(recipe: SearchRecipe, products: Iterable[bytes]) -> Mapping[str, ModelState]:
-    """Return the search index of products; equal products give equal arrays.
-
-    Cost:
-        100,000 products of 60 words: 10 s, with text vectors 30 s
-    """
-    records = [orjson.loads(product) for product in products]
-    return {SEARCH: save_search(records, learn_from=recipe.learn_from)}

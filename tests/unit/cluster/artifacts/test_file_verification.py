@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.checksummed_files import file_entry_from_path, verify_file
+from cluster.artifacts.file_verification import file_entry_from_path, verify_file
 from cluster.errors import Fault
 
 

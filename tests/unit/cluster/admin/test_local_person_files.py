@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from cluster.admin.person_files import PersonFiles
+from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.records.erasure import COPIES, REFUSED, Person
 
 ADA = Person(app_id="shop", user_id="ada", anonymous_ids=("v-1",))
@@ -23,7 +23,7 @@ def test_rows_are_overwritten_in_place_so_that_an_ingest_goes_on(tmp_path: Path)
     path = folder / "quarantine.jsonl"
     path.write_bytes(b"\n".join(rows) + b"\n")
     before = path.stat().st_size
-    files = PersonFiles(tmp_path)
+    files = LocalPersonFiles(tmp_path)
     with path.open("ab") as at_work:
         assert len(files.find(ADA)[REFUSED]) == 1
         files.erase(ADA)
@@ -41,7 +41,7 @@ def test_only_copies_that_hold_the_person_go(tmp_path: Path) -> None:
     names = ["appendonly.aof", "appendonly.aof.damaged-1", "appendonly.aof.damaged-2"]
     for name, text in zip(names, [b"ada", b"$3 ada", b"$3 bob"], strict=True):
         (tmp_path / "redis" / name).write_bytes(text)
-    files = PersonFiles(tmp_path)
+    files = LocalPersonFiles(tmp_path)
     assert files.find(ADA)[COPIES] == ["appendonly.aof.damaged-1"]
     files.erase(ADA)
     assert sorted(os.listdir(tmp_path / "redis")) == ["appendonly.aof", "appendonly.aof.damaged-2"]

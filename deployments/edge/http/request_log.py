@@ -96,7 +96,7 @@ class RequestLog:
                 meter.time("kiosk_request_ms", took_ms, endpoint=endpoint, status=str(status))
 
 
-class RequestShell:
+class RequestRecorder:
     """Gives a request its id, and records it once it is answered."""
 
     def __init__(self, clock: Clock, log: RequestLog) -> None:

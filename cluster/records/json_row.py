@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import Self
 
 
-class LogRow:
+class JsonRow:
     """A base of frozen dataclasses. Fields may be added, and their defaults give older rows their meaning."""
 
     __slots__ = ()

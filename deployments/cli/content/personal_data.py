@@ -133,7 +133,7 @@ async def _intake(
         return
     from actors.intake.loop import IntakeLoop
     from actors.language.hashing_embedder import HashingEmbedder
-    from cluster.admin.person_files import PersonFiles
+    from cluster.admin.local_person_files import LocalPersonFiles
     from cluster.artifacts.segments import SegmentStore
     from cluster.meter import SilentMeter
     from cluster.process.artifact_access import open_artifact_store
@@ -149,7 +149,7 @@ async def _intake(
         SystemClock(),
         SilentMeter(),
         owner=f"forget {os.getpid()} {new_request_id()}",
-        files=PersonFiles(settings.data_dir),
+        files=LocalPersonFiles(settings.data_dir),
         owns_redis=not settings.redis_is_external,
     )
     work = asyncio.create_task(loop.run())
