@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -77,6 +77,20 @@ async def shop(tmp_path: Path) -> Shop:
     await shop.set_switch(True)
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old))
     return shop
+
+
+@pytest.fixture
+def samples_in_memory(monkeypatch: pytest.MonkeyPatch) -> WeakSet[TrialSamples]:
+    """The samples that nothing has let go."""
+    in_memory = WeakSet[TrialSamples]()
+    initialize = TrialSamples.__init__
+
+    def count(samples: TrialSamples, *arguments: Any) -> None:
+        initialize(samples, *arguments)
+        in_memory.add(samples)
+
+    monkeypatch.setattr(TrialSamples, "__init__", count)
+    return in_memory
 
 
 async def test_a_promotion_begins_a_week_with_a_holdback_and_a_rollback_ends_it(shop: Shop) -> None:
@@ -265,17 +279,19 @@ async def test_a_decision_undoes_no_change_that_came_during_the_read(
     assert (await shop.engine()).snapshot == (newest if deed == "promote" else shop.new)
 
 
-async def test_sums_of_trials_that_somebody_ended_are_not_kept(shop: Shop) -> None:
+async def test_sums_of_trials_that_somebody_ended_are_not_kept(
+    shop: Shop, samples_in_memory: WeakSet[TrialSamples]
+) -> None:
     watch = TrialWatch(shop.stores, shop.artifacts, shop.clock)
     app = App(app_id=APP, environment="production", created_at=0, settings=AppSettings(automatic_models=True))
     for version in (shop.new, shop.old, shop.new):
         await shop.promote(version)
         await watch.examine_app(app)
-        assert len(list_samples()) == 1
+        assert len(samples_in_memory) == 1
         shop.clock.advance(1_000)
     await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=shop.clock.now_ms(), by="ada")
     await watch.examine_app(app)
-    assert not list_samples()
+    assert not samples_in_memory
 
 
 async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Shop) -> None:
@@ -297,7 +313,7 @@ async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Sh
 
 @pytest.mark.parametrize("is_candidate", [True, False])
 async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_person(
-    shop: Shop, is_candidate: bool
+    shop: Shop, samples_in_memory: WeakSet[TrialSamples], is_candidate: bool
 ) -> None:
     learned = shop.publish(8, learned_from_people=True)
     trial = SnapshotTrial(
@@ -307,6 +323,7 @@ async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_per
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old, trial=trial))
     await shop.supervisor.run_once()
     assert (await shop.engine()).trial == trial
+    assert len(samples_in_memory) == 1
     erase_person(shop.artifacts, shop.clock, APP, 7)
     await shop.look(1_000)
     engine = await shop.engine()
@@ -314,7 +331,7 @@ async def test_an_erasure_ends_the_trial_of_a_snapshot_that_learned_from_the_per
     ((_, row),) = await shop.stores.audit.begun()
     assert (row.operation, row.outcome) == ("trials.stop", "done")
     assert row.reason == f"{learned} learned from people who were erased since"
-    assert not list_samples()
+    assert not samples_in_memory
 
 
 async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop: Shop) -> None:
@@ -328,9 +345,3 @@ async def test_an_erased_person_leaves_both_groups_of_a_trial_that_goes_on(shop:
     assert not any("p7" in sums["user"] for sums in samples._sums.values())
     await shop.look(1_000)
     assert (await shop.engine()).trial == trial
-
-
-def list_samples() -> list[TrialSamples]:
-    """Return the samples in the memory of this process."""
-    gc.collect()
-    return [thing for thing in gc.get_objects() if isinstance(thing, TrialSamples)]
