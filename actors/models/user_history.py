@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -110,8 +111,12 @@ def _share_places(places: Rows, when: Floats) -> Rows:
     return moments
 
 
-def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:
+def compute_sparse_scale(
+    rows: npt.NDArray[np.integer], values: Scores, count: int, *, distinct: bool = False
+) -> float:
     """Return the factor that scales values to deviation 1 over `count` rows; 0 if all are equal. Repeated rows add up.
+
+    `distinct` means that no row is repeated.
 
     Shapes:
         rows: int [m], 0 to count - 1; values: float32 [m]
@@ -120,7 +125,10 @@ def compute_sparse_scale(rows: npt.NDArray[np.integer], values: Scores, count: i
     """
     if not len(rows):
         return 0.0
-    if len(rows) <= _FEW:
+    sums: npt.NDArray[Any]
+    if distinct:
+        sums = values.astype(np.float64)
+    elif len(rows) <= _FEW:
         _, at = np.unique(rows, return_inverse=True)
         sums = np.bincount(at, values)
     else:

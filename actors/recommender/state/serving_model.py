@@ -55,6 +55,8 @@ class ModelScorer:
     is_builtin: bool
     """Whether the model is built in. Its arrays were validated; scores of custom models are checked at
     each call."""
+    has_distinct_items: bool
+    "Whether `score_sparse` names no item twice."
 
 
 class ServingModel:
@@ -318,7 +320,8 @@ class ServingModel:
                 _validate_scores(values, (len(items),))
                 _validate_items(items, count)
             # b_k s(y_k) (equation 8): absent items count as 0 in the deviation
-            factor = scorer.weight * compute_sparse_scale(items, values, count)
+            scale = compute_sparse_scale(items, values, count, distinct=scorer.has_distinct_items)
+            factor = scorer.weight * scale
             return SparseScores(scorer.name, items, values * np.float32(factor))
         # As long as the slots, not the items: other components add to the same array.
         total = np.zeros(self.slot_map.count, np.float32)
@@ -383,7 +386,9 @@ def _build_scorer(name: str, model: Model, weight: float) -> ModelScorer:
     # checked once: a protocol check costs more than the scores
     quick = model.quick if isinstance(model, SingleUserModel) else None
     add = model.add_to if isinstance(model, AccumulatingModel) else None
-    return ModelScorer(name, model, weight, quick, add, is_builtin(model))
+    return ModelScorer(
+        name, model, weight, quick, add, is_builtin(model), isinstance(model, TransformerModel)
+    )
 
 
 def _score_all(scorer: ModelScorer, past: UserHistory, count: int) -> Scores:

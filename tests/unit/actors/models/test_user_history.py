@@ -75,6 +75,16 @@ def test_one_history_scores_as_a_batch_of_histories(
         np.testing.assert_allclose(total, ring.blend.score(histories)[0], atol=2e-2)
 
 
+@pytest.mark.parametrize("many", [1, 300, 2_000])
+def test_distinct_items_have_the_scale_that_a_look_at_all_of_them_gives(many: int) -> None:
+    random = np.random.default_rng(many)
+    rows = random.permutation(5_000)[:many]
+    values = random.random(many).astype(np.float32)
+    assert compute_sparse_scale(rows, values, 5_000, distinct=True) == pytest.approx(
+        compute_sparse_scale(rows, values, 5_000), rel=1e-5
+    )
+
+
 def test_what_is_alike_everywhere_has_no_scale() -> None:
     rows = np.arange(4)
     assert compute_sparse_scale(rows, np.ones(4, np.float32), 4) == 0.0
