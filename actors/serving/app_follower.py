@@ -51,7 +51,7 @@ from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
 from cluster.records.intake import Noun
 from cluster.store.data.changes import ChangeLogEntry, Follower
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.store.stores import Stores
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class AppFollower:
         meter: Meter,
         make_embedder: Callable[[], Embedder],
         models: SnapshotLoader | None = None,
-        engine_records: EngineRecords | None = None,
+        engine_records: EngineRecordsCache | None = None,
         *,
         indexes_texts: bool = True,
         renewing: asyncio.Lock | None = None,
@@ -114,7 +114,7 @@ class AppFollower:
         self._recommender: Recommender | None = None
         self.model_registry = ModelRegistry(
             app_id,
-            engine_records or EngineRecords(stores.engines, clock),
+            engine_records or EngineRecordsCache(stores.engines, clock),
             models,
             self.serving_version,
             self._disabled_parts,

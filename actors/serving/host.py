@@ -25,7 +25,7 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
 from cluster.records.engine import Engine
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.store.stores import Stores
 
 _LOG_EVERY = 500
@@ -55,7 +55,7 @@ class EngineHost:
         self._stores = stores
         self._clock = clock
         self._meter = meter
-        self.engine_records = EngineRecords(stores.engines, clock)
+        self.engine_records = EngineRecordsCache(stores.engines, clock)
         "The one cache of engine records of this process."
         self._apps_with_products: set[str] = set()
         self._answered = 0

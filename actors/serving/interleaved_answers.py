@@ -22,7 +22,7 @@ from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.state.catalog import Catalog
 from actors.serving.app_follower import AppFollower
 from cluster.records.served_answer import RULE
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 
 AnswerQuery = Callable[[UserQuery, Sequence[bytes], Sequence[str], Draw], Awaitable[RecommendationResult]]
 "(query, recent list of the user, products of earlier pages, draw) -> result"
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 async def answer_interleaved(
     follower: AppFollower,
-    engine_records: EngineRecords,
+    engine_records: EngineRecordsCache,
     query: UserQuery,
     recent: Sequence[bytes],
     shown: Sequence[str],

@@ -30,7 +30,7 @@ from cluster.errors import Fault, HouseError, Unavailable
 from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
 from cluster.meter import Meter
 from cluster.records.engine import Engine
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 
 LOOK_S = 0.6
 "Pause between reads of the records, in seconds. Shorter than their lifetime, so that requests find fresh ones."
@@ -83,7 +83,7 @@ class ModelRegistry:
     def __init__(
         self,
         app_id: str,
-        engine_records: EngineRecords,
+        engine_records: EngineRecordsCache,
         models: SnapshotLoader | None,
         serving: Callable[[str], str],
         silenced: Callable[[str], Mapping[str, str]],

@@ -31,7 +31,7 @@ import structlog
 from cluster.admin.master_keys import save_manifest_key
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
-from cluster.local.api_silence import ApiWatch
+from cluster.local.api_watch import ApiWatch
 from cluster.local.external_redis import wait_for_redis
 from cluster.local.haproxy_process import HAProxyProcess
 from cluster.local.process_watch import EVERY_S, ProcessWatch, list_roles

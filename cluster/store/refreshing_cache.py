@@ -1,4 +1,4 @@
-"""Values of the store, kept in memory and refreshed: `RefreshingCache`, and `EngineRecords`, the one of engines.
+"""Values of the store, kept in memory and refreshed: `RefreshingCache`, and `EngineRecordsCache`, the one of engines.
 
     follow(key)   a background task refreshes the value at a fixed interval (keys, revocations, client rules)
     read(key)     a caller refreshes the value when it is older than `keep_s` (experiments, boost rules)
@@ -178,7 +178,7 @@ class RefreshingCache(Generic[Value]):
                 _log.exception(away_event, reason="fault")
 
 
-class EngineRecords(RefreshingCache[Mapping[str, Engine]]):
+class EngineRecordsCache(RefreshingCache[Mapping[str, Engine]]):
     """The only cache of engine records in a process, shared by router, host and model registry.
 
     A key is an app; its value has the records of all its engines by engine id. The model registry of a loaded app

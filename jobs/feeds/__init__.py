@@ -2,7 +2,7 @@
 
 robots      rules of a host for robots (RFC 9309)
 polite_fetcher  one request at a time for each host, with pauses, redirects and bounds
-addresses   equal addresses of one article, and its id
+article_addresses  equal addresses of one article, and its id
 page        the article of a web page
 writer      articles into the app, by the way of every upload
 poll        one poll of one feed

@@ -13,7 +13,7 @@ from cluster.records.archive.feed import Feed
 from cluster.records.field_types.times import moment_ms, utc_text
 from jobs.articles.json_ld import LOCKED
 from jobs.articles.source_article import SourceArticle, record_from_article
-from jobs.feeds.addresses import canonical_address, digest_address
+from jobs.feeds.article_addresses import canonical_address, digest_address
 from jobs.ingest.mappings.mapping_rules import parse_time
 
 DEFAULT_LICENCE = "All rights reserved"

@@ -20,7 +20,7 @@ from cluster.store.stores import Stores
 from jobs.articles.feed_documents import FeedDocument, parse_feed_document
 from jobs.articles.json_ld import ArticlePage
 from jobs.articles.source_article import NotAnArticle, SourceArticle
-from jobs.feeds.addresses import article_id, canonical_address, digest_address, is_same_host
+from jobs.feeds.article_addresses import article_id, canonical_address, digest_address, is_same_host
 from jobs.feeds.article_page import read_article_page
 from jobs.feeds.entry import Entry, build_record, digest_record, prepare_entry
 from jobs.feeds.polite_fetcher import (

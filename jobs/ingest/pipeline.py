@@ -40,9 +40,9 @@ from jobs.ingest.validation import (
     RejectedRow,
     RejectionReason,
     build_chunk_check,
-    check_without_erased,
     find_warnings,
     prepare_mapping,
+    validate_without_erased_rows,
 )
 from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, SubmittedChunk
 
@@ -170,7 +170,7 @@ async def ingest(
         )
         if progress.finished:
             return _build_report(run, progress, 0, 0.0, already=True)
-        await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
+        await asyncio.to_thread(run.record_start, order.app_id, order.noun, progress.started_ms)
         order = await _continue_order(order, progress, stores, patience, now_ms)
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
@@ -488,5 +488,5 @@ class _IngestTask:
                 if erased is None:
                     checked = check(rows, first, read)
                 else:
-                    checked = check_without_erased(rows, first, read, erased, check)
+                    checked = validate_without_erased_rows(rows, first, read, erased, check)
                 yield _Chunk(checked, file, first, len(rows))

@@ -97,7 +97,7 @@ class IngestRun:
                 pass
             yield
 
-    def describe(self, app_id: str, noun: str, now_ms: int) -> None:
+    def record_start(self, app_id: str, noun: str, now_ms: int) -> None:
         """Record the app, the noun and the start of the ingest next to the quarantine."""
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -138,7 +138,7 @@ def build_chunk_check(noun: Noun, fields: FieldMap, now_ms: int) -> ChunkCheck:
     return check
 
 
-def check_without_erased(
+def validate_without_erased_rows(
     rows: Sequence[Row],
     first: int,
     read: RowMapper,

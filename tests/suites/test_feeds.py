@@ -15,7 +15,7 @@ from cluster.records.apps import App
 from cluster.records.archive.feed import Feed
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
-from jobs.feeds.addresses import digest_address
+from jobs.feeds.article_addresses import digest_address
 from jobs.feeds.polite_fetcher import FetchError, PoliteFetcher
 from jobs.feeds.poller import LEASE, MOST_AT_ONCE
 from tests.fakes.certificates import Authority

@@ -42,11 +42,11 @@ def a_key(sha256: str = "ab" * 32) -> ApiKey:
 
 class TestAccess:
     async def test_secret_keys_that_came_in_an_address_are_remembered(self, stores: Stores) -> None:
-        assert await stores.access.exposed() == {}
-        await stores.access.put_exposed("k1", 5)
-        await stores.access.put_exposed("k1", 7)
-        await stores.access.put_exposed("k2", 6)
-        assert await stores.access.exposed() == {"k1": 7, "k2": 6}
+        assert await stores.access.list_exposed_keys() == {}
+        await stores.access.record_exposed_key("k1", 5)
+        await stores.access.record_exposed_key("k1", 7)
+        await stores.access.record_exposed_key("k2", 6)
+        assert await stores.access.list_exposed_keys() == {"k1": 7, "k2": 6}
 
     async def test_an_empty_book_has_version_zero(self, stores: Stores) -> None:
         assert await stores.access.version() == 0

@@ -140,7 +140,7 @@ class Catalog:
         # Packed as JSON: many objects would make the cyclic garbage collector scan all of them.
         packed = dump_compact(product)
         self._sizes[row] = len(packed)
-        self.field_access.record(product)
+        self.field_access.record_field_names(product)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK
         self._join_group(row, product.get("product_group_id") or product_id)

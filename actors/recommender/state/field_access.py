@@ -22,7 +22,7 @@ class FieldAccess:
         "By access, empty for open products; no entry while no product was locked."
         self._combined: dict[frozenset[str], tuple[int, FieldNames]] = {}
 
-    def record(self, product: Mapping[str, Any]) -> None:
+    def record_field_names(self, product: Mapping[str, Any]) -> None:
         """Record the names of a product before the catalog has them.
 
         Cost:

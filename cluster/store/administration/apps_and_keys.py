@@ -99,12 +99,12 @@ class AppAndKeyStore:
         """Remove a key; return False when it was absent."""
         return bool(await self._server.run(_DROP, [keys.access_key(), keys.access_version()], [sha256]))
 
-    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+    async def record_exposed_key(self, key_id: str, at_ms: int) -> None:
         """Record that a secret key came in a URL, or (`IN_BROWSER` and the id) from a page."""
         await self._server.execute("HSET", keys.access_exposed(), key_id, at_ms)
 
-    async def exposed(self) -> dict[str, int]:
-        """Return the last time that `put_exposed` recorded for each name; revoked keys are included."""
+    async def list_exposed_keys(self) -> dict[str, int]:
+        """Return the last time that `record_exposed_key` recorded for each name; revoked keys are included."""
         flat = await self._server.execute("HGETALL", keys.access_exposed())
         return {name_of(key_id): int(at_ms) for key_id, at_ms in split_pairs(flat) if at_ms.isdigit()}
 

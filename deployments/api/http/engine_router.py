@@ -19,7 +19,7 @@ from actors.serving.client import RecommenderClient, unwrap
 from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.tracing import current_trace, current_traceparent
 
 _log = structlog.get_logger()
@@ -55,7 +55,7 @@ class EngineRouter:
 
     def __init__(
         self,
-        engine_records: EngineRecords,
+        engine_records: EngineRecordsCache,
         local: QueryAnswerer,
         connect: ConnectToEngine,
         clock: Clock,

@@ -268,5 +268,5 @@ class Keyring:
         # Deleted one by one after the write, so that a failure keeps the rest for the next poll.
         # From a copy, because requests add keys while this method waits for the store.
         for key_id, at_ms in list(self._unwritten.items()):
-            await self._store.put_exposed(key_id, at_ms)
+            await self._store.record_exposed_key(key_id, at_ms)
             del self._unwritten[key_id]

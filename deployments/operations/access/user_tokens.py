@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from cluster.clock import iso_ms
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import PlainResult
 from deployments.operations.frame.services import AdminServices

@@ -23,7 +23,7 @@ from cluster.errors import Conflict, HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.frame.api_calls import call_api, error_from_answer
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

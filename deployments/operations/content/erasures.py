@@ -16,7 +16,7 @@ from cluster.errors import Conflict, Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
 from deployments.operations.content.user_insight import OfUser
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 

@@ -29,7 +29,7 @@ from cluster.store.data.imports import StoredImport
 from deployments.operations.content.file_preview import PreviewTask
 from deployments.operations.content.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.content.upload_files import detect_content, receive_file, remove_left
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat

@@ -17,7 +17,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
 from cluster.store.installation.quarantine_store import QuarantineStore
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

@@ -13,7 +13,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, Answer, BankQuestion
 from cluster.store.archive.question_bank import QuestionBankContents
 from cluster.store.archive.user_questions import StoredQuestion
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import MOST_RULES, BoostRule, RuleChange, RuleVersion
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 

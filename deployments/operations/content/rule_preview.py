@@ -19,7 +19,7 @@ from cluster.records.boost_rule import BoostRule
 from deployments.operations.content.rule_conflicts import RuleConflict, check_rules, idle_reason
 from deployments.operations.content.rule_history import rule_to_dict
 from deployments.operations.content.rules import compile_or_none, parse_rules
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 

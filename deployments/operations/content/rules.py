@@ -21,7 +21,7 @@ from deployments.operations.content.rule_history import (
     rules_of_engine,
     store_rules,
 )
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, OfEngine, operation
 from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

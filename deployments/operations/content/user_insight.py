@@ -24,7 +24,7 @@ from deployments.operations.content.catalog import (
 )
 from deployments.operations.content.user_profile import describe_user
 from deployments.operations.frame.api_calls import call_api
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import describe_missing, describe_rules

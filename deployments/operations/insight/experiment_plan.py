@@ -12,7 +12,7 @@ from actors.experiments.sample_size import SampleSize, estimate_sample_size, est
 from cluster.errors import Invalid
 from cluster.records.experiment import CONVERSION, GOALS, ExperimentGoal
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

@@ -181,7 +181,7 @@ async def check_exposed_keys(access: AppAndKeyStore, now_ms: int) -> Finding:
     That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
     the key to everybody who opens it.
     """
-    exposed = await access.exposed()
+    exposed = await access.list_exposed_keys()
     book = await access.read_all()
     exposed_keys: tuple[list[str], list[str]] = [], []
     for key in book.keys.values():

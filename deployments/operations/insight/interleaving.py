@@ -21,7 +21,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
 from cluster.records.field_types.units import Share
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

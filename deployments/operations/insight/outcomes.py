@@ -23,7 +23,7 @@ from cluster.clock import from_ms
 from cluster.errors import Fault, NotFound
 from cluster.records.field_types.times import parse_span_ms
 from deployments.operations.content.refused_rows import escape_formula
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.feedback_report import build_feedback_report, read_judgements

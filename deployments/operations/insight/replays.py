@@ -19,7 +19,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
 from cluster.store.stores import Stores
-from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.app_lookup import require_app
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices

@@ -79,10 +79,10 @@ class MemoryAppsAndKeys(AppAndKeyStore):
         newer = {mark: at_ms for mark, at_ms in times.items() if at_ms >= since_ms}
         return EndedTokens(_SALT, len(times), newer)
 
-    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+    async def record_exposed_key(self, key_id: str, at_ms: int) -> None:
         self._exposed[key_id] = at_ms
 
-    async def exposed(self) -> dict[str, int]:
+    async def list_exposed_keys(self) -> dict[str, int]:
         return dict(self._exposed)
 
 

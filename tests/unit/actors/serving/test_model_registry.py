@@ -32,7 +32,7 @@ from cluster.ids import VERSION_MARK
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, product_change, upload
 from tests.fakes.stores.memory import memory_stores
@@ -396,7 +396,7 @@ class RegistryScene:
         self.models: dict[str, ServingModel] = {}
         self.clock = ManualClock(NOW_MS)
         self.registry = ModelRegistry(
-            APP, EngineRecords(stores.engines, self.clock), models,
+            APP, EngineRecordsCache(stores.engines, self.clock), models,
             lambda engine_id: self.models[engine_id].version if engine_id in self.models else "",
             lambda _: {}, self._adopt, self.clock, meter or SilentMeter(),
         )  # fmt: skip
@@ -439,7 +439,7 @@ async def test_an_engine_whose_record_could_not_be_read_is_loaded_by_the_next_re
         raise Fault("the record is damaged")
 
     with monkeypatch.context() as patch:
-        patch.setattr(EngineRecords, "read_engine", fail)
+        patch.setattr(EngineRecordsCache, "read_engine", fail)
         with pytest.raises(Fault, match="damaged"):
             await shop.registry.ensure_loaded("default")
     await shop.registry.ensure_loaded("default")

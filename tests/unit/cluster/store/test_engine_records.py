@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
-from cluster.store.refreshing_cache import ENGINE_RECORDS_KEEP_S, EngineRecords
+from cluster.store.refreshing_cache import ENGINE_RECORDS_KEEP_S, EngineRecordsCache
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -42,12 +42,12 @@ def engines(clock: StillClock) -> CountingEngines:
 
 
 @pytest.fixture
-def records(engines: CountingEngines, clock: StillClock) -> EngineRecords:
-    return EngineRecords(engines, clock)  # type: ignore[arg-type]
+def records(engines: CountingEngines, clock: StillClock) -> EngineRecordsCache:
+    return EngineRecordsCache(engines, clock)  # type: ignore[arg-type]
 
 
 async def test_one_read_serves_all_engines_of_an_app_for_three_quarters_of_a_second(
-    engines: CountingEngines, records: EngineRecords, clock: StillClock
+    engines: CountingEngines, records: EngineRecordsCache, clock: StillClock
 ) -> None:
     assert ENGINE_RECORDS_KEEP_S == 0.75
     for engine_id in ("default", "big"):
@@ -67,7 +67,7 @@ async def test_one_read_serves_all_engines_of_an_app_for_three_quarters_of_a_sec
 
 
 async def test_a_changed_record_is_a_new_object_and_the_others_stay(
-    engines: CountingEngines, records: EngineRecords, clock: StillClock
+    engines: CountingEngines, records: EngineRecordsCache, clock: StillClock
 ) -> None:
     for engine_id in ("default", "big"):
         await engines.inner.put(Engine(app_id="shop", engine_id=engine_id))
@@ -82,7 +82,7 @@ async def test_a_changed_record_is_a_new_object_and_the_others_stay(
 
 
 async def test_a_new_engine_counts_at_once_and_the_store_confirms_an_unknown_one(
-    engines: CountingEngines, records: EngineRecords
+    engines: CountingEngines, records: EngineRecordsCache
 ) -> None:
     await engines.inner.put(Engine(app_id="shop", engine_id="default"))
     await records.read_engine("shop", "default")
@@ -92,7 +92,7 @@ async def test_a_new_engine_counts_at_once_and_the_store_confirms_an_unknown_one
 
 
 async def test_the_last_good_record_counts_while_the_store_is_unreachable(
-    engines: CountingEngines, records: EngineRecords, clock: StillClock
+    engines: CountingEngines, records: EngineRecordsCache, clock: StillClock
 ) -> None:
     await engines.inner.put(Engine(app_id="shop", engine_id="default"))
     good = await records.read_engine("shop", "default")

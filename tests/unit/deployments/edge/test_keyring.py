@@ -180,7 +180,7 @@ async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(stor
         warnings = [line for line in lines if line["event"] == event]
         assert [line["key_id"] for line in warnings] == [credential.key_id] * 2
     assert issued.text not in str(lines)
-    assert await store.exposed() == {
+    assert await store.list_exposed_keys() == {
         credential.key_id: 3_600_000,
         "browser:" + credential.key_id: 3_600_000,
     }

@@ -16,7 +16,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.meter import SilentMeter
 from cluster.process.tracing import OtelTracer
 from cluster.records.engine import Engine
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter
 from deployments.edge.observation import request_observer
@@ -94,7 +94,7 @@ async def scene() -> Scene:
     async def reach(app_id: str, engine_id: str) -> Any:
         return engines
 
-    router = EngineRouter(EngineRecords(stores.engines, clock), engines, reach, clock)
+    router = EngineRouter(EngineRecordsCache(stores.engines, clock), engines, reach, clock)
     corner = await open_corner(clock=clock, stores=stores, client=router)
     for engine_id, placement in (("default", "door"), ("far", "own")):
         await stores.engines.put(Engine(app_id="shop", engine_id=engine_id, placement=placement))

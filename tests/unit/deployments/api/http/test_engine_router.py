@@ -8,7 +8,7 @@ import pytest
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.engine import Engine
-from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.refreshing_cache import EngineRecordsCache
 from deployments.api.http.engine_router import EngineRouter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -44,7 +44,7 @@ class Scene:
         self.local, self.remote = Named("local"), Named("remote")
         self.reached: list[tuple[str, str]] = []
         self.placed = EngineRouter(
-            EngineRecords(self.engines, self.clock), self.local, self._reach, self.clock,
+            EngineRecordsCache(self.engines, self.clock), self.local, self._reach, self.clock,
             away=(Gone,), overloaded=(Crowded,),
         )  # fmt: skip
 

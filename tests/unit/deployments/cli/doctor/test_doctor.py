@@ -248,7 +248,7 @@ def test_an_exposed_secret_key_is_named_without_its_text(
                 stores = memory_stores()
                 await stores.access.put_key(issued.record)
                 for key_id in (issued.record.key_id, "revoked"):
-                    await stores.access.put_exposed(before + key_id, now_ms - days * 86_400_000)
+                    await stores.access.record_exposed_key(before + key_id, now_ms - days * 86_400_000)
                 return await work(None, stores)
 
             return asyncio.run(run())

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cluster.records.field_types.fields import PRODUCT_ID
-from jobs.feeds.addresses import article_id, canonical_address, is_same_host
+from jobs.feeds.article_addresses import article_id, canonical_address, is_same_host
 from jobs.feeds.polite_fetcher import read_retry_after
 
 PLACE = "https://news.example.com/feed/rss.xml"
