@@ -52,6 +52,8 @@ from deployments.hosts.local_channel import LocalChannelServer
 
 DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+DRAINING_S = 2
+"Seconds a stopping replica waits for late requests, as Serve's replicas without HTTP do; HAProxy sends it none."
 
 
 def build_recommender(args: dict[str, Any]) -> Application:
@@ -103,7 +105,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
             **({"memory": reserved_bytes(scaling.memory_budget_mb)} if Settings().reserve_memory else {}),
-            "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
+            "runtime_env": {"env_vars": _replica_environment()},
             **Settings().node_options("engine"),
         },
         # Complete: the engine operator compares these options with the engine's record.
@@ -117,6 +119,12 @@ def _version(scaling: Scaling) -> str:
     """Return the version of what only new replicas can apply: the release and the CPUs that Ray reserves."""
     reserved = f" memory={scaling.memory_budget_mb}" if Settings().reserve_memory else ""
     return f"{installed_version()} cpus={scaling.num_cpus}{reserved}"
+
+
+def _replica_environment() -> dict[str, str]:
+    """Return the variables of a replica's process."""
+    # Serve would let each engine wait as long as an API replica, which a replaced HAProxy may still route to.
+    return dict.fromkeys(_THREADS, "1") | {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(DRAINING_S)}
 
 
 class RecommenderReplica:

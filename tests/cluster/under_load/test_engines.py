@@ -13,6 +13,7 @@ import pytest
 from cluster.paths import InstallationPaths
 from cluster.process.installation_state import load_state
 from cluster.records.engine import application_name
+from cluster.runtime.ray_environment import HARD_STOP_S
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 from tests.drills.engines import APP, asking, engine, replicas, say, seed
 from tests.drills.journal import call, processes
@@ -46,6 +47,7 @@ def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation
         fates = running.fates()
     print(f"\nout in {out_s:.1f} s, back in {back_s:.1f} s; {fates.statuses()}, p99 {fates.p(0.99):.1f} ms")
     assert fates.statuses().keys() == {200}
+    assert back_s < HARD_STOP_S, "the engine waited for HAProxy, which sends it nothing"
 
 
 def test_missing_parts_return_and_a_refused_engine_has_a_reason(installation: Stack) -> None:
