@@ -16,8 +16,8 @@ import pytest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.runtime.actors.actor_roles import STANDBY, ActorRole
 from cluster.store.connect import OpenStores, open_stores
+from tests.cluster.on_ray.test_intake_actor import KIND, ended, private_server, stores, upload
 from tests.cluster.roster_watch import RELEASE, read_health
-from tests.cluster.test_intake_actor import KIND, ended, private_server, stores, upload
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
 

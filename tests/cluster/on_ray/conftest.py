@@ -1,4 +1,4 @@
-"""A small Ray, for tests that start actors and tasks of ours on it."""
+"""One small Ray for the folder, for tests that start actors and tasks of ours on it; it ends after the last of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def local_ray() -> Iterator[None]:
     """A small Ray of this machine, unless the session has one already."""
     import ray
