@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.benchmarks.stack import Stack
-from tests.drills.engines import installed, replicas, say
+from tests.drills.engines import NO_DASHBOARD, installed, replicas, say
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.tokens import token_of
 from tests.suites.waiting import wait_until
@@ -29,7 +29,7 @@ LOCKED = [
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with installed(KIOSK_REPLICAS_MIN="2", KIOSK_REPLICAS_MAX="2") as running:
+    with installed(KIOSK_REPLICAS_MIN="2", KIOSK_REPLICAS_MAX="2", **NO_DASHBOARD) as running:
         task = running.call("POST", "/v1/products", {"data": LOCKED})["data"]["task_id"]
         wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
         yield running

@@ -18,6 +18,7 @@ import pytest
 
 from cluster.local.haproxy_process import find_haproxy
 from cluster.process.free_ports import free_ports
+from tests.drills.engines import NO_DASHBOARD
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +80,7 @@ def change_over(folder: Path, within_s: float = 200.0) -> None:
     """Start an installation whose HAProxy is late, and let HAProxy begin; no connection may be refused."""
     begins, late = write_late_haproxy(folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-    environment = {**clean, **late, "KIOSK_DATA_DIR": str(folder / "data")}
+    environment = {**clean, **late, **NO_DASHBOARD, "KIOSK_DATA_DIR": str(folder / "data")}
     port = free_ports(1)[0]
 
     def kiosk(*words: str, code: int = 0) -> Any:

@@ -22,6 +22,8 @@ from tests.drills.journal import call, processes
 APP = "development"
 SCALING = ("--target", "2", "--up-after", "3", "--down-after", "12", "--look-back", "4")
 "Autoscaling in a hurry, so that a drill takes minutes and not a quarter of an hour."
+NO_DASHBOARD = {"KIOSK_DASHBOARD": "false"}
+"For tests that ask nothing of Ray's dashboard: Ray starts its ten processes before anything else."
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.stack import Stack
-from tests.drills.engines import installed
+from tests.drills.engines import NO_DASHBOARD, installed
 
 MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 2 << 30
@@ -23,5 +23,5 @@ def installation() -> Iterator[Stack]:
     are answered 503. That is no fault of what these tests ask about.
     """
     has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES
-    with installed(below=MEMORY if has_room else None) as running:
+    with installed(below=MEMORY if has_room else None, **NO_DASHBOARD) as running:
         yield running
