@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from actors.models.loading.allowed_learners import ALLOWED
+from cluster.runtime.ray_environment import THREAD_VARIABLES
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.stores import Stores
 from tests.fakes.certificates import Authority
@@ -46,6 +47,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Use all cores for the suite and for folders of it, and no second process for single files."""
     paths = [Path(str(argument).partition("::")[0]) for argument in config.args]
     return 0 if paths and all(path.is_file() for path in paths) else os.cpu_count() or 1
+
+
+def pytest_xdist_setupnodes() -> None:
+    """Let a worker and its processes calculate in one thread: a second one would wait for the other worker."""
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -13,10 +13,17 @@ from typing import Any
 from cluster.paths import InstallationPaths
 from cluster.process import probe
 from cluster.process.installation_processes import list_processes
+from cluster.runtime.ray_environment import THREAD_VARIABLES
 from cluster.secrecy import new_master_key
 from tests.suites.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without what an installation sets by itself, and without this run's threads."""
+    ours = ("KIOSK_", "RAY_", *THREAD_VARIABLES)
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 @dataclass
@@ -28,8 +35,11 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-        return {**clean, "KIOSK_DATA_DIR": str(self.places.data_dir), "CANARY_IN_ENVIRONMENT": "x"}
+        return {
+            **clean_environment(),
+            "KIOSK_DATA_DIR": str(self.places.data_dir),
+            "CANARY_IN_ENVIRONMENT": "x",
+        }
 
     def kiosk(self, *words: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run one command as a person does, from another directory."""
@@ -85,11 +95,10 @@ class House:
 
     def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in a shell that has the secrets, as the start had."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
         done = subprocess.run(
             [sys.executable, "-m", "deployments.cli", *words],
             env={
-                **clean,
+                **clean_environment(),
                 "KIOSK_DATA_DIR": str(self.places.data_dir),
                 "KIOSK_MASTER_KEY": self.master,
                 "KIOSK_LLM_KEY": self.provider,
