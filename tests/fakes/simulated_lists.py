@@ -7,6 +7,7 @@ list, so a ranker that is better on the log is better for what people really did
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -60,45 +61,58 @@ def list_soon(data: Interactions, bounds: Rows, visit: int, window_days: float =
     return data.item[events][soon & (data.weight[events] > 0)]
 
 
-def serve_lists(
+@dataclass(frozen=True, slots=True)
+class ShownLists:
+    """Lists that nobody has clicked yet, what their users take soon after, and the draws that decide about clicks.
+
+    Shapes:
+        users: int64 [t]; at_s: float64 [t]; items: int64 [t, LISTED]; draws: float64 [t, LISTED]
+    """
+
+    users: Rows
+    at_s: Floats
+    items: Rows
+    liked: list[Rows]
+    draws: Floats
+
+    def click(self, likings: Likings | None = None) -> ServedLists:
+        """Let people click what they take soon after, or with the chances of `likings` at a look."""
+        looks = falling_looks()
+        clicks = np.zeros(self.items.shape, np.bool_)
+        for row, products in enumerate(self.items):
+            chances = np.where(np.isin(products, self.liked[row]), 1.0, STRAY)
+            if likings is not None:
+                chances = likings(products, self.at_s[row])
+            clicks[row] = self.draws[row] < chances * looks
+        mixed = np.flatnonzero(clicks.any(axis=1) & ~clicks.all(axis=1))
+        return ServedLists(
+            users=self.users[mixed],
+            at_s=self.at_s[mixed],
+            starts=np.arange(len(mixed) + 1) * LISTED,
+            items=self.items[mixed].ravel(),
+            places=np.tile(np.arange(LISTED), len(mixed)),
+            clicks=clicks[mixed].ravel(),
+        )
+
+
+def show_lists(
     engine: TrainedEngine,
     data: Interactions,
     since_s: float,
     *,
     window_days: float = 7.0,
     pause_s: float = 3_600.0,
-    likings: Likings | None = None,
     most: int = 20_000,
     seed: int = 3,
-) -> ServedLists:
-    """Serve a list before each event after a pause, since a time; the products of the window after it are liked.
-
-    With `likings`, these are the chances of a click at a look instead.
-    """
+) -> ShownLists:
+    """Show a list before each event after a pause, since a time; the products of the window after it are liked."""
     rng = np.random.default_rng(seed)
-    looks = falling_looks()
     visits = list_visits(data, since_s, pause_s, most, rng)
     users, at_s, bounds = data.reader[visits], data.at_s[visits], data.starts()
-    shown, clicks = [], []
+    items = np.zeros((len(visits), LISTED), np.int64)
     for first in range(0, len(visits), 250):
         block = slice(first, first + 250)
-        lists = rank_top_items(engine.score(cut_histories(data, users[block], at_s[block])), LISTED)
-        for row, products in enumerate(lists):
-            moment = at_s[first + row]
-            if likings is not None:
-                shown.append(products)
-                clicks.append(rng.random(LISTED) < likings(products, moment) * looks)
-                continue
-            liked = np.isin(products, list_soon(data, bounds, visits[first + row], window_days))
-            chance = np.where(liked, 1.0, STRAY)
-            shown.append(products)
-            clicks.append(rng.random(LISTED) < chance * looks)
-    mixed = [row for row, clicked in enumerate(clicks) if clicked.any() and not clicked.all()]
-    return ServedLists(
-        users=users[mixed],
-        at_s=at_s[mixed],
-        starts=np.arange(len(mixed) + 1) * LISTED,
-        items=np.concatenate([shown[row] for row in mixed]).astype(np.int64),
-        places=np.tile(np.arange(LISTED), len(mixed)),
-        clicks=np.concatenate([clicks[row] for row in mixed]),
-    )
+        histories = cut_histories(data, users[block], at_s[block])
+        items[block] = rank_top_items(engine.score(histories), LISTED)
+    liked = [list_soon(data, bounds, visit, window_days) for visit in visits]
+    return ShownLists(users, at_s, items, liked, rng.random(items.shape))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from actors.retrieval.lexical.messages import TextQuery
+from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from actors.search.search_pipeline import PERSONAL_WEIGHT, PRIOR_WEIGHT
 from actors.search.sort import blend_scores
@@ -39,6 +39,57 @@ class _ServedSearch:
     scores: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A search, what its user takes soon after, and the draws that decide about clicks.
+
+    Shapes:
+        liked: int64 [l]; draws: float64 [k]
+    """
+
+    row: int
+    page: _ServedSearch
+    liked: Rows
+    draws: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSearches:
+    """First pages of searches that nobody has clicked yet.
+
+    Shapes:
+        users: int64 [t]; at_s: float64 [t]
+    """
+
+    users: Rows
+    at_s: Floats
+    visits: list[_Visit]
+
+    def click(self, likings: Likings | None = None) -> ServedLists:
+        """Let people click what they take soon after, or with the chances of `likings` at a look."""
+        looks = falling_looks()
+        served: list[tuple[int, _ServedSearch, Rows]] = []
+        for visit in self.visits:
+            items = visit.page.items
+            chances = np.where(np.isin(items, visit.liked), 1.0, STRAY)
+            if likings is not None:
+                chances = likings(items, self.at_s[visit.row])
+            clicks = visit.draws < chances * looks[: len(items)]
+            if clicks.any() and not clicks.all():
+                served.append((visit.row, visit.page, clicks))
+        which = np.array([row for row, _, _ in served], np.int64)
+        sizes = np.array([len(page.items) for _, page, _ in served], np.int64)
+        return ServedLists(
+            users=self.users[which],
+            at_s=self.at_s[which],
+            starts=np.append(0, np.cumsum(sizes)),
+            items=np.concatenate([page.items for _, page, _ in served]).astype(np.int64),
+            places=np.concatenate([np.arange(size) for size in sizes]),
+            clicks=np.concatenate([clicks for _, _, clicks in served]),
+            scores=np.concatenate([page.scores for _, page, _ in served]),
+        )
+
+
 class SearchShop:
     """Searches the titles of the items of a data set."""
 
@@ -48,6 +99,8 @@ class SearchShop:
         for item, title in enumerate(self.titles):
             if title:
                 self._index.put(item, {"title": title, "language": "en"})
+        self._hits: dict[str, TextHits] = {}
+        "People search for the same words: words -> hits."
 
     def choose_words(self, liked: Sequence[int], rng: np.random.Generator) -> str:
         """Return one word of three letters and more, of the title of a liked item."""
@@ -60,35 +113,32 @@ class SearchShop:
         Shapes:
             personal: float [items]
         """
-        hits = self._index.find(TextQuery(words, correct=False))
+        hits = self._hits.get(words)
+        if hits is None:
+            hits = self._hits[words] = self._index.find(TextQuery(words, correct=False))
         scores = blend_scores(hits.rows, hits.scores, personal[hits.rows].astype(np.float64), weight)
         best = best_rows(scores, LISTED)
         return _ServedSearch(hits.rows[best], scores[best])
 
 
-def serve_searches(
+def show_searches(
     engine: TrainedEngine,
     data: Interactions,
     titles: Mapping[str, str],
     since_s: float,
     *,
     pause_s: float = 3_600.0,
-    likings: Likings | None = None,
     most: int = 20_000,
     seed: int = 3,
-) -> ServedLists:
-    """Serve a search before each event after a pause, since a time; the products of the week after it are liked.
-
-    With `likings`, these are the chances of a click at a look instead.
-    """
+) -> ShownSearches:
+    """Show a search before each event after a pause, since a time; the products of the week after it are liked."""
     rng = np.random.default_rng(seed)
-    looks = falling_looks()
     shop = SearchShop(data, titles)
     visits = list_visits(data, since_s, pause_s, most, rng)
     users = np.where(rng.random(len(visits)) < ANONYMOUS, -1, data.reader[visits])
     at_s = data.at_s[visits]
     bounds = data.starts()
-    served: list[tuple[int, _ServedSearch, Rows]] = []
+    shown: list[_Visit] = []
     for first in range(0, len(visits), 250):
         block = slice(first, first + 250)
         histories = cut_histories(data, users[block], at_s[block])
@@ -99,20 +149,5 @@ def serve_searches(
                 continue
             weight = PERSONAL_WEIGHT if histories.lengths[row] else PRIOR_WEIGHT
             page = shop.search(words, personal, weight)
-            chances = np.where(np.isin(page.items, liked), 1.0, STRAY)
-            if likings is not None:
-                chances = likings(page.items, at_s[first + row])
-            clicks = rng.random(len(page.items)) < chances * looks[: len(page.items)]
-            if clicks.any() and not clicks.all():
-                served.append((first + row, page, clicks))
-    which = np.array([row for row, _, _ in served], np.int64)
-    sizes = np.array([len(page.items) for _, page, _ in served], np.int64)
-    return ServedLists(
-        users=users[which],
-        at_s=at_s[which],
-        starts=np.append(0, np.cumsum(sizes)),
-        items=np.concatenate([page.items for _, page, _ in served]).astype(np.int64),
-        places=np.concatenate([np.arange(size) for size in sizes]),
-        clicks=np.concatenate([clicks for _, _, clicks in served]),
-        scores=np.concatenate([page.scores for _, page, _ in served]),
-    )
+            shown.append(_Visit(first + row, page, liked, rng.random(len(page.items))))
+    return ShownSearches(users, at_s, shown)

@@ -22,8 +22,8 @@ from jobs.refresh.data.dataset import Interactions, interactions_from_segments
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from tests.fakes import generated_market
-from tests.fakes.simulated_lists import LISTED, Likings, serve_lists
-from tests.fakes.simulated_searches import serve_searches
+from tests.fakes.simulated_lists import LISTED, Likings, show_lists
+from tests.fakes.simulated_searches import show_searches
 
 FIELDS: dict[str, Any] = {
     "parts": {
@@ -56,8 +56,8 @@ class Market:
         return np.where(self.is_rare[products], 0.4, 0.1)
 
     def learn(self, likings: Likings, seed: int = 3) -> LearnedReranker:
-        lists = serve_lists(self.engine, self.data, self.since_s, likings=likings, seed=seed, most=3_000)
-        return learn_reranker(self.recipe, PART, self.data, lists)
+        shown = show_lists(self.engine, self.data, self.since_s, seed=seed, most=3_000)
+        return learn_reranker(self.recipe, PART, self.data, shown.click(likings))
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_no_event_of_the_days_of_the_lists_trains_their_blend(
         return train_engine(recipe, data)
 
     monkeypatch.setattr(rerank, "train_engine", train)
-    lists = serve_lists(market.engine, market.data, market.since_s, likings=market.prefer_rare)
+    lists = show_lists(market.engine, market.data, market.since_s).click(market.prefer_rare)
     learn_reranker(market.recipe, PART, market.data, lists)
     assert newest
     assert newest[0] < lists.at_s.min()
@@ -130,10 +130,9 @@ def test_no_event_of_the_days_of_the_lists_trains_their_blend(
 def test_searches_teach_through_their_logged_scores(market: Market) -> None:
     names = market.data.items.names.to_pylist()
     titles = {product: f"{WORDS[item % len(WORDS)]} number {item}" for item, product in enumerate(names)}
+    shown = show_searches(market.engine, market.data, titles, market.since_s, most=3_000)
     for likings, is_kept in ((market.prefer_rare, True), (draw_evenly, False)):
-        lists = serve_searches(
-            market.engine, market.data, titles, market.since_s, likings=likings, most=3_000
-        )
+        lists = shown.click(likings)
         assert (lists.users < 0).any()
         learned = learn_reranker(market.recipe, PART, market.data, lists)
         assert (learned.reranker is not None) is is_kept, learned.facts
@@ -166,7 +165,7 @@ def test_parts_sum_to_the_blend(market: Market) -> None:
 
 @pytest.mark.parametrize("most", [10, 60])
 def test_few_lists_leave_it_out(market: Market, most: int) -> None:
-    lists = serve_lists(market.engine, market.data, market.since_s, likings=market.prefer_rare, most=most)
+    lists = show_lists(market.engine, market.data, market.since_s, most=most).click(market.prefer_rare)
     learned = learn_reranker(market.recipe, PART, market.data, lists)
     assert learned.reranker is None
     assert "usable lists with a click, and 100 are necessary" in learned.facts["sentence"]

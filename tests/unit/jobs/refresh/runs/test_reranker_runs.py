@@ -33,7 +33,7 @@ from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
 from tests.fakes.run_stages import run_stages
-from tests.fakes.simulated_lists import serve_lists
+from tests.fakes.simulated_lists import show_lists
 
 APP, SALT = generated_market.APP, b"salt of the market"
 RECIPE: dict[str, Any] = {
@@ -61,7 +61,7 @@ def write_log(artifacts: ArtifactStore, lists: int, endpoint: str = "user_to_pro
     engine = train_engine(parse_recipe(RECIPE), data.pick(data.at_s < since_s))
     taken = np.bincount(data.item, minlength=data.n_items)
     likings = np.where(taken < np.median(taken), 0.4, 0.1)
-    made = serve_lists(engine, data, since_s, likings=lambda items, _: likings[items], most=lists)
+    made = show_lists(engine, data, since_s, most=lists).click(lambda items, _: likings[items])
     users, items = data.readers.names.to_pylist(), data.items.names.to_pylist()
     answers, outcomes = [], []
     for row in range(len(made)):
