@@ -27,7 +27,7 @@ from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from jobs.playground.loader import load_playground
 from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.evaluation.report_models import EvaluationReport
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from tests.browser.stage import Stage, Tab, open_browser, open_stage
 from tests.fakes.corner_shop import DAY_MS
 from tests.fakes.model_shop import evaluation

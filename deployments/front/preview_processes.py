@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
-from deployments.operations.content.file_preview import PreviewTask, preview_file
+from deployments.operations.content.file_preview import preview_file
+from deployments.operations.content.preview_task import PreviewTask
 
 WITHIN_S = 30.0
 MOST_MEMORY = 3 << 30

@@ -10,7 +10,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.content.file_preview import Previewer, preview_in_thread
+from deployments.operations.content.preview_task import Previewer, preview_in_thread
 from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.services import (
     AdminConfig,

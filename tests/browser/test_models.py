@@ -11,7 +11,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
 from cluster.store.connect import OpenStores
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Stage, Tab, open_browser, open_stage
 from tests.fakes.model_shop import APP, evaluation
 from tests.fakes.trained_snapshot import publish_ring_snapshot

@@ -19,7 +19,7 @@ from deployments.operations.frame.operation_executor import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
 from jobs.refresh.evaluation.report_models import EvaluationReport
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.request_handler import MASTER, StillClock

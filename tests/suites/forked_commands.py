@@ -6,6 +6,7 @@ interpreter shows, such as a missing import, stays with tests that start one.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -61,6 +62,8 @@ def main() -> None:
     importlib.import_module("deployments.cli.command_line").command_line()
     for name in _IMPORTED:
         importlib.import_module(name)
+    # What is imported is garbage to no fork: a collection, as at its end, would copy all of it.
+    gc.freeze()
     for line in sys.stdin:
         module, words, environment, folder, out, err = json.loads(line)
         pid = os.fork()

@@ -17,7 +17,7 @@ from cluster.records.run import StageResult, claim_run, end_run, update_leased_r
 from cluster.store.connect import open_stores
 from deployments.console.pages.all_pages import PAGES
 from deployments.console.renderer import FOLDER, Renderer
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from tests.benchmarks.console_data import PageDataSizes, fill_app
 from tests.benchmarks.console_pages import FORM_TOKEN, NOT_WALKED, SIGN_IN, list_cases, walk_in_process
 from tests.browser.stage import Stage, open_stage

@@ -19,7 +19,8 @@ from cluster.errors import Invalid, TooMany
 from cluster.records.file_import import FileImport
 from cluster.runtime.ray_environment import python_path
 from deployments.front.preview_processes import MOST_OF_APP, PreviewProcesses
-from deployments.operations.content.file_preview import PreviewTask, preview_file
+from deployments.operations.content.file_preview import preview_file
+from deployments.operations.content.preview_task import PreviewTask
 
 
 def environment() -> dict[str, str]:

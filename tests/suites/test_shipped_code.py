@@ -13,7 +13,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.run import Run
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.shipped_code import code_path, pack_and_store

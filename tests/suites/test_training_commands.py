@@ -213,6 +213,7 @@ def test_a_generated_command_imports_no_other_use_cases(shop: Shop) -> None:
     imported = set(done.stdout.splitlines()[-1].split())
     assert "deployments.operations.models.runs" in imported
     assert "deployments.operations.all_operations" not in imported
+    assert not imported & {"jobs.ingest.preview", "polars", "scipy"}
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,16 @@ look at files in processes of their own, with bounds (`deployments.front.preview
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from cluster.errors import Invalid
 from cluster.records.file_import import FileImport
 from deployments.operations.content.import_mapping import read_choices
+from deployments.operations.content.preview_task import FIRST_ROWS, PreviewTask
 from deployments.operations.content.upload_files import check_parquet
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.files.sources import PlainFiles, propose_source_encoding
@@ -26,34 +24,8 @@ from jobs.ingest.mappings.record_fields import read_fields
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.upload.upload_ingest import build_order
 
-_FIRST_ROWS = 200
 _LONGEST_VALUE = 2_000
 "Characters of a value of a sample record that are shown."
-
-
-class PreviewTask(BaseModel):
-    """A look at a file of this machine."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: Literal["check", "columns", "rows"]
-    "`check` only refuses files that no import can read."
-    record: FileImport
-    path: str
-    now_ms: int
-    mapping: tuple[str, ...] | None = None
-    "None: the proposed one, for columns."
-    limit: int = _FIRST_ROWS
-    encoding: str | None = None
-    "None: the one of the upload."
-
-
-Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
-
-
-async def preview_in_thread(task: PreviewTask) -> dict[str, Any]:
-    """Look at a file in a thread of this process."""
-    return await asyncio.to_thread(preview_file, task)
 
 
 def preview_file(task: PreviewTask) -> dict[str, Any]:
@@ -103,7 +75,7 @@ def _preview_columns(
         "proposed_encoding": proposed_encoding,
         "proposed": list(proposed),
         "mapping": list(mapping),
-        "preview": _preview_rows(record, path, mapping, _FIRST_ROWS, now_ms),
+        "preview": _preview_rows(record, path, mapping, FIRST_ROWS, now_ms),
     }
 
 

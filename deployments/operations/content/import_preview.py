@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import Field
 
-from deployments.operations.content.file_preview import PreviewTask
 from deployments.operations.content.imports import (
     Encoding,
     OfImport,
@@ -16,6 +15,7 @@ from deployments.operations.content.imports import (
     refuse_removed,
     state_folder,
 )
+from deployments.operations.content.preview_task import PreviewTask
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat

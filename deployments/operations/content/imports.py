@@ -26,7 +26,7 @@ from cluster.records.file_import import (
     import_status,
 )
 from cluster.store.data.imports import StoredImport
-from deployments.operations.content.file_preview import PreviewTask
+from deployments.operations.content.preview_task import PreviewTask
 from deployments.operations.content.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.content.upload_files import detect_content, receive_file, remove_left
 from deployments.operations.frame.app_lookup import require_app

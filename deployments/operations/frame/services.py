@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.content.file_preview import Previewer, preview_in_thread
+from deployments.operations.content.preview_task import Previewer, preview_in_thread
 from deployments.operations.frame.principal import COMMAND_LINE, Principal
 from deployments.operations.frame.result_cache import ResultCache
 from deployments.operations.insight.replay_bounds import ReplayBounds

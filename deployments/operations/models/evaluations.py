@@ -184,7 +184,7 @@ def _read(store: ArtifactStore, given: OfSnapshot) -> EvaluationView:
 
 def load_report(store: ArtifactStore, app_id: str, engine_id: str, version: str) -> EvaluationReport | None:
     """Return the report of a snapshot, None if there is none. Blocks."""
-    from jobs.refresh.evaluation.reports import ReportStore
+    from jobs.refresh.evaluation.report_store import ReportStore
 
     return ReportStore(store).get(app_id, engine_id, version, largest=LARGEST_REPORT)
 
@@ -193,6 +193,6 @@ def load_measurement(
     store: ArtifactStore, app_id: str, engine_id: str, run_id: str
 ) -> MeasurementRecord | None:
     """Return what an evaluation or a sweep left, None if there is nothing. Blocks."""
-    from jobs.refresh.evaluation.reports import ReportStore
+    from jobs.refresh.evaluation.report_store import ReportStore
 
     return ReportStore(store).get_measurement(app_id, engine_id, run_id, largest=LARGEST_REPORT)

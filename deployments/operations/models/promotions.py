@@ -277,7 +277,7 @@ async def _current_report(
     Errors:
         Conflict: the kept report compares with something else, and this process can't compare anew
     """
-    from jobs.refresh.evaluation.reports import ReportStore
+    from jobs.refresh.evaluation.report_store import ReportStore
     from jobs.refresh.runs.promotion import is_compared
 
     app_id = given.app_id

@@ -209,7 +209,7 @@ def read_snapshot(
         NotFound, Conflict: no version begins with it, or several do
         Fault: the manifest or the report is damaged
     """
-    from jobs.refresh.evaluation.reports import ReportStore
+    from jobs.refresh.evaluation.report_store import ReportStore
 
     version = find_version(store, app_id, engine_id, start)
     manifest = SnapshotStore(store).manifest(app_id, engine_id, version)

@@ -20,7 +20,7 @@ from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.store.stores import Stores
 from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
 from jobs.refresh.evaluation.report_models import EvaluationReport
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 
 HOLDBACK: Final = 0.05
 "Share of people that keeps the version that served before a promotion."

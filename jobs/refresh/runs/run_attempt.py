@@ -13,7 +13,7 @@ from cluster.artifacts.snapshots import SnapshotStore, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from cluster.records.run import Run
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.learners.training_progress import keep_progress
 from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore, StoredProgress
 from jobs.refresh.runs.training_source import TrainingSource

@@ -29,7 +29,7 @@ from jobs.refresh.build.snapshot_indexes import build_completions_index, build_s
 from jobs.refresh.data.served_lists import LISTS, SEARCHES, ListLog
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.report_models import EvaluationReport
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe

@@ -37,7 +37,7 @@ from cluster.records.run import (
 )
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS, current_trace
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.runs.measurements.measurement import open_stages
 from jobs.refresh.runs.mlflow_tracking import track_run
 from jobs.refresh.runs.promotion import promote_version

@@ -17,7 +17,8 @@ from jobs.refresh.evaluation.report_models import (
     FailedEvaluation,
     MeasurementRecord,
 )
-from jobs.refresh.evaluation.reports import ReportStore, protocol_note
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.evaluation.reports import protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.measurements import sweep
 from jobs.refresh.runs.measurements.logged_evaluation import (

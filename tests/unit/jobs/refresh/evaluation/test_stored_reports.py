@@ -13,7 +13,8 @@ from cluster.errors import Fault
 from jobs.refresh.data.split import leave_last_out
 from jobs.refresh.evaluation.plots import draw_reports
 from jobs.refresh.evaluation.report_models import EvaluationReport, MeasurementRecord, ReportModel
-from jobs.refresh.evaluation.reports import FOLDER, ReportStore, markdown_from_reports
+from jobs.refresh.evaluation.report_store import FOLDER, ReportStore
+from jobs.refresh.evaluation.reports import markdown_from_reports
 from jobs.refresh.runs.measurements.sweep import SweepReport
 from jobs.refresh.runs.stages import add_reranker, evaluate_plan, plan_training
 from tests.unit.jobs.refresh.tuning.test_two_choices import habits, recipe_of

@@ -23,7 +23,7 @@ from cluster.errors import Invalid
 from cluster.records.interaction import RecentEvent
 from cluster.records.run import Run
 from jobs.refresh.evaluation.gate import check_gate
-from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes import generated_market

@@ -18,7 +18,8 @@ from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.evaluation.evaluate import EvaluationResult
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
 from jobs.refresh.evaluation.report_models import EvaluationReport
-from jobs.refresh.evaluation.reports import ReportStore, report_comparison, report_evaluation
+from jobs.refresh.evaluation.report_store import ReportStore
+from jobs.refresh.evaluation.reports import report_comparison, report_evaluation
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import is_compared, promote_version, roll_back_version
 from tests.fakes import generated_market
