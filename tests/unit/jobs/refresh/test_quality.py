@@ -23,8 +23,8 @@ from jobs.refresh.data.split import (
 )
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe
-from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
-from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.recipe import load_recipe_file, parse_recipe
+from jobs.refresh.tuning.plan import TuningPlan, make_plan
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
@@ -86,6 +86,11 @@ def sessions() -> TrainingSplit:
     return TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)
 
 
+@pytest.fixture(scope="module")
+def session_plan(sessions: TrainingSplit) -> TuningPlan:
+    return make_plan(load_recipe_file("session"), sessions.validation)
+
+
 def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(
     shop: EvaluationSplit, engine: TrainedEngine
 ) -> None:
@@ -142,10 +147,12 @@ def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: Traini
     assert figures["hit_rate@20"].mean() >= 0.676
 
 
-def test_the_session_recipe_gives_the_same_bytes_twice(sessions: TrainingSplit, tmp_path: Path) -> None:
+def test_the_session_recipe_gives_the_same_bytes_twice(
+    sessions: TrainingSplit, session_plan: TuningPlan, tmp_path: Path
+) -> None:
     versions = []
-    for name in ("one", "two"):
-        plan = make_plan(load_recipe_file("session"), sessions.validation)
+    again = make_plan(load_recipe_file("session"), sessions.validation)
+    for name, plan in (("first", session_plan), ("second", again)):
         manifest = write_model_snapshot(
             train_engine(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0
         )
@@ -162,7 +169,7 @@ def test_what_is_bought_together_reaches_the_notes(shop: EvaluationSplit) -> Non
     assert evaluation.coverage >= 0.43
 
 
-def test_presets_are_settled_by_a_plan_of_real_data(sessions: TrainingSplit) -> None:
-    settled: Recipe = make_plan(load_recipe_file("session"), sessions.validation).recipe
+def test_presets_are_settled_by_a_plan_of_real_data(session_plan: TuningPlan) -> None:
+    settled = session_plan.recipe
     assert settled.blend.weights != "auto"
     assert not any(part.tune for part in settled.parts.values())
