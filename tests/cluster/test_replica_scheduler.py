@@ -72,8 +72,6 @@ def test_replicas_spread_over_nodes_and_one_moves_to_a_node_that_returns() -> No
         **{name: text for name, text in os.environ.items() if not name.startswith(("RAY_", "KIOSK_"))},
         "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH": SPREAD,
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Five refused connections are a lost node; the default of 3 s tests Ray's patience, not the scheduler.
-        "RAY_health_check_period_ms": "500",
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
