@@ -12,7 +12,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.apps import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key
 from cluster.store.stores import Stores
-from jobs.refresh.evaluation import reports
+from jobs.refresh.evaluation import report_store
 
 NOW = 1_700_000_000_000
 
@@ -172,7 +172,7 @@ async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: AppK
         snapshots.FOLDER,
         *TRAINING_FOLDERS,
         imported_encoders.FOLDER,
-        reports.FOLDER,
+        report_store.FOLDER,
     }
     for name in SHARED_FOLDERS:
         with pytest.raises(Invalid, match="a folder that all apps share"):
