@@ -37,13 +37,9 @@ def build_models_commands() -> typer.Typer:
     """Build `kiosk models`."""
 
     def publish(folder: Path) -> None:
-        settings = Installation().settings
-        # Without a bucket the artifact store is below the data directory, where the encoder is already.
-        if settings.artifacts_url:
-            from actors.language.imported_encoders import EncoderStore
-            from cluster.process.artifact_access import open_artifact_store
+        from jobs.encoders.driver import publish_encoder
 
-            EncoderStore(folder.parent, open_artifact_store(settings)).publish(folder)
+        publish_encoder(Installation().settings, folder)
 
     return build_models_app(lambda: Installation().settings.data_dir / "models", publish)
 
