@@ -1,4 +1,4 @@
-"""Runs of trainings (`docs/decisions/0012-a-training-is-its-record.md`), and schedules that start them.
+"""Runs of trainings (`docs/decisions/0012-run-records-of-trainings.md`), and schedules that start them.
 
     queued -> running -> finished | failed | cancelled
        ^         |

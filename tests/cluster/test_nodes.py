@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.nodes.cluster import RECOMMEND, WORKER, NodeCluster, running_cluster, wait
+from tests.cluster.nodes.cluster import RECOMMEND, NodeCluster, running_cluster, wait
 from tests.cluster.nodes.machine import Machine
 from tests.cluster.nodes.traffic import Traffic
 
@@ -88,7 +88,7 @@ def test_a_node_that_joins_later_has_a_proxy_but_no_replica_with_another_data_fo
     (cluster.folder / "other").mkdir()
     joined = cluster.network.machine(5, shared=(cluster.folder,), environment=cluster.settings | folders)
     cluster.machines.append(joined)
-    cluster.shell(joined, WORKER, timeout_s=90)
+    cluster.start_node(joined)
     took_s = wait(lambda: cluster.is_healthy(3), 60)
     print(f"\na node that joined has its proxy {took_s:.1f} s after `ray start` ended")
     no_store, no_key = _start_replicas(cluster, joined).splitlines()

@@ -1,6 +1,6 @@
 """Stored boost rules compiled to filter trees.
 
-API replicas turn them into boosts of a query (`docs/decisions/0010-stored-rules-work-at-the-door.md`).
+API replicas turn them into boosts of a query (`docs/decisions/0010-stored-rules-as-boosts.md`).
 """
 
 from __future__ import annotations

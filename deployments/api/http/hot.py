@@ -13,7 +13,7 @@ also for those that Serve does not count.
 
 The layer also answers `/-/ready`, and refuses websockets and Serve's internal paths except the health check.
 
-Source: `docs/decisions/0002-a-fast-layer-before-the-framework.md`
+Source: `docs/decisions/0002-asgi-layer-before-fastapi.md`
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ PyJWT verifies the signature. The checks on top of it are ours: no header that c
 spelling for each token, exact messages, and exactly one type for every claim that Kiosk acts on. Every doubtful token
 is refused.
 
-Source: RFC 7515 section 5.2, RFC 7519 section 4.1, `docs/decisions/0011-tokens-are-read-strictly.md`.
+Source: RFC 7515 section 5.2, RFC 7519 section 4.1, `docs/decisions/0011-strict-reader-tokens.md`.
 """
 
 from __future__ import annotations

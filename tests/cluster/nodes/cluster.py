@@ -132,7 +132,8 @@ class NodeCluster:
             try:
                 self.shell(machine, lines, timeout_s=180)
             except RuntimeError as error:
-                if attempt == 3 or "timed out during startup" not in str(error):
+                too_slow = "timed out during startup" in str(error) or "code 124" in str(error)
+                if attempt == 3 or not too_slow:
                     raise
                 self.shell(machine, "ray stop --force")
             else:
