@@ -30,6 +30,7 @@ from cluster.local.aof_sync import AofSync
 from cluster.local.redis_binary import PRODUCTS, RedisBinary, find_redis
 from cluster.local.redis_faults import Version
 from cluster.paths import InstallationPaths, write_private
+from cluster.process.installation_processes import MARK
 from cluster.process.redis_memory import redis_memory_mb
 from cluster.process.start_progress import StallTimer, count_work_steps
 from cluster.runtime.handover import without_secrets
@@ -92,8 +93,9 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
-                # The server needs none of them, and its environment can be read under /proc.
-                env=without_secrets(os.environ),
+                # The server needs no secret, and its environment can be read under /proc. Commands on a stopped
+                # installation have no mark, by which the next one finds the server of a command that was killed.
+                env=without_secrets(os.environ) | {MARK: self._paths.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -91,7 +92,10 @@ async def test_a_restore_that_was_killed_is_refused_by_up_and_repeated(
         await until_restoring(paths, running)
         running.kill()
         running.communicate()
+        (server,) = list_processes(paths)
+        servers.append(server)
 
+    servers: list[psutil.Process] = []
     try:
         await kill_restore()
         _, err = await asyncio.to_thread(finish, command("up", **target), 1)
@@ -111,6 +115,7 @@ async def test_a_restore_that_was_killed_is_refused_by_up_and_repeated(
         await asyncio.to_thread(finish, command("restore", place, "--replace", "--yes", **target))
     finally:
         end_processes(list_processes(paths), 3.0)
+    assert not any(server.is_running() for server in servers), "each restore ends the Redis of the killed one"
 
 
 def test_a_restore_without_the_master_key_creates_none(tmp_path: Path) -> None:
