@@ -325,12 +325,14 @@ async def test_results_are_computed_once_and_kept_for_a_while() -> None:
 
 
 async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
-    cache, running, most = ResultCache(StillClock()), 0, 0
+    clock = StillClock()
+    cache, running, most, computed = ResultCache(clock), 0, 0, 0
     go_on = asyncio.Event()
 
     async def compute() -> None:
-        nonlocal running, most
+        nonlocal running, most, computed
         running += 1
+        computed += 1
         most = max(most, running)
         await go_on.wait()
         running -= 1
@@ -340,8 +342,16 @@ async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
     await until(lambda: running == AT_ONCE and any(future.done() for future in futures))
     assert sum(future.done() for future in futures) == 50 - MOST_OF_APP
     assert not other.done()
+    # However long reports take, they are computed once, and the limits count them.
+    clock.pass_ms(60_000)
+    again = asyncio.ensure_future(cache.get(("report", "shop", 0), compute))
+    with pytest.raises(TooMany):
+        await cache.get(("report", "shop", 99), compute)
     go_on.set()
-    done = await asyncio.gather(*futures, other, return_exceptions=True)
+    done = await asyncio.gather(*futures, other, again, return_exceptions=True)
+    clock.pass_ms(29_000)
+    await cache.get(("report", "shop", 0), compute)
+    assert computed == MOST_OF_APP + 1
     assert sum(isinstance(outcome, TooMany) for outcome in done) == 50 - MOST_OF_APP
     assert most == AT_ONCE
     await cache.get(("report", "shop", 49), compute)
