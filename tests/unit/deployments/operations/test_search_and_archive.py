@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from cluster.records.account import Code, Grant
 from cluster.records.archive.archive_client import CHECK_CLIENT, ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
+from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.operation import result_to_json
 from deployments.operations.frame.operation_executor import Administration
@@ -146,6 +146,23 @@ async def test_the_question_bank_is_edited_one_by_one(shop: AdminShop) -> None:
     assert (await shop.perform("bank.list")).total == 1
     with pytest.raises(Forbidden):
         await shop.perform("bank.add", role="analyst", question="x")
+
+
+async def test_a_change_of_the_question_bank_undoes_no_upload(
+    shop: AdminShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = shop.services.stores.question_bank
+    replace_bank = bank.replace
+
+    async def replace_late(app_id: str, questions: Sequence[BankQuestion], **fields: Any) -> int:
+        monkeypatch.undo()
+        await replace_bank(app_id, [BankQuestion(question="Is it oak?")])
+        return await replace_bank(app_id, questions, **fields)
+
+    monkeypatch.setattr(bank, "replace", replace_late)
+    await shop.perform("bank.add", question="Is it zinc?")
+    questions = (await bank.load(APP)).questions
+    assert [question.question for question in questions] == ["Is it oak?", "Is it zinc?"]
 
 
 async def test_clients_are_allowed_refused_slowed_and_forgotten(shop: AdminShop) -> None:
