@@ -74,11 +74,11 @@ class ResultCache:
         self._results.pop(key, None)
 
     def _end(self, key: Hashable, entry: _CachedResult, keep_s: float, task: asyncio.Future[Any]) -> None:
-        """Keep a result from its end on, and drop a failure."""
+        """Keep a result from its end on; drop a failure, and what nobody keeps."""
         entry.ends_s = self._clock.monotonic_s() + keep_s
-        failed = task.cancelled() or task.exception() is not None
+        is_kept = keep_s and not task.cancelled() and task.exception() is None
         # Another computation may have taken the key meanwhile.
-        if failed and self._results.get(key) is entry:
+        if not is_kept and self._results.get(key) is entry:
             del self._results[key]
 
     def _evict(self, now_s: float) -> None:

@@ -296,6 +296,9 @@ async def test_parts_of_the_archive_report_are_files_and_outsiders_get_none(shop
         assert frame.height == stored.height == 1
         assert frame["calls"].to_list() == stored["calls"].to_list()
     assert (await read("agent", "csv")).splitlines()[1].startswith(b"'=Claude,4,4,0,0,3,1,1,")
+    exports = [shop.perform("archive.export", since=f"{days}d") for days in range(1, MOST_OF_APP + 3)]
+    done = await asyncio.gather(*exports, return_exceptions=True)
+    assert sum(isinstance(outcome, TooMany) for outcome in done) == 2
     with pytest.raises(Forbidden):
         await shop.perform("archive.export", role="viewer")
     with pytest.raises(Invalid):
