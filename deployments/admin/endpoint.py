@@ -21,7 +21,7 @@ from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
-from deployments.edge.http.request import DeadlineExceeded, Scope, read_body
+from deployments.edge.http.request import DeadlineExceeded, Scope
 from deployments.edge.http.request_log import HEADER as REQUEST_ID
 from deployments.edge.http.request_log import ClientDisconnected, RequestLog, RequestRecorder, send_reply
 from deployments.operations.frame.operation import Download, result_to_json
@@ -178,13 +178,8 @@ def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
 
 
 async def _read(request: Request) -> bytes:
-    scope = request.scope
-    announced = _header(scope, b"content-length")
-    encoding = _header(scope, b"content-encoding")
     try:
-        return await read_body(
-            FORM.bound(request.receive), announced=announced, encoding=encoding, most_bytes=MOST_BYTES
-        )
+        return await FORM.read(request, MOST_BYTES)
     except DeadlineExceeded:
         raise Unavailable("the body did not arrive in time", told=True, retry_after_s=1) from None
 

@@ -103,8 +103,13 @@ async def test_visits_of_one_address_count_at_a_bounded_rate() -> None:
     for _ in range(200):
         await simulation.follow(url)
     assert len(await visits_of(corner)) == 120
-    large = await call(corner.app, "POST", "/visits", body=b"x" * 100_000)
-    assert large.status == 413
+    for status, body, headers in (
+        (413, b"x" * 100_000, {}),
+        (400, b"x", {"content-encoding": "gzip"}),
+        (400, b"x", {"content-length": "+1"}),
+    ):
+        answer = await call(corner.app, "POST", "/visits", body=body, headers=headers)
+        assert answer.status == status
 
 
 @pytest.mark.parametrize("path", ["/visits", "/mcp/citations.json"])

@@ -193,7 +193,7 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
     await generated_market.open_market(redis_stores)
-    await redis_stores.schedules.put(
+    await redis_stores.schedules.add(
         Schedule(
             app_id=generated_market.APP,
             name="often",

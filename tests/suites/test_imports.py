@@ -29,6 +29,7 @@ from cluster.errors import (
     TooLarge,
     TooMany,
     Unavailable,
+    Unprocessable,
 )
 from cluster.records.administration import AppRole
 from cluster.records.apps import App
@@ -162,6 +163,8 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     refused = await desk.perform("imports.refused", import_id=import_id)
     assert [row["row"] for row in refused.rows] == [3, 4, 5]
     assert refused.to_lines().count(b"\n") == 3
+    with pytest.raises(Unprocessable, match="offset"):
+        await desk.perform("imports.refused", import_id=import_id, offset=1 << 63)
     aside = await desk.perform("quarantine.list")
     assert sorted(entry.name for entry in aside.newest) == [f"row {at} of dirty.csv" for at in (3, 4, 5)]
     assert await _files(desk) == []

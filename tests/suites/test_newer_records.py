@@ -101,6 +101,10 @@ def _scaled(engine: Engine) -> Engine:
     return engine.model_copy(update={"scaling": with_changes(engine.scaling, {"replicas_max": 9})})
 
 
+def _rescheduled(schedule: Schedule) -> Schedule:
+    return schedule.model_copy(update={"when": "every 1d"})
+
+
 async def _apps(stores: OpenStores) -> list[Any]:
     return list((await stores.access.read_all()).apps.values())
 
@@ -131,8 +135,8 @@ CASES = {
         lambda s: s.runs.newest(APP), _rewrite_run, "status",
     ),
     "schedule": Case(
-        keys.schedule(APP), "nightly", lambda s: s.schedules.put(SCHEDULE), lambda s: s.schedules.all(APP),
-        lambda s: s.schedules.all(APP), lambda s: s.schedules.put(SCHEDULE), "promote",
+        keys.schedule(APP), "nightly", lambda s: s.schedules.add(SCHEDULE), lambda s: s.schedules.all(APP),
+        lambda s: s.schedules.all(APP), lambda s: s.schedules.update(APP, "nightly", _rescheduled), "promote",
     ),
     "boost-rule": Case(
         keys.boost_rule(APP), "default\x1fsale", lambda s: s.boost_rules.put(APP, [RULE]),

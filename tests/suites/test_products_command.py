@@ -116,6 +116,15 @@ def test_a_mistyped_change_is_refused_before_anything_is_opened(change: str, wor
         check_changes([change])
 
 
+@pytest.mark.parametrize("change", ["title.en=Oak", "title.en:=1", "title.en=", "custom_attributes.size.x=1"])
+def test_a_path_through_a_text_is_refused(change: str) -> None:
+    record = {"title": "Oak board", "custom_attributes": {"size": "large", "legs": None}}
+    with pytest.raises(Invalid, match="is no object, so it has no member"):
+        read_changes([change], record)
+    changed = read_changes(["custom_attributes.legs.back:=2", "custom_attributes.size="], record)
+    assert changed == {"custom_attributes": {"legs": {"back": 2}}}
+
+
 def test_a_value_that_is_no_json_is_named() -> None:
     with pytest.raises(Invalid, match="texts need FIELD=VALUE"):
         read_changes(["title:=Fork"], {})

@@ -76,18 +76,21 @@ class TestRuns:
 
 
 class TestSchedules:
-    async def test_schedules_read_back_sorted_and_are_replaced_whole(self, stores: Stores) -> None:
+    async def test_schedules_read_back_sorted_and_are_changed(self, stores: Stores) -> None:
         for name in ("weekly", "nightly"):
-            await stores.schedules.put(Schedule(app_id=APP, name=name, engine_id="default", when="every 1d"))
+            made = Schedule(app_id=APP, name=name, engine_id="default", when="every 1d")
+            assert await stores.schedules.add(made)
+            assert not await stores.schedules.add(made)
         changed = Schedule(app_id=APP, name="weekly", engine_id="news", when="every 7d", last_slot=NOW)
-        await stores.schedules.put(changed)
+        assert await stores.schedules.update(APP, "weekly", lambda _: changed) == changed
+        assert await stores.schedules.update(APP, "yearly", lambda _: changed) is None
         schedules = await stores.schedules.all(APP)
         assert [schedule.name for schedule in schedules] == ["nightly", "weekly"]
         assert schedules[1] == changed
         assert await stores.schedules.all(OTHER) == []
 
     async def test_a_removed_schedule_is_gone(self, stores: Stores) -> None:
-        await stores.schedules.put(Schedule(app_id=APP, name="a", engine_id="default", when="nightly"))
+        await stores.schedules.add(Schedule(app_id=APP, name="a", engine_id="default", when="nightly"))
         assert await stores.schedules.remove(APP, "a")
         assert not await stores.schedules.remove(APP, "a")
         assert await stores.schedules.all(APP) == []

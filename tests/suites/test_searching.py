@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
+from cluster.store.archive.question_bank import QuestionBankContents
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 
@@ -66,6 +67,13 @@ class TestQuestionBank:
         bank = await stores.question_bank.load(APP)
         assert (bank.version, bank.questions) == (2, tuple(few))
         assert await stores.question_bank.version(APP) == 2
+
+    async def test_a_bank_of_another_version_stays(self, stores: Stores) -> None:
+        first, second = [BankQuestion(question="How deep?")], [BankQuestion(question="How wide?")]
+        assert await stores.question_bank.replace(APP, first, expected=0) == 1
+        assert await stores.question_bank.replace(APP, second, expected=0) == 0
+        assert await stores.question_bank.load(APP) == QuestionBankContents(1, tuple(first))
+        assert await stores.question_bank.replace(APP, second, expected=1) == 2
 
     async def test_a_bank_may_be_emptied(self, stores: Stores) -> None:
         await stores.question_bank.replace(APP, [BankQuestion(question="How deep?")])

@@ -14,7 +14,7 @@ import structlog
 from typer.testing import CliRunner
 
 from cluster.records.apps import App
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, Promotion
 from cluster.records.run import Run
 from cluster.secrecy import mint_key
 from cluster.store.connect import open_stores
@@ -65,6 +65,9 @@ def data_dir(redis_server: RedisProcess, tmp_path: Path, monkeypatch: pytest.Mon
             await stores.engines.put(Engine(app_id="shop", engine_id="default"))
             run = Run(app_id="shop", run_id="run-1", engine_id="default", created_at=1, by="gina-CANARY")
             await stores.runs.compare_and_set(run)
+            await stores.promotions.promote(
+                Promotion(app_id="shop", engine_id="default", version="v1", at_ms=7, by="gina-CANARY")
+            )
 
     asyncio.run(fill())
     return folder
@@ -97,6 +100,7 @@ def test_a_bundle_has_what_helps_and_nothing_planted(data_dir: Path, tmp_path: P
     assert data["redis"]["server"]["redis_version"]
     assert [app["app_id"] for app in data["apps"]] == ["shop"]
     assert [run["run_id"] for run in data["runs"]] == ["run-1"]
+    assert [(entry["version"], entry["at_ms"]) for entry in data["promotions"]] == [("v1", 7)]
     assert json.loads(parts["versions.json"])["packages"]["ray"].startswith("2.")
     assert json.loads(parts["settings.json"])["port"]
     assert json.loads(parts["doctor.json"])

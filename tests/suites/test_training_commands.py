@@ -230,6 +230,8 @@ def test_a_generated_command_imports_no_other_use_cases(shop: Shop) -> None:
         ),
         (("train", generated_market.APP, "--sweep", "seed=1,2", "--dry-run"), "leave out --dry-run"),
         (("train", generated_market.APP, "--sweep", "seed=1,2", "--promote"), "leave out --promote"),
+        (("train", generated_market.APP, "--sweep", "seed=1,2", "--out", __file__), "is a file"),
+        (("evaluate", generated_market.APP, "--out", __file__), "is a file"),
         (("evaluate", generated_market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
         (("evaluate", generated_market.APP, "--candidate", "other"), "--candidate needs --logged"),
         (("promote", generated_market.APP, "0" * 16), "has no snapshot 0000"),

@@ -85,11 +85,13 @@ def moment_text(at_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds") + "Z"
 
 
+_LONGEST_SPAN_MS = 50 * 365 * 86_400_000
+"No data are older; a longer span would begin before 1970, or before the calendar."
 _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
 def parse_span_ms(text: str) -> int:
-    """Read a span of time: `90m`, `24h`, `7d`, `2w`.
+    """Read a span of time: `90m`, `24h`, `7d`, `2w`; one of more than 50 years counts as 50 years.
 
     Errors:
         Invalid: not one
@@ -97,4 +99,4 @@ def parse_span_ms(text: str) -> int:
     form = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
     if form is None:
         raise Invalid(f"{text!r} is no span of time; write a number and m, h, d or w, as 24h")
-    return int(form[1]) * _UNITS[form[2]]
+    return min(int(form[1]) * _UNITS[form[2]], _LONGEST_SPAN_MS)

@@ -39,15 +39,19 @@ class QuestionBankStore:
     def __init__(self, server: RedisClient) -> None:
         self._server = server
 
-    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
-        """Replace all questions of an app; return the new version."""
+    async def replace(
+        self, app_id: str, questions: Sequence[BankQuestion], *, expected: int | None = None
+    ) -> int:
+        """Replace all questions of an app; return the new version, or 0 and write nothing if the bank has another
+        version than `expected`."""
         name = keys.question_bank(app_id)
         lots = [questions[at : at + _BATCH_SIZE] for at in range(0, len(questions), _BATCH_SIZE)]
         sealed = [
             seal(orjson.dumps([question.model_dump() for question in batch]), salt_from_key(name, str(at)))
             for at, batch in enumerate(lots)
         ]
-        return int(await self._server.run(_REPLACE, [name, keys.question_bank_version(app_id)], sealed))
+        args = ["" if expected is None else expected, *sealed]
+        return int(await self._server.run(_REPLACE, [name, keys.question_bank_version(app_id)], args))
 
     async def version(self, app_id: str) -> int:
         """Return the counter that every replacement increments; 0 before the first."""

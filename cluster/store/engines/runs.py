@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cluster.records.run import Run, Schedule
 from cluster.store import keys
@@ -70,8 +70,16 @@ class ScheduleStore:
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._schedules = SealedHash(server, quarantine, Schedule, keys.schedule)
 
-    async def put(self, schedule: Schedule) -> None:
-        await self._schedules.put(schedule.app_id, schedule.name, schedule)
+    async def add(self, schedule: Schedule) -> bool:
+        """Write a schedule whose name is free; return False when it is taken."""
+        return await self._schedules.add(schedule.app_id, schedule.name, schedule)
+
+    async def update(self, app_id: str, name: str, change: Callable[[Schedule], Schedule]) -> Schedule | None:
+        """Replace a schedule by what `change` makes of it, and return it; None when it is absent.
+
+        Of concurrent changes none is lost: `change` is called again with what the other one wrote.
+        """
+        return await self._schedules.update(app_id, name, change)
 
     async def remove(self, app_id: str, name: str) -> bool:
         """Remove a schedule; return False when it was absent."""

@@ -30,7 +30,7 @@ from deployments.archive.oauth.replies import ANY_ORIGIN, NOSNIFF, is_preflight,
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
 from deployments.edge.http.errors import status_from_error
-from deployments.edge.http.request import DeadlineExceeded, read_body
+from deployments.edge.http.request import DeadlineExceeded
 from deployments.edge.http.request_log import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
@@ -122,14 +122,7 @@ class _PublicPage:
 
 
 async def _check(archive: McpArchive, request: Request) -> tuple[Any, str]:
-    length = request.headers.get("content-length")
-    encoding = request.headers.get("content-encoding")
-    body = await read_body(
-        BodyPace(BODY_S).bound(request.receive),
-        announced=None if length is None else length.encode("latin-1"),
-        encoding=None if encoding is None else encoding.encode("latin-1"),
-        most_bytes=MOST_BYTES,
-    )
+    body = await BodyPace(BODY_S).read(request, MOST_BYTES)
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:

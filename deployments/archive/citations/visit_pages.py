@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Malformed, TooLarge
 from cluster.store.data.records import RecordStore
 from deployments.archive.archive_apps import ArchiveApps
 from deployments.archive.citation import web_address
@@ -34,7 +34,7 @@ from deployments.archive.usage_log import UsageLog
 from deployments.edge.access.robots import detect_robot
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.client_address import ClientAddresses
-from deployments.edge.http.request import DeadlineExceeded, read_body
+from deployments.edge.http.request import DeadlineExceeded
 from deployments.edge.http.request_log import ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
@@ -80,17 +80,12 @@ class VisitPages:
             return preflight("POST")
         if request.method != "POST":
             return Response(None, 405, {**_HEADERS, "allow": "POST"})
-        length = request.headers.get("content-length")
-        encoding = request.headers.get("content-encoding")
         try:
-            body = await read_body(
-                BodyPace(BODY_S).bound(request.receive),
-                announced=None if length is None else length.encode("latin-1"),
-                encoding=None if encoding is None else encoding.encode("latin-1"),
-                most_bytes=6 * MOST_MARK,
-            )
-        except HouseError:
+            body = await BodyPace(BODY_S).read(request, 6 * MOST_MARK)
+        except TooLarge:
             return Response(None, 413, _HEADERS)
+        except Malformed:
+            return Response(None, 400, _HEADERS)
         except DeadlineExceeded:
             return Response(None, 408, _HEADERS)
         app_id, mark = self._verify(body.decode("utf-8", "replace"))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.http.body_pace import BodyPace
-from deployments.edge.http.request import DeadlineExceeded, read_body
+from deployments.edge.http.request import DeadlineExceeded
 from deployments.edge.http.request_log import ClientDisconnected
 
 MOST_BYTES = 20_000
@@ -69,16 +69,8 @@ async def read_small_body(request: Request, within_s: float) -> bytes:
     Errors:
         OAuthError: the body is too large, too slow, or compressed
     """
-    headers = request.headers
-    length = headers.get("content-length")
-    encoding = headers.get("content-encoding")
     try:
-        return await read_body(
-            BodyPace(within_s).bound(request.receive),
-            announced=None if length is None else length.encode("latin-1"),
-            encoding=None if encoding is None else encoding.encode("latin-1"),
-            most_bytes=MOST_BYTES,
-        )
+        return await BodyPace(within_s).read(request, MOST_BYTES)
     except ClientDisconnected:
         raise
     except DeadlineExceeded as error:

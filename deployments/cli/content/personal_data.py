@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -97,6 +98,9 @@ def export_user(
     # The mode from the first byte on: nobody else may read personal data, not even while it is written.
     handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
+        # A file that existed keeps its mode; a device or a pipe must keep it.
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            os.fchmod(handle, 0o600)
         file.write(text)
     screen.err().print(f"{len(export.rows)} things written to {out}")
 

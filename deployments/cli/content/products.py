@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -79,7 +81,7 @@ def read_changes(changes: Sequence[str], record: dict[str, Any]) -> dict[str, An
     """Return the fields that change; None removes one. An object of the record keeps its other members.
 
     Errors:
-        Invalid: a value is no JSON
+        Invalid: a value is no JSON, or a path leads through a value that is no object
     """
     from jobs.ingest.mappings.mapping_rules import rule_from_name, set_value
 
@@ -89,7 +91,8 @@ def read_changes(changes: Sequence[str], record: dict[str, Any]) -> dict[str, An
         rule = rule_from_name(field.removesuffix(":"))
         top, *inner = rule.target
         if inner and top not in fields:
-            fields[top] = {**(record.get(top) or {})}
+            fields[top] = copy.deepcopy(record.get(top))
+        _open_objects(fields, rule.target, change)
         if field.endswith(":"):
             _put(fields, rule.target, _parse_json(text, change))
         elif text:
@@ -99,11 +102,21 @@ def read_changes(changes: Sequence[str], record: dict[str, Any]) -> dict[str, An
     return fields
 
 
+def _open_objects(fields: dict[str, Any], path: Sequence[str], change: str) -> None:
+    """Put objects where a path needs them."""
+    for step, member in itertools.pairwise(path):
+        if fields.get(step) is None:
+            fields[step] = {}
+        fields = fields[step]
+        if not isinstance(fields, dict):
+            raise Invalid(f"{change!r}: {step} is no object, so it has no member {member}")
+
+
 def _put(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a value; in an object, None removes the member."""
     *steps, last = path
     for step in steps:
-        fields = fields.setdefault(step, {})
+        fields = fields[step]
     if steps and value is None:
         fields.pop(last, None)
     else:

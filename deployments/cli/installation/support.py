@@ -157,7 +157,7 @@ def _data(installation: Installation) -> dict[str, Any]:
             ],
             "promotions": [
                 promotion.model_dump(
-                    mode="json", include={"app_id", "engine_id", "version", "run_id", "at", "reason"}
+                    mode="json", include={"app_id", "engine_id", "version", "run_id", "at_ms", "reason"}
                 )
                 for app in apps
                 for engine in await stores.engines.all(app.app_id)

@@ -39,11 +39,11 @@ EPILOG = """
   kiosk evaluate bookshop --logged --recipe shop --since 14d       by the log of answers: clicks for each list
   kiosk evaluate bookshop --logged --candidate fresh               the same for the version of another engine
 
-The whole catalog is ranked for every user; only users are sampled. `split_by_time` trains on everything before a
+The whole catalog is ranked for every user; only users are sampled. `by_time` trains on everything before a
 moment and tests with what came after it; `leave_last_out` tests with the last product of each user. Weights
 and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over users.
 Users are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
-Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: the choice
+Where all products of a basket have one timestamp, `leave_last_out` is far below `by_time`: the choice
 of the last product is chance, and only that product counts as right.
 
 The command trains once more for each protocol, so each takes about twice as long as a training: on two cores half a
@@ -79,7 +79,7 @@ def evaluate(
     lists: Annotated[
         int, typer.Option(help="With --logged: most lists; of more, a sample counts.", min=100)
     ] = 20_000,
-    out: Annotated[Path | None, typer.Option(help="Folder for charts and reports.")] = None,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for charts and reports.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage, novelty and calibration, by segment, with intervals and tests."""

@@ -59,12 +59,13 @@ def run_sweep(
     on_ray = not local and connect_to_ray(installation)
     results: list[tuple[SweepVariant, SweepReport]] = []
     with Live(
-        _render_table(variants, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
+        _render_table(variants, [], on_ray), console=screen.err(), refresh_per_second=4, transient=True
     ) as live:
 
         def show(variant: SweepVariant, report: SweepReport) -> None:
             results.append((variant, report))
-            live.update(_render_table(variants, results, on_ray))
+            # The tests wait for the end: to repeat all of them after each variant would take an hour for 200.
+            live.update(_render_table(variants, sweep.result_rows(results, has_tests=False), on_ray))
 
         if on_ray:
             from jobs.refresh.driver import run_sweep_on_ray
@@ -88,7 +89,7 @@ def run_sweep(
             }
         )
     else:
-        screen.out().print(_render_table(variants, results, on_ray))
+        screen.out().print(_render_table(variants, table, on_ray))
         screen.out().print(f"Written: {', '.join(places)}")
         _print_summary(table, results, ["kiosk", "train", app, "--engine", engine, *given])
     if all(report.error for _, report in results):
@@ -122,14 +123,10 @@ def _row_of_variant(row: dict[str, Any], variant: SweepVariant) -> bool:
     return all(row.get(field) == value for field, value in variant.changes)
 
 
-def _render_table(
-    variants: list[SweepVariant], results: list[tuple[SweepVariant, SweepReport]], on_ray: bool
-) -> ResponsiveTable:
-    from jobs.refresh.runs.measurements.sweep import result_rows
-
+def _render_table(variants: list[SweepVariant], rows: list[dict[str, Any]], on_ray: bool) -> ResponsiveTable:
     fields = [field for field, _ in variants[0].changes]
     where = "on the cluster" if on_ray else "here"
-    title = f"{len(results)} of {len(variants)} examined {where}"
+    title = f"{len(rows)} of {len(variants)} examined {where}"
     table = screen.build_table(
         *fields,
         "NDCG@10",
@@ -141,7 +138,7 @@ def _render_table(
         "",
         title=title,
     )
-    for row in result_rows(results):
+    for row in rows:
         cells = [str(row[field]) for field in fields]
         if row["error"]:
             table.add_row(*cells, "", "", "", "", "", "", row["error"])

@@ -78,7 +78,9 @@ def train(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only create the run.")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="Also write a sweep's comparison to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Also write a sweep's comparison into this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train an engine on all accepted data, evaluate it and publish a snapshot."""

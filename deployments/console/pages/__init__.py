@@ -1,1 +1,1 @@
-"""The pages of the console: one file an area; `table` lists them all."""
+"""The pages of the console: one file an area; `all_pages` lists them all."""

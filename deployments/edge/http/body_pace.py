@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from starlette.requests import Request
+
 from cluster.errors import TooMany
-from deployments.edge.http.request import Deadline, Message, Receive
+from deployments.edge.http.request import Deadline, Message, Receive, read_body
 
 MOST_UPLOADS = 8
 MOST_UPLOADS_EACH = 2
@@ -47,6 +49,22 @@ class BodyPace:
             return message
 
         return receive_in_time
+
+    async def read(self, request: Request, most_bytes: int) -> bytes:
+        """Read and return the whole body of a request.
+
+        Errors:
+            DeadlineExceeded: the body did not arrive in time
+            TooLarge, Malformed, ClientDisconnected: as `read_body`
+        """
+        length = request.headers.get("content-length")
+        encoding = request.headers.get("content-encoding")
+        return await read_body(
+            self.bound(request.receive),
+            announced=None if length is None else length.encode("latin-1"),
+            encoding=None if encoding is None else encoding.encode("latin-1"),
+            most_bytes=most_bytes,
+        )
 
 
 SMALL_BODY = BodyPace(2.0)

@@ -58,7 +58,7 @@ class ReadAudit(Arguments):
     app: str = Field("", max_length=64, description="Only changes of this app.")
     since: int = Field(0, ge=0, description="From this time on, in milliseconds since 1970.")
     until: int = Field(0, ge=0, description="Up to this time.")
-    cursor: str = Field("", pattern=r"^(\d{1,20}-\d{1,20})?$", description="The `next` of the page before.")
+    cursor: str = Field("", pattern=r"^(\d{1,19}-\d{1,19})?$", description="The `next` of the page before.")
     limit: int = Field(100, ge=1, le=1000)
 
 

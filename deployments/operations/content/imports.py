@@ -81,7 +81,7 @@ class StartImport(OfImport):
 class ListRefusedRows(OfImport):
     """Which refused rows."""
 
-    offset: int = Field(0, ge=0)
+    offset: int = Field(0, ge=0, le=1_000_000_000)
     limit: int = Field(1_000, ge=1, le=10_000)
 
 
@@ -126,6 +126,7 @@ class ImportView:
     "POST",
     "/apps/{app_id}/imports",
     "editor",
+    # A file may be named after a person, and rows of the audit log can't be erased.
     secret_fields={"file_name"},
     stream_field="content",
 )
@@ -428,6 +429,3 @@ async def _take_slot(services: AdminServices, attempt: str) -> str:
         if await services.stores.leases.hold(slot, attempt, max(STARTS_WITHIN_MS, LEASE_MS)):
             return slot
     return ""
-
-
-"A file may be named after a person, and rows of the audit log can't be erased."

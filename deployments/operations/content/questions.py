@@ -276,8 +276,7 @@ async def _change_bank(
         questions = change(contents.questions)
         if len(questions) > MOST_QUESTIONS:
             raise Invalid(f"a bank holds at most {MOST_QUESTIONS:,} questions; remove some first")
-        # an upload replaces the bank whole, so a change must not undo one that came between
-        if await bank.version(app_id) == contents.version:
-            version = await bank.replace(app_id, questions)
+        # an upload or another change may have come between, and must not be undone
+        if version := await bank.replace(app_id, questions, expected=contents.version):
             return ShownBank((), len(questions), version)
     raise Conflict("the question bank is being changed by others; try again")

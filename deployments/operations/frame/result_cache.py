@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cluster.clock import Clock, SystemClock
@@ -18,14 +21,20 @@ MOST_OF_APP = 8
 "Computations that run or wait: in all, and of one app."
 
 
+@dataclass(slots=True)
+class _CachedResult:
+    task: asyncio.Future[Any]
+    ends_s: float = math.inf
+    "When the result ends; a computation that waits or runs has no end, however long it takes."
+
+
 class ResultCache:
     """Keeps results by key; used from one event loop."""
 
     def __init__(self, clock: Clock | None = None, *, keep_s: float = KEEP_S) -> None:
         self._clock = clock or SystemClock()
         self._keep_s = keep_s
-        self._results: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
-        "Key -> when its result ends, in seconds, and the result."
+        self._results: dict[Hashable, _CachedResult] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def get(
@@ -40,18 +49,18 @@ class ResultCache:
         """
         now_s = self._clock.monotonic_s()
         entry = self._results.get(key)
-        if entry is None or now_s > entry[0] or entry[1].cancelled():
+        if entry is None or now_s > entry.ends_s or entry.task.cancelled():
             self._evict(now_s)
             self._refuse_more(key)
-            task = asyncio.ensure_future(self._compute(compute))
-            entry = self._results[key] = (now_s + (self._keep_s if keep_s is None else keep_s), task)
-            task.add_done_callback(lambda done: self._drop_failed(key, done))
+            entry = self._results[key] = _CachedResult(asyncio.ensure_future(self._compute(compute)))
+            keep_s = self._keep_s if keep_s is None else keep_s
+            entry.task.add_done_callback(partial(self._end, key, entry, keep_s))
         # one caller that goes away must not end the computation of the others
-        return await asyncio.shield(entry[1])
+        return await asyncio.shield(entry.task)
 
     def _refuse_more(self, key: Hashable) -> None:
         waiting = [
-            _app_of(waiting_key) for waiting_key, (_, task) in self._results.items() if not task.done()
+            _app_of(waiting_key) for waiting_key, entry in self._results.items() if not entry.task.done()
         ]
         if len(waiting) >= MOST_WAITING or waiting.count(_app_of(key)) >= MOST_OF_APP:
             raise TooMany("too many reports are being computed; try again", retry_after_s=2)
@@ -64,19 +73,22 @@ class ResultCache:
         """Forget the result of a key."""
         self._results.pop(key, None)
 
-    def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
-        entry = self._results.get(key)
+    def _end(self, key: Hashable, entry: _CachedResult, keep_s: float, task: asyncio.Future[Any]) -> None:
+        """Keep a result from its end on; drop a failure, and what nobody keeps."""
+        entry.ends_s = self._clock.monotonic_s() + keep_s
+        is_kept = keep_s and not task.cancelled() and task.exception() is None
         # Another computation may have taken the key meanwhile.
-        if entry is not None and entry[1] is done and (done.cancelled() or done.exception() is not None):
+        if not is_kept and self._results.get(key) is entry:
             del self._results[key]
 
     def _evict(self, now_s: float) -> None:
-        for key, (ends_s, _) in list(self._results.items()):
-            if now_s > ends_s:
+        """Drop results that ended, and the oldest; those that wait or run stay, because they are counted."""
+        for key, entry in list(self._results.items()):
+            if now_s > entry.ends_s:
                 del self._results[key]
-        # Whoever waits for a dropped result still gets it.
-        while len(self._results) >= MOST_RESULTS:
-            del self._results[next(iter(self._results))]
+        ended = [key for key, entry in self._results.items() if entry.task.done()]
+        for key in ended[: max(0, len(self._results) - MOST_RESULTS + 1)]:
+            del self._results[key]
 
 
 def _app_of(key: Hashable) -> Hashable:

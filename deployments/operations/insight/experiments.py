@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
@@ -151,11 +152,6 @@ async def _open_lifecycle(services: AdminServices, given: OfApp) -> ExperimentLi
     return ExperimentLifecycle(services.stores, services.clock)
 
 
-def _validate_snapshots(services: AdminServices, experiment: Experiment) -> None:
-    if any(variant.snapshot for variant in experiment.variants):
-        validate_snapshots(experiment, services.artifacts)
-
-
 async def _read_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     lifecycle = await _open_lifecycle(services, given)
     return ExperimentDetails(await lifecycle.get(given.app_id, given.experiment), services.now_ms())
@@ -213,7 +209,7 @@ async def start_experiment(services: AdminServices, given: OfExperiment) -> Expe
     """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
-    _validate_snapshots(services, experiment)
+    await asyncio.to_thread(validate_snapshots, experiment, services.artifacts)
     return ExperimentStep(await lifecycle.start(given.app_id, given.experiment), services.now_ms())
 
 
@@ -230,7 +226,8 @@ async def schedule_experiment(services: AdminServices, given: ScheduleExperiment
         as `start_experiment`; Invalid: the times lie in the past or in the wrong order
     """
     lifecycle = await _open_lifecycle(services, given)
-    _validate_snapshots(services, await lifecycle.get(given.app_id, given.experiment))
+    experiment = await lifecycle.get(given.app_id, given.experiment)
+    await asyncio.to_thread(validate_snapshots, experiment, services.artifacts)
     scheduled = await lifecycle.schedule(given.app_id, given.experiment, given.starts_at, given.ends_at)
     return ExperimentStep(scheduled, services.now_ms())
 

@@ -166,12 +166,11 @@ async def add_schedule(services: AdminServices, given: AddSchedule) -> ScheduleV
         created_at=now_ms,
     )
     check_memory_limit(made.recipe, await check_engine(services.stores, app_id, given.engine_id))
-    if any(other.name == name for other in await services.stores.schedules.all(app_id)):
+    if not await services.stores.schedules.add(made):
         raise Conflict(
             f"app {app_id} has a schedule {name} already; remove it first: "
             f"kiosk schedules remove {app_id} {name}"
         )
-    await services.stores.schedules.put(made)
     return ScheduleView(made, now_ms)
 
 
@@ -210,8 +209,11 @@ async def change_schedule(services: AdminServices, given: ChangeSchedule) -> Sch
         )
     if given.promote is not None:
         changes["promote"] = given.promote
-    changed = view.schedule.model_copy(update=changes)
-    await services.stores.schedules.put(changed)
+    changed = await services.stores.schedules.update(
+        given.app_id, given.schedule, lambda stored: stored.model_copy(update=changes)
+    )
+    if changed is None:
+        raise _no_schedule_error(given)
     return ScheduleView(changed, services.now_ms())
 
 

@@ -165,7 +165,10 @@ class ModelSupervisor:
             recipe=recipe,
             created_at=now_ms,
         )
-        await self._stores.schedules.put(made)
+        # Never in the place of a schedule that a person gave to another engine.
+        if not await self._stores.schedules.add(made):
+            made = made.model_copy(update={"name": f"{SCHEDULE}-{engine_id}"})
+            await self._stores.schedules.add(made)
         self._log.info("first_training_ordered", app=app_id, engine=engine_id, recipe=recipe["name"])
 
     async def _train_early(self, app_id: str, schedules: Sequence[Schedule]) -> int:

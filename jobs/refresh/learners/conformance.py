@@ -1,6 +1,6 @@
 """Checks of a custom learner against the learner protocol; `python -m jobs.refresh conform` runs them.
 
-    for check in conform("shop.markov:Markov", {"order": 2}):
+    for check in check_conformance("shop.markov:Markov", {"order": 2}):
         print(check.kept, check.promise, check.reason)
 
 A promise is a requirement or advice. A learner that breaks a requirement can't be trained, published or served

@@ -127,14 +127,22 @@ class RunScheduler:
             promote=schedule.promote,
             run_id=run_id_of(schedule, slot),
         )
-        await self._stores.schedules.put(schedule.model_copy(update={"last_slot": slot}))
+        await self._mark_slot(schedule, slot)
         self._log.info("schedule_fired", app=schedule.app_id, schedule=schedule.name, run=run.run_id)
 
     async def _skip_slot(self, schedule: Schedule, slot: int, error: HouseError) -> None:
         """Skip a slot that a bound of the app refuses, so that the next slot is the next attempt."""
-        await self._stores.schedules.put(schedule.model_copy(update={"last_slot": slot}))
+        await self._mark_slot(schedule, slot)
         self._log.warning(
             "schedule_skipped", app=schedule.app_id, schedule=schedule.name, reason=error.message
+        )
+
+    async def _mark_slot(self, schedule: Schedule, slot: int) -> None:
+        # The schedule may have been changed or removed since it was read: only its newest slot is written.
+        await self._stores.schedules.update(
+            schedule.app_id,
+            schedule.name,
+            lambda stored: stored.model_copy(update={"last_slot": max(stored.last_slot, slot)}),
         )
 
     def _start_worker(self, run: Run) -> None:

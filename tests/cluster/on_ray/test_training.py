@@ -157,7 +157,7 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
         recipe=FAST,
         created_at=1,
     )
-    await place.stores.schedules.put(schedule)
+    await place.stores.schedules.add(schedule)
 
     async def fired() -> bool:
         return bool(await place.stores.runs.open(generated_market.APP))

@@ -74,8 +74,13 @@ class MemoryQuestionBank(QuestionBankStore):
     def __init__(self) -> None:
         self._banks: dict[str, QuestionBankContents] = {}
 
-    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
-        version = await self.version(app_id) + 1
+    async def replace(
+        self, app_id: str, questions: Sequence[BankQuestion], *, expected: int | None = None
+    ) -> int:
+        before = await self.version(app_id)
+        if expected not in (None, before):
+            return 0
+        version = before + 1
         self._banks[app_id] = QuestionBankContents(version, tuple(questions))
         return version
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cluster.records.engine import Promotion, SnapshotTrial
 from cluster.records.run import Run, Schedule
 from cluster.store.engines import runs
@@ -45,8 +47,15 @@ class MemorySchedules(ScheduleStore):
     def __init__(self, state: MemoryState) -> None:
         self._apps = state.apps
 
-    async def put(self, schedule: Schedule) -> None:
-        self._apps[schedule.app_id].schedules[schedule.name] = schedule
+    async def add(self, schedule: Schedule) -> bool:
+        schedules = self._apps[schedule.app_id].schedules
+        return schedule.name not in schedules and not schedules.update({schedule.name: schedule})
+
+    async def update(self, app_id: str, name: str, change: Callable[[Schedule], Schedule]) -> Schedule | None:
+        before = self._apps[app_id].schedules.get(name)
+        if before is not None:
+            before = self._apps[app_id].schedules[name] = change(before)
+        return before
 
     async def remove(self, app_id: str, name: str) -> bool:
         return self._apps[app_id].schedules.pop(name, None) is not None

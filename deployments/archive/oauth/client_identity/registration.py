@@ -1,4 +1,5 @@
-"""Dynamic client registration without storage: the client id is the registration. `manage` changes and deletes it.
+"""Dynamic client registration without storage: the client id is the registration.
+`registration_management` changes and deletes it.
 
 Source: RFC 7591.
 """

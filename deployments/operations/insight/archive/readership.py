@@ -91,7 +91,12 @@ async def export_archive(services: AdminServices, given: ExportArchiveReport) ->
         Invalid: no span of time
     """
     whole = ReadArchiveReport(app_id=given.app_id, since=given.since)
-    report = await load_archive_report(services, whole, top=MOST_LINES)
+    # Not kept, because it may be large; the cache bounds how many are read at once.
+    report: ArchiveReport = await services.cache.get(
+        ("archive.export", given.app_id, given.since),
+        lambda: load_archive_report(services, whole, top=MOST_LINES),
+        keep_s=0,
+    )
     body = await asyncio.to_thread(write_usage, report, given.by, given.form)
 
     async def chunks() -> AsyncIterator[bytes]:

@@ -154,12 +154,16 @@ def evaluate_variant_once(variant: SweepVariant, checkpoints: CheckpointStore) -
     return report
 
 
-def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dict[str, Any]]:
+def result_rows(
+    results: Sequence[tuple[SweepVariant, SweepReport]], *, has_tests: bool = True
+) -> list[dict[str, Any]]:
     """Return the results as rows, the best first, each with its paired difference to the first row.
 
     `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval;
     `p_corrected` is the p of a paired test, corrected for the number of rows. A row without them was evaluated on other
     users, for example with another protocol, or by an earlier release.
+
+    Cost: tenths of a second a row, because each difference takes thousands of samples; without `has_tests` none
     """
     table = []
     for variant, report in results:
@@ -177,7 +181,7 @@ def result_rows(results: Sequence[tuple[SweepVariant, SweepReport]]) -> list[dic
         )
     # Failed variants have no NDCG and come last.
     order = sorted(range(len(table)), key=lambda at: -table[at].get("ndcg@10", -1.0))
-    for at in order[1:]:
+    for at in order[1:] if has_tests else ():
         table[at] |= _paired_difference(results[order[0]][1].per_user, results[at][1].per_user)
     tested = [at for at in order if "p_corrected" in table[at]]
     # Of 200 variants ten would be "significant" at 5 % by chance (Holm's method).

@@ -105,6 +105,8 @@ def test_what_makes_no_sense_is_refused(data_dir: Path) -> None:
 def test_an_export_is_one_private_file_of_json_lines(data_dir: Path, tmp_path: Path) -> None:
     _live()
     out = tmp_path / "person.jsonl"
+    out.write_text("older")
+    out.chmod(0o644)
     assert run_command("export-user", "shop", "--user", USER, "--out", str(out)).exit_code == 0
     about, *rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert out.stat().st_mode & 0o777 == 0o600

@@ -109,7 +109,8 @@ def test_a_call_survives_being_written_and_what_is_none_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("90m", 5_400_000), ("24h", DAY), ("7d", 7 * DAY), ("2W", 14 * DAY)]
+    ("text", "ms"),
+    [("90m", 5_400_000), ("24h", DAY), ("7d", 7 * DAY), ("2W", 14 * DAY), ("999999w", 50 * 365 * DAY)],
 )
 def test_spans_are_read(text: str, ms: int) -> None:
     assert parse_span_ms(text) == ms

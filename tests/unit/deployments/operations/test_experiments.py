@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -216,6 +218,30 @@ async def test_a_replica_of_a_release_without_interleaving_gives_everybody_the_f
         assert [treatment.variant.slug for treatment in treatments] == ["first"]
         treated = apply_treatments(query, treatments, shop.services.now_ms())
         assert (treated.engine_id, treated.snapshot, treated.interleaving) == ("default", "v1", None)
+
+
+async def test_snapshots_are_listed_outside_the_event_loop(
+    shop: AdminShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    list_versions = SnapshotStore.versions
+
+    def list_slowly(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return list_versions(*args)
+
+    monkeypatch.setattr(SnapshotStore, "versions", list_slowly)
+    variants = [{"name": "old"}, {"name": "new", "snapshot": "v2"}]
+    await shop.perform("experiments.create", experiments=[{**DRAFT, "variants": variants}])
+    starts: tuple[tuple[str, dict[str, int]], ...] = (
+        ("start", {}),
+        ("schedule", {"starts_at": NOW_MS + 1000}),
+    )
+    for step, times in starts:
+        with pytest.raises(NotFound, match="no snapshot 'v2'"):
+            await shop.perform(f"experiments.{step}", experiment="paywall", **times)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_only_a_snapshot_of_the_engine_is_promoted_and_the_report_names_the_promotion(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from cluster.records.account import Code, Grant
 from cluster.records.archive.archive_client import CHECK_CLIENT, ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
+from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.operation import result_to_json
 from deployments.operations.frame.operation_executor import Administration
@@ -146,6 +146,23 @@ async def test_the_question_bank_is_edited_one_by_one(shop: AdminShop) -> None:
     assert (await shop.perform("bank.list")).total == 1
     with pytest.raises(Forbidden):
         await shop.perform("bank.add", role="analyst", question="x")
+
+
+async def test_a_change_of_the_question_bank_undoes_no_upload(
+    shop: AdminShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = shop.services.stores.question_bank
+    replace_bank = bank.replace
+
+    async def replace_late(app_id: str, questions: Sequence[BankQuestion], **fields: Any) -> int:
+        monkeypatch.undo()
+        await replace_bank(app_id, [BankQuestion(question="Is it oak?")])
+        return await replace_bank(app_id, questions, **fields)
+
+    monkeypatch.setattr(bank, "replace", replace_late)
+    await shop.perform("bank.add", question="Is it zinc?")
+    questions = (await bank.load(APP)).questions
+    assert [question.question for question in questions] == ["Is it oak?", "Is it zinc?"]
 
 
 async def test_clients_are_allowed_refused_slowed_and_forgotten(shop: AdminShop) -> None:
@@ -279,6 +296,9 @@ async def test_parts_of_the_archive_report_are_files_and_outsiders_get_none(shop
         assert frame.height == stored.height == 1
         assert frame["calls"].to_list() == stored["calls"].to_list()
     assert (await read("agent", "csv")).splitlines()[1].startswith(b"'=Claude,4,4,0,0,3,1,1,")
+    exports = [shop.perform("archive.export", since=f"{days}d") for days in range(1, MOST_OF_APP + 3)]
+    done = await asyncio.gather(*exports, return_exceptions=True)
+    assert sum(isinstance(outcome, TooMany) for outcome in done) == 2
     with pytest.raises(Forbidden):
         await shop.perform("archive.export", role="viewer")
     with pytest.raises(Invalid):
@@ -325,12 +345,14 @@ async def test_results_are_computed_once_and_kept_for_a_while() -> None:
 
 
 async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
-    cache, running, most = ResultCache(StillClock()), 0, 0
+    clock = StillClock()
+    cache, running, most, computed = ResultCache(clock), 0, 0, 0
     go_on = asyncio.Event()
 
     async def compute() -> None:
-        nonlocal running, most
+        nonlocal running, most, computed
         running += 1
+        computed += 1
         most = max(most, running)
         await go_on.wait()
         running -= 1
@@ -340,8 +362,16 @@ async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
     await until(lambda: running == AT_ONCE and any(future.done() for future in futures))
     assert sum(future.done() for future in futures) == 50 - MOST_OF_APP
     assert not other.done()
+    # However long reports take, they are computed once, and the limits count them.
+    clock.pass_ms(60_000)
+    again = asyncio.ensure_future(cache.get(("report", "shop", 0), compute))
+    with pytest.raises(TooMany):
+        await cache.get(("report", "shop", 99), compute)
     go_on.set()
-    done = await asyncio.gather(*futures, other, return_exceptions=True)
+    done = await asyncio.gather(*futures, other, again, return_exceptions=True)
+    clock.pass_ms(29_000)
+    await cache.get(("report", "shop", 0), compute)
+    assert computed == MOST_OF_APP + 1
     assert sum(isinstance(outcome, TooMany) for outcome in done) == 50 - MOST_OF_APP
     assert most == AT_ONCE
     await cache.get(("report", "shop", 49), compute)

@@ -45,6 +45,11 @@ def test_a_wrong_password_ends_the_walk_at_the_page(place: tuple[str, Proxy]) ->
         ({"replace": (b"S256", b"plain")}, "discovery", "S256"),
         ({"replace": (b'/archive"', b'/archive/"')}, "discovery", "authorization server"),
         ({"status": {("/.well-known/openid-configuration/archive", 404): 200}}, "discovery", "openid"),
+        (
+            {"replace": (b'"client_id":', b'"client":')},
+            "registration",
+            "unexpected form (KeyError: 'client_id')",
+        ),
         ({"add": [(b"content-security-policy", b"form-action 'self'")]}, "sign-in", "form-action"),
         ({"replace": (b'"expires_in": 3600', b'"expires_in": 3600.0')}, "PKCE and token", "expires_in"),
         ({"replace": (b'"ask_archive"', b'"ask_the_archive"')}, "initialize and list", "the tools are"),

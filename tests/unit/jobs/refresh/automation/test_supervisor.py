@@ -146,12 +146,23 @@ async def test_a_schedule_or_a_training_by_hand_stays_alone(shop: Shop) -> None:
     await shop.set_switch(True)
     shop.settle()
     mine = Schedule(app_id=APP, name="mine", engine_id="default", when="every 6h", recipe={"name": "fast"})
-    await shop.stores.schedules.put(mine)
+    await shop.stores.schedules.add(mine)
     assert await shop.look_again() == 0
     assert await shop.stores.schedules.all(APP) == [mine]
     await shop.stores.schedules.remove(APP, "mine")
     await create_run(shop.stores, APP, "default", {"name": "fast"}, now_ms=NOON_MS, by="ada")
     assert await shop.look_again() == 0
+
+
+async def test_a_first_training_replaces_no_schedule_of_another_engine(shop: Shop) -> None:
+    await shop.set_switch(True)
+    shop.settle()
+    news = Schedule(app_id=APP, name="nightly", engine_id="news", when="every 6h", recipe={"name": "fast"})
+    await shop.stores.schedules.add(news)
+    assert await shop.look_again() == 1
+    mine, made = await shop.stores.schedules.all(APP)
+    assert mine == news
+    assert (made.name, made.engine_id) == ("nightly-default", "default")
 
 
 async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
@@ -169,8 +180,8 @@ async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
 async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
     await shop.set_switch(True)
     mine = Schedule(app_id=APP, name="mine", engine_id="default", when="nightly", recipe={"name": "fast"})
-    await shop.stores.schedules.put(mine.model_copy(update={"name": "deleted", "engine_id": "deleted"}))
-    await shop.stores.schedules.put(mine)
+    await shop.stores.schedules.add(mine.model_copy(update={"name": "deleted", "engine_id": "deleted"}))
+    await shop.stores.schedules.add(mine)
     clicks = []
     for days in reversed(range(8)):
         at_ms = NOON_MS - 3 * HOUR_MS - days * DAY_MS

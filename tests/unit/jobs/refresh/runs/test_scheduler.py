@@ -9,6 +9,7 @@ from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
 from cluster.records.apps import App
 from cluster.records.run import DAY_MS, LEASE_MS, Run, Schedule, claim_run
 from cluster.store.stores import Stores
+from jobs.refresh.runs import scheduler
 from jobs.refresh.runs.run_commands import cancel_training, check_promotable, create_run, get_run, update_run
 from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from tests.fakes import generated_market
@@ -166,13 +167,14 @@ async def test_a_schedule_fires_once_a_slot_whoever_looks_and_however_often(offi
         recipe=RECIPE,
         created_at=now_ms,
     )
-    await office.stores.schedules.put(nightly)
+    await office.stores.schedules.add(nightly)
     await office.scheduler.run_once()
     assert await office.stores.runs.newest(generated_market.APP) == []
     office.clock.advance(3 * DAY_MS)
     await office.scheduler.run_once()
     await office.scheduler.run_once()
-    await office.stores.schedules.put(nightly)  # as if a scheduler had died before it could mark the slot
+    # as if a scheduler had died before it could mark the slot
+    await office.stores.schedules.update(nightly.app_id, nightly.name, lambda _: nightly)
     await office.scheduler.run_once()
     (run,) = await office.stores.runs.newest(generated_market.APP)
     assert (run.by, run.promote, run.recipe) == ("schedule nightly", True, RECIPE)
@@ -202,7 +204,7 @@ async def test_a_schedule_skips_a_slot_beyond_the_bound(office: Office) -> None:
         app_id=generated_market.APP, name="nightly", engine_id="default", when="nightly", recipe=RECIPE,
         created_at=office.clock.now_ms(),
     )  # fmt: skip
-    await office.stores.schedules.put(nightly)
+    await office.stores.schedules.add(nightly)
     await _bound(office, max_trainings=1)
     await office.order("a")
     office.clock.advance(DAY_MS)
@@ -215,9 +217,35 @@ async def test_a_schedule_skips_a_slot_beyond_the_bound(office: Office) -> None:
     assert len(await office.stores.runs.newest(generated_market.APP)) == 2
 
 
+@pytest.mark.parametrize("is_full", [False, True], ids=["fired", "skipped"])
+async def test_a_schedule_that_changes_while_it_fires_keeps_the_change(
+    office: Office, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    stores, app_id = office.stores, generated_market.APP
+    for name in ("changed", "removed"):
+        await stores.schedules.add(
+            Schedule(app_id=app_id, name=name, engine_id="default", when="nightly", created_at=1)
+        )
+    if is_full:
+        await _bound(office, max_trainings=1)
+        await office.order("a")
+
+    async def create_slowly(*args: Any, **fields: Any) -> Run:
+        await stores.schedules.update(
+            app_id, "changed", lambda stored: stored.model_copy(update={"promote": False})
+        )
+        await stores.schedules.remove(app_id, "removed")
+        return await create_run(*args, **fields)
+
+    monkeypatch.setattr(scheduler, "create_run", create_slowly)
+    await office.scheduler.run_once()
+    (left,) = await stores.schedules.all(app_id)
+    assert (left.name, left.promote, left.last_slot > 0) == ("changed", False, True)
+
+
 async def test_a_schedule_of_an_engine_that_is_gone_stops_nothing(office: Office) -> None:
     gone = Schedule(app_id=generated_market.APP, name="gone", engine_id="gone", when="every 1h", created_at=1)
-    await office.stores.schedules.put(gone)
+    await office.stores.schedules.add(gone)
     await office.order()
     assert await office.scheduler.run_once() == 1
     assert len(await office.stores.runs.newest(generated_market.APP)) == 1

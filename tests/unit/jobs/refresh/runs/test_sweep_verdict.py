@@ -40,6 +40,11 @@ def test_overlapping_intervals_do_not_hide_a_difference_of_pairs() -> None:
     ndcg = rng.random(2_000)
     table = result_rows([(_variant("2"), _report(ndcg - 0.01)), (_variant("3"), _report(ndcg))])
     assert table[0]["window"] == "3"
+    tested = {"difference", "difference_low", "difference_high", "p_corrected"}
+    untested = result_rows(
+        [(_variant("2"), _report(ndcg - 0.01)), (_variant("3"), _report(ndcg))], has_tests=False
+    )
+    assert untested == [{name: row[name] for name in row.keys() - tested} for row in table]
     assert table[1]["difference_low"] == 0.01, "every user loses the same"
     assert compare_rows(table)["is_proven"]
 
