@@ -38,6 +38,8 @@ from deployments.edge.http.caller import (
 from deployments.edge.http.request import ApiRequest, read_body
 from deployments.edge.limits.leased_buckets import RateLimiter
 
+KEYS_NOT_LOADED = "keys are not loaded yet"
+
 _log = structlog.get_logger()
 
 # A longer parse on the loop would delay every other request of this process.
@@ -116,7 +118,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     if credential is None:
         # A 401 would tell clients that their keys are wrong, and HAProxy counts it against their addresses.
         if not gate.keyring.ready:
-            raise Unavailable("keys are not loaded yet", retry_after_s=1)
+            raise Unavailable(KEYS_NOT_LOADED, retry_after_s=1)
         fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
     request.credential = credential
