@@ -247,8 +247,8 @@ class RequestHandler:
         try:
             token = bearer_token(request) if endpoint.rules.reads_token else None
         except Unauthenticated:
-            # A request without a valid token shares its idempotency key with no other request; `examine` raises the
-            # error.
+            # A request without a valid token shares its idempotency key with no other request;
+            # `validate_request` raises the error.
             return await answer()
         owner = idempotency.KeyOwner(
             request.app_id,

@@ -1,7 +1,8 @@
 """The order of the checks of a request. The first failed check answers.
 
-    enter     key (401) -> access (403) -> robot (403) -> rate (429) -> read-only (400) -> space (503) -> size (413)
-    examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
+    admit             key (401) -> access (403) -> robot (403) -> rate (429) -> read-only (400) -> space (503)
+                      -> size (413)
+    validate_request  JSON (400) -> token (401) -> schema (422) -> user_hash (401)
     then the endpoint: engine and record (404)
 
 The two halves are separate because the `Idempotency-Key` is looked up between them: a repeated reply may be a refusal
@@ -103,7 +104,8 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     """Check key, access, rate and body of a request; set `request.credential` and `request.body`.
 
     Errors:
-        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone: the request is refused
+        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed: the request is refused
+        ClientDisconnected: the client left before the end of the body
         Unavailable: no keys were read yet, or writes are refused
     Cost: 6 microseconds for a secret key without a body.
     """

@@ -137,7 +137,9 @@ async def test_a_subscription_that_the_provider_ends_closes_even_if_it_only_refu
     assert (await subscriber.account()).oidc_refresh == ""
 
 
-async def test_refresh_tokens_that_come_without_an_id_token_replace_each_other(subscriber: Subscriber) -> None:
+async def test_refresh_tokens_that_come_without_an_id_token_replace_each_other(
+    subscriber: Subscriber,
+) -> None:
     subscriber.provider.claims = {"subscription": "premium"}
     await subscriber.sign_in()
     tokens = await subscriber.connect()
