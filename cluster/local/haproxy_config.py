@@ -31,7 +31,7 @@ What `rewrite_ray_config` changes, and why:
 
 HAProxy learns valid keys from the answers of the replicas (`kiosk_keys`): a key is proven for ten minutes after a
 request with it was answered with 200, 404 or 422. Proven secret keys have no bounds by address,
-so a forged key gains nothing.
+so a forged key gains nothing. Replicas read keys as HAProxy does (`deployments/edge/http/caller.py`).
 
 Requests that HAProxy 2.8 can't parse as HTTP get its built-in error page, which no setting changes.
 """
@@ -339,9 +339,12 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
     lines = [
         "http-request set-var(txn.key) req.fhdr(x-api-key)",
         "http-request set-var(txn.key) url_param(api_key) if !{ var(txn.key),length gt 0 }",
-        "http-request set-var(txn.key) req.fhdr(authorization) if { path_beg /mcp }",
+        # The token alone, because scheme and blanks can be written in many ways, each with its own digest.
+        "http-request set-var(txn.token) http_auth_bearer if { path_beg /mcp }",
+        "http-request set-var(txn.key) var(txn.token) if { var(txn.token) -m found }",
         "acl has_key var(txn.key),length gt 0",
-        "acl is_public var(txn.key) -m beg kpk_",
+        "acl is_secret var(txn.key) -m beg ksk_",
+        "acl is_secret var(txn.token) -m found",
         f"http-request set-var(txn.proven) var(txn.key),sha1,table_gpt0({KEYS}) if has_key",
         "acl is_exempt var(txn.proven) -m int eq 1",
         "acl is_known var(txn.proven) -m int gt 0",
@@ -443,8 +446,8 @@ def _answer_lines() -> list[str]:
     lost = "{ status 401 } is_known { var(txn.proves) -m bool }"
     return [
         f"{learns} if {proven}",
-        f"http-response sc-set-gpt0(3) 1 if {proven} !is_public",
-        f"http-response sc-set-gpt0(3) 2 if {proven} is_public",
+        f"http-response sc-set-gpt0(3) 1 if {proven} is_secret",
+        f"http-response sc-set-gpt0(3) 2 if {proven} !is_secret",
         # Frequently used keys do not expire.
         f"{learns} if is_known {{ rand(64) eq 0 }}",
         f"{learns} if {lost}",

@@ -19,7 +19,7 @@ from cluster.records.administration import TOKEN_PREFIX
 from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
 from deployments.edge.http.caller import HEADER as KEY_HEADER
-from deployments.edge.http.caller import PARAMETER
+from deployments.edge.http.caller import read_key_parameter
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.operations.frame.principal import Principal, principal_of
 
@@ -64,7 +64,8 @@ class Authenticator:
             Forbidden: a change over a session without the token against forged requests
         """
         # HAProxy takes an answer as proof of the API key in the request, so none may stand beside a token.
-        if KEY_HEADER.decode() in request.headers or PARAMETER in request.query_params:
+        in_query = read_key_parameter(request.scope["query_string"]) is not None
+        if KEY_HEADER.decode() in request.headers or in_query:
             raise self._refusal(NO_API_KEY, address)
         principal = await self._find(request, address)
         wait_s = self._limits.wait_s("requests", principal.user_id, REQUESTS)

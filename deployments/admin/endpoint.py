@@ -190,7 +190,7 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
     Errors:
         Malformed: the body is compressed
         Unavailable: the client sends too slowly
-        Gone: the client disconnected
+        ClientDisconnected: the client disconnected
     """
     encoding = _header(request.scope, b"content-encoding")
     if encoding and encoding.strip().lower() not in (b"", b"identity"):

@@ -61,8 +61,18 @@ class ClaimedTierSync:
             return await self._admin.set_claimed_tiers(account, {}, "", self._clock.now_ms())
         if identity.tiers is None:
             # The provider sends no ID token here; the next sign-in brings one.
-            return account
+            return await self._replace_refresh(account, identity.refresh_token)
         return await self.apply(account, identity)
+
+    async def _replace_refresh(self, account: Account, token: str) -> Account:
+        """Store the provider's newest refresh token of an account: many providers accept each one once."""
+        sealed = token and self._vault.seal(token, _place(account))
+
+        def replace(stored: Account) -> Account:
+            is_same = bool(sealed) and stored.oidc_refresh == account.oidc_refresh
+            return stored.model_copy(update={"oidc_refresh": sealed}) if is_same else stored
+
+        return await self._accounts.update(account.username, replace) or account
 
     async def _take_turn(self, account: Account) -> bool:
         """Return whether this request may ask: of concurrent ones only one, as providers replace refresh tokens."""

@@ -176,7 +176,7 @@ class IdentityProvider:
         # A provider that sends no new refresh token goes on with this one (RFC 6749, 6).
         fresh = str(token.get("refresh_token") or refresh_token)
         if not token.get("id_token"):
-            return Identity(subject, "", refresh_token=fresh)
+            return Identity(subject, "", refresh_token=fresh if len(fresh) <= MOST_REFRESH else "")
         claims = await self._verify(str(token["id_token"]))
         identity = None if claims is None else self._identify(claims, token)
         return None if identity is None or identity.subject != subject else identity

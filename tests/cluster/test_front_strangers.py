@@ -330,3 +330,46 @@ def test_a_reload_refuses_no_server_whose_key_is_to_be_proven_again(edge: Edge) 
             time.sleep(0.5)  # until HAProxy has read them
             assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
             assert front.ask("GET", "/docs")[0] == 429
+
+
+@pytest.mark.parametrize("path", [READ, "/v1/nowhere"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "{path}?api_key=%6bpk_{rest}",
+        "{path}?x=1;api_key=ksk_dev_forged&api_key={public}",
+        "{path}?x=1?api_key=ksk_dev_forged&api_key={public}",
+        "{path}?%61pi_key={public}&api_key=ksk_dev_forged",
+        "{path}?api_key=ksk_dev_forged&%61pi_key={public}",
+        "{path}?api_key={public}#forged",
+        "http://x?api_key={public}&{path}?api_key=ksk_dev_forged",
+    ],
+)
+def test_a_publishable_key_proves_no_other_text(front: Front, edge: Edge, path: str, target: str) -> None:
+    public = edge.corner.publishable()
+    uri = target.format(path=path, public=public, rest=public.removeprefix("kpk_"))
+    host = uri[7:].partition(path)[0] if uri.startswith("http") else "x"
+    head = f"Host: {host}\r\nUser-Agent: Mozilla/5.0\r\nConnection: close\r\nContent-Length: 2\r\n"
+    reply = front.say(f"POST {uri} HTTP/1.1\r\n{head}\r\n{{}}".encode())
+    assert reply.split()[1] in (b"400", b"401")
+    assert _proven(front) == []
+
+
+def test_a_token_is_proven_once_however_its_header_is_written(front: Front, edge: Edge) -> None:
+    token, ping = edge.archive.token(), b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    for value, status in ((f"Bearer {token}", 200), (f"bEARER   {token}", 200), (f"Bearer \t{token}", 401)):
+        assert front.ask("POST", "/mcp", ping, f"Authorization: {value}\r\n")[0] == status
+    both = f"X-API-KEY: ksk_dev_forged\r\nAuthorization: Bearer {token}\r\n"
+    assert front.ask("POST", "/mcp", ping, both)[0] == 200
+    assert [row.split()[-1] for row in _proven(front)] == ["gpt0=1"]
+
+
+def _proven(front: Front) -> list[str]:
+    """Return the rows of HAProxy's table of proven keys."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(front.config.parent / "a.sock"))
+        line.sendall(b"show table kiosk_keys\n")
+        read = b""
+        while chunk := line.recv(65_536):
+            read += chunk
+    return [row for row in read.decode().splitlines() if "key=" in row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cluster.records.apps import AppSettings
 from cluster.records.experiment import Experiment
 from deployments.api.http.application import build_application
 from deployments.api.http.hot import HotLayer
+from deployments.api.resources import experiments
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
@@ -72,3 +74,17 @@ async def way(request: pytest.FixtureRequest) -> InProcess:
 )
 async def test_experiments_answer_as_specified(scenario: Scenario, way: InProcess, unknown_key: str) -> None:
     await play(scenario, way, unknown_key)
+
+
+@pytest.mark.parametrize("step", ["start", "schedule"])
+async def test_snapshots_of_variants_are_checked_off_the_event_loop(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    monkeypatch.setattr(experiments, "validate_snapshots", lambda *_: threads.append(threading.get_ident()))
+    corner = await with_experiments()
+    body = {"starts_at": "2026-03-03T08:00:00Z"} if step == "schedule" else None
+    answer = await corner.send("POST", f"/v1/experiments/draft/{step}", json=body)
+    assert answer.status == 200, answer.body
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()

@@ -201,7 +201,7 @@ async def test_warnings_of_one_upload_are_few(corner: Corner, app: Any) -> None:
 
 async def test_few_users_behind_a_completion_are_warned_of(corner: Corner, app: Any) -> None:
     path, body = "/v1/search/autocomplete", {"q": "t", "completion_fields": ["historical_queries"]}
-    for users, count in ((4, 1), ("1", 1), (5, 0), (None, 0)):
+    for users, count in ((4, 1), ("1", 1), ("4.0", 1), (5, 0), ("5.0", 0), (None, 0)):
         data = (await ask(corner, app, {**body, "min_query_users": users}, path)).json()["data"]
         assert len(data.get("warnings", ())) == count, users
     browser = await call(

@@ -37,6 +37,7 @@ class Provider:
         self.codes: dict[str, dict[str, str]] = {}
         self.refresh_tokens: set[str] = set()
         "Those that are valid: each is used once."
+        self.sends_id_token_at_refresh = True
         self.is_away = False
         "Whether it answers requests for tokens with 503."
         self.refreshes = 0
@@ -98,9 +99,9 @@ class Provider:
         if token not in self.refresh_tokens:
             return JSONResponse({"error": "invalid_grant"}, 400)
         self.refresh_tokens.remove(token)
-        return self.answer("", has_refresh=True)
+        return self.answer("", has_refresh=True, has_id_token=self.sends_id_token_at_refresh)
 
-    def answer(self, nonce: str, *, has_refresh: bool) -> Response:
+    def answer(self, nonce: str, *, has_refresh: bool, has_id_token: bool = True) -> Response:
         """Return an ID token, and a refresh token."""
         now_s = SystemClock().now_ms() // 1000
         claims = {
@@ -109,7 +110,9 @@ class Provider:
         }  # fmt: skip
         key = self.signing or self.key
         token = jwt.encode({"alg": self.algorithm, "kid": "one"}, claims, key, algorithms=[self.algorithm])
-        answer = {"access_token": "x", "token_type": "Bearer", "id_token": token}
+        answer = {"access_token": "x", "token_type": "Bearer"}
+        if has_id_token:
+            answer["id_token"] = token
         if has_refresh:
             answer["refresh_token"] = f"refresh-{self.refreshes}-{len(self.refresh_tokens)}"
             self.refresh_tokens.add(answer["refresh_token"])

@@ -207,7 +207,7 @@ async def open_corner(
     def record_answer(question: Question, answer: Answer, model_tokens: int) -> None:
         experiments.treatments.record_answer(question, answer)
         if served_log is not None:
-            served_log.record_question(question, answer, model_tokens)
+            served_log.record_question(question, answer)
 
     asking = open_question_client(
         stores, archive, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,

@@ -1,1 +1,4 @@
-"""HTTP handling of the API replica: paths, admission, request handler, OpenAPI document, background writers."""
+"""HTTP handling of the API replica: endpoints, request handler, engine routes, OpenAPI document, background writers.
+
+Paths, keys and admission stand in `deployments.edge`.
+"""

@@ -212,8 +212,6 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
         *([] if method == usual else [f"-X {method}"]),
         f'"$URL{address}" {_key_header(operation)}',
     ]
-    if "application/octet-stream" in operation.get("requestBody", {}).get("content", {}):
-        words.append("--data-binary @FILE")
     if body is not None:
         text = render_json(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")

@@ -18,9 +18,15 @@ from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, me
 from cluster.store.data.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint
 from deployments.edge.access import idempotency
-from deployments.edge.access.admission import AdmissionServices, admit, bearer_token, validate_request
+from deployments.edge.access.admission import (
+    KEYS_NOT_LOADED,
+    AdmissionServices,
+    admit,
+    bearer_token,
+    validate_request,
+)
 from deployments.edge.http.caller import HEADER as KEY_HEADER
-from deployments.edge.http.caller import PARAMETER, find_key, key_fault
+from deployments.edge.http.caller import PARAMETER, check_single, find_key, key_fault
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
 from deployments.edge.http.envelope import (
@@ -184,13 +190,29 @@ class RequestHandler:
         given = request.headers.get(KEY_HEADER)
         query = request.query_string
         shown = given is not None or PARAMETER.encode() in query
-        if shown and self._gate.keyring.find(find_key(given, query)) is None:
-            wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
-            return reply_from_error(wrong, "message", request_id=request.request_id)
+        if shown:
+            try:
+                self._check_key(given, query)
+            except HouseError as error:
+                return reply_from_error(error, "message", request_id=request.request_id)
         if match is not None:
             return method_not_allowed_reply(match.entry.allowed)
         # Paths are named to callers with a key only.
         return unknown_path_reply(self._paths.suggest(raw_path(request.scope)) if shown else "")
+
+    def _check_key(self, header: bytes | None, query: bytes) -> None:
+        """Check the key of a request that reaches no endpoint.
+
+        Errors:
+            Malformed, Unauthenticated, Unavailable
+        """
+        if not header:
+            check_single(query)
+        keyring = self._gate.keyring
+        if keyring.find(find_key(header, query)) is None:
+            if not keyring.ready:
+                raise Unavailable(KEYS_NOT_LOADED, retry_after_s=1)
+            raise Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(header, query, None))
 
     async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         """Answer a complete request with a valid key.
@@ -225,8 +247,8 @@ class RequestHandler:
         try:
             token = bearer_token(request) if endpoint.rules.reads_token else None
         except Unauthenticated:
-            # A request without a valid token shares its idempotency key with no other request; `examine` raises the
-            # error.
+            # A request without a valid token shares its idempotency key with no other request;
+            # `validate_request` raises the error.
             return await answer()
         owner = idempotency.KeyOwner(
             request.app_id,

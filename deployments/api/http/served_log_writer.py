@@ -144,7 +144,7 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         row = self._begin_row(service_id, query, endpoint or query.kind, level, distinct)
         self._put_answer(request, row, treatments, is_typed=row["endpoint"] == "autocomplete")
 
-    def record_question(self, question: Question, answer: Answer, model_tokens: int = 0) -> None:
+    def record_question(self, question: Question, answer: Answer) -> None:
         """Record the answer of a question with the ids that it cites; `service_id` is the id of the question."""
         if answer.finish_reason != "success":
             return

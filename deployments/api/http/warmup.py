@@ -11,7 +11,7 @@ from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.store.stores import Stores
 
@@ -20,7 +20,7 @@ WITHIN_S = 10.0
 "Seconds to wait in any case; what is not loaded by then loads on the first query."
 WHILE_OTHERS_S = 120.0
 "Seconds to wait while other replicas answer: a replica that opens too early makes some requests wait."
-
+RETRY_S = 0.5
 EVERY_S = 2.0
 MOST_WATCHED = 16
 "Apps that a replica checks for writes; with more apps, requests load the others."
@@ -35,8 +35,12 @@ async def load_busy_engines(
     *,
     within_s: float = WITHIN_S,
     while_others_s: float = WHILE_OTHERS_S,
+    retry_s: float = RETRY_S,
 ) -> int:
-    """Send a small query to every recently queried engine, the busiest first; return how many answered."""
+    """Send a small query to every recently queried engine, the busiest first; return how many answered.
+
+    An engine that refuses the query is loaded; it is not asked again.
+    """
     begun_s = clock.monotonic_s()
     begun_ms = clock.now_ms()
     warm = 0
@@ -46,14 +50,20 @@ async def load_busy_engines(
             query = UserQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
             limit_s = within_s
             while (left_s := limit_s - (clock.monotonic_s() - begun_s)) > 0:
-                if await _is_answering(client, query, min(left_s, within_s)):
+                try:
+                    await run_within(client.answer(query), min(left_s, within_s))
                     warm += 1
+                    break
+                except (Unavailable, asyncio.TimeoutError):
+                    pass
+                except HouseError:
                     break
                 # No other replica answers for this engine, so its requests need this replica now, loaded or
                 # not.
                 if not await _is_answered_elsewhere(stores, clock, app_id, engine_id, begun_ms):
                     break
                 limit_s = while_others_s
+                await asyncio.sleep(retry_s)
         took_ms = round((clock.monotonic_s() - begun_s) * 1000)
         _log.info("replica_warmed", engines=warm, wanted=len(busy_engines), took_ms=took_ms)
     except HouseError as error:

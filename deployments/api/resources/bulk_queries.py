@@ -1,6 +1,6 @@
 """The bulk endpoint: several queries in one call, each answered as if sent alone, in the same order.
 
-    bulk -> for every request: find its endpoint in the table -> access, robot, rate -> examine -> answer
+    bulk -> for every request: find its endpoint in the table -> access, robot, rate -> validate_request -> answer
 
 The table determines the allowed endpoints: queries of search, recommendation, ask and qa with one slash in their name.
 Each request costs one token of the key's rate; the token of the call pays for the first one. A request without a token

@@ -78,7 +78,12 @@ class CompletionsResource:
 def _warnings(request: ApiRequest, query: UserQuery) -> list[dict[str, str]]:
     """Warn of completions that few users searched for, because such a text can reveal what one person typed."""
     given = request.payload.get("min_query_users")
-    if given is None or int(given) >= LEAST_USERS or not QUERY_SOURCES.intersection(query.completion_fields):
+    # A text such as "5.0" is a valid number, too.
+    if (
+        given is None
+        or float(given) >= LEAST_USERS
+        or not QUERY_SOURCES.intersection(query.completion_fields)
+    ):
         return []
     raised = "" if request.credential.is_secret else f"; with a publishable key {LEAST_USERS} is used"
     message = f"values below {LEAST_USERS} are discouraged: they can reveal what one person typed{raised}"

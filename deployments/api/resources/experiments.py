@@ -8,6 +8,7 @@ Published in `docs/reference/rest.md`, section Experiments.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -156,7 +157,7 @@ class ExperimentsResource:
         async def answer(request: ApiRequest) -> Reply:
             experiment = await self._find(request)
             if step == "start":
-                validate_snapshots(experiment, self._artifacts)
+                await self._validate_snapshots(experiment)
             take = {
                 "start": self._lifecycle.start,
                 "pause": self._lifecycle.pause,
@@ -171,7 +172,7 @@ class ExperimentsResource:
         """Schedule the start and, optionally, the end of an experiment."""
         body: ScheduleBody = request.parsed
         experiment = await self._find(request)
-        validate_snapshots(experiment, self._artifacts)
+        await self._validate_snapshots(experiment)
         return self._show(
             await self._lifecycle.schedule(
                 request.app_id, experiment.experiment_id, body.starts_at, body.ends_at
@@ -182,6 +183,10 @@ class ExperimentsResource:
         """Return the report of an experiment."""
         report = await load_report(self._stores, self._artifacts, await self._find(request))
         return success(report.to_dict())
+
+    async def _validate_snapshots(self, experiment: Experiment) -> None:
+        # In a thread, because it lists a directory or a bucket.
+        await asyncio.to_thread(validate_snapshots, experiment, self._artifacts)
 
     async def _find(self, request: ApiRequest) -> Experiment:
         experiment = (await self._stores.experiments.read_all(request.app_id)).find(request.ids[NAMED])

@@ -261,10 +261,6 @@ class QuestionsResource:
         )
         return success_json(dumps([await self._format_answer(question, body) for question in questions]))
 
-    async def close(self) -> None:
-        """Wait for background writes."""
-        await asyncio.gather(*self._noting, return_exceptions=True)
-
     async def _with_claims(self, request: ApiRequest, shown: bytes, user_id: str) -> bytes:
         """Add the claims of the user's token, which only this user and a secret key see."""
         if not user_id and not request.credential.is_secret:

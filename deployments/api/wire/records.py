@@ -1,4 +1,4 @@
-"""The aggregation body and all replies.
+"""The bodies and replies of records and interactions, and the replies of recommendations.
 
 The reply models only document replies. `edge/http/envelope.py` writes replies as bytes, and the contract scenarios
 check them against the models.

@@ -256,8 +256,9 @@ class _Headers:
 
     def token(self) -> str | None:
         """Return the bearer token; None if there is none, or if its value is invalid."""
-        scheme, _, token = (self._all.get(b"authorization") or b"").strip().partition(b" ")
-        token = token.strip()
+        scheme, _, token = (self._all.get(b"authorization") or b"").strip(b" \t").partition(b" ")
+        # Blanks only, as HAProxy does: another text of a token must not become a proven one.
+        token = token.strip(b" ")
         # A comma stands between two different headers that `__init__` joined.
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:
             return None

@@ -1,7 +1,8 @@
 """The order of the checks of a request. The first failed check answers.
 
-    enter     key (401) -> access (403) -> robot (403) -> rate (429) -> read-only (400) -> space (503) -> size (413)
-    examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
+    admit             key (401) -> access (403) -> robot (403) -> rate (429) -> read-only (400) -> space (503)
+                      -> size (413)
+    validate_request  JSON (400) -> token (401) -> schema (422) -> user_hash (401)
     then the endpoint: engine and record (404)
 
 The two halves are separate because the `Idempotency-Key` is looked up between them: a repeated reply may be a refusal
@@ -37,6 +38,8 @@ from deployments.edge.http.caller import (
 )
 from deployments.edge.http.request import ApiRequest, read_body
 from deployments.edge.limits.leased_buckets import RateLimiter
+
+KEYS_NOT_LOADED = "keys are not loaded yet"
 
 _log = structlog.get_logger()
 
@@ -101,7 +104,8 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     """Check key, access, rate and body of a request; set `request.credential` and `request.body`.
 
     Errors:
-        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone: the request is refused
+        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed: the request is refused
+        ClientDisconnected: the client left before the end of the body
         Unavailable: no keys were read yet, or writes are refused
     Cost: 6 microseconds for a secret key without a body.
     """
@@ -116,7 +120,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     if credential is None:
         # A 401 would tell clients that their keys are wrong, and HAProxy counts it against their addresses.
         if not gate.keyring.ready:
-            raise Unavailable("keys are not loaded yet", retry_after_s=1)
+            raise Unavailable(KEYS_NOT_LOADED, retry_after_s=1)
         fault = key_fault(headers.get(HEADER), request.query_string, headers.get(b"authorization"))
         raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
     request.credential = credential

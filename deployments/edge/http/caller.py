@@ -2,10 +2,14 @@
 
 A key is found in the header or in the query; the header wins. The keys are described in
 `docs/concepts/identities.md`.
+
+HAProxy exempts proven secret keys from the limits per address (`cluster/local/haproxy_config.py`). This module must
+find the same text as HAProxy in every request; otherwise a valid key would prove another text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +63,9 @@ TWO_KEYS = "api_key was sent more than once; send one key"
 
 _MOST_FIELDS = 100
 _LONGEST_KEY = 256
+_KEYS = re.compile(rb"(?:^|[&;?])api_key=([^&;?]*)")
+"""The fields that `url_param(api_key)` of HAProxy finds: it also cuts at `;` and `?`, and decodes nothing. A key has no
+character that needs an escape."""
 
 
 def find_key(header: bytes | None, query: bytes) -> str:
@@ -66,14 +73,15 @@ def find_key(header: bytes | None, query: bytes) -> str:
 
     An empty header counts as no header.
     """
-    if header:
-        text = header.strip().decode("latin-1")
-    elif b"api_key" in query:
-        text = parse_query(query).get(PARAMETER, "")
-    else:
-        return ""
+    text = (header.strip(b" \t") if header else read_key_parameter(query) or b"").decode("latin-1")
     # Every key is hashed before the look-up, and a client chooses its length.
     return text if len(text) <= _LONGEST_KEY else ""
+
+
+def read_key_parameter(query: bytes) -> bytes | None:
+    """Return the first `api_key` of a query as it is written; None without one."""
+    match = _KEYS.search(query)
+    return match[1] if match is not None else None
 
 
 def parse_bearer(authorization: bytes | None) -> str | None:
@@ -93,10 +101,7 @@ def check_single(query: bytes) -> None:
         Malformed: it has two
     Cost: 0.1 microseconds for one key.
     """
-    if (
-        query.count(PARAMETER.encode()) > 1
-        and len({value for name, value in _pairs(query) if name == PARAMETER}) > 1
-    ):
+    if query.count(b"api_key") > 1 and len(set(_KEYS.findall(query))) > 1:
         raise Malformed(
             TWO_KEYS, detail=[{"loc": ["query", PARAMETER], "msg": TWO_KEYS, "type": "value_error"}]
         )

@@ -36,10 +36,12 @@ class PublishedDocument:
 
     async def _build_off_loop(self) -> None:
         """Create the document on a thread: it takes up to half a second, and other requests continue."""
-        if self._building is None:
-            self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
+        building = self._building
+        # The cause of a failure may pass, such as too many open files.
+        if building is None or (building.done() and building.exception() is not None):
+            building = self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
         # A client that disconnects must not end the work that others wait for.
-        await asyncio.shield(self._building)
+        await asyncio.shield(building)
 
     def _write_once(self) -> None:
         _ = self._etag, self._compressed

@@ -70,7 +70,7 @@ async def read_body(
     Errors:
         TooLarge: the announced or received body exceeds `most_bytes`; no more than that is kept in memory
         Malformed: a compressed body (a small one may expand to any size), or a length that is not a number
-        Gone: the client disconnected
+        ClientDisconnected: the client disconnected
     """
     if encoding and encoding.strip().lower() not in (b"", b"identity"):
         raise Malformed("Content-Encoding is not supported; send the body as it is.")

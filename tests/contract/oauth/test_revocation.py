@@ -177,6 +177,8 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
     await access_tokens.start()
     with pytest.raises(Unavailable):
         await access_tokens.find_caller(token, RESOURCE)
+    # A forged token gets the 401 that HAProxy must see, not the reply to valid tokens.
+    assert await access_tokens.find_caller("forged", RESOURCE) is None
     store.away = False
     assert await access_tokens.find_caller(token, RESOURCE) is not None
     store.away = True

@@ -137,6 +137,22 @@ async def test_a_subscription_that_the_provider_ends_closes_even_if_it_only_refu
     assert (await subscriber.account()).oidc_refresh == ""
 
 
+async def test_refresh_tokens_that_come_without_an_id_token_replace_each_other(
+    subscriber: Subscriber,
+) -> None:
+    subscriber.provider.claims = {"subscription": "premium"}
+    await subscriber.sign_in()
+    tokens = await subscriber.connect()
+    subscriber.provider.sends_id_token_at_refresh = False
+    for _ in range(3):
+        tokens = await subscriber.refresh(tokens)
+        assert await subscriber.tiers(tokens) == {"subscriber"}
+    assert subscriber.provider.refreshes == 3
+    subscriber.provider.sends_id_token_at_refresh = True
+    subscriber.provider.claims = {}
+    assert await subscriber.tiers(await subscriber.refresh(tokens)) == set()
+
+
 async def test_another_subject_in_the_answer_gives_no_tiers(subscriber: Subscriber) -> None:
     subscriber.provider.claims = {"subscription": "premium"}
     await subscriber.sign_in()

@@ -100,6 +100,8 @@ def test_the_page_for_people_shows_it_too(document: dict[str, Any]) -> None:
     for name in OPERATIONS:
         assert f'id="{name}"' in page
     assert "Authorization: Bearer $TOKEN" in page
+    assert "--data-binary @FILE" in page
+    assert "@FILE --data-binary" not in page, "curl would send the file twice"
 
 
 def test_every_path_of_the_table_has_its_operation() -> None:

@@ -337,3 +337,8 @@ async def test_slow_bodies_of_one_person_leave_places_for_others(http: Http) -> 
     go_on.set()
     await asyncio.gather(*slow)
     assert (await call(http.app, "GET", "/v1/admin/me", headers=bearer(token))).status == 200
+
+
+@pytest.mark.parametrize("query", ["api_key=ksk_dev_x", "x=1;api_key=ksk_dev_x", "x=1?api_key=" + "k" * 300])
+async def test_an_api_key_beside_a_token_is_refused_as_haproxy_reads_it(http: Http, query: str) -> None:
+    assert (await http("GET", f"/me?{query}")).status == 401

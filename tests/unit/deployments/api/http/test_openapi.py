@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import inspect
 import json
@@ -122,6 +123,23 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
     assert len({answer.body for answer in answers}) == 1
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
+
+
+async def test_the_page_is_built_again_after_a_passing_failure(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(errno.EMFILE, "too many open files")]
+
+    def build(document: dict[str, Any], *, administration: bool = False) -> bytes:
+        if failures:
+            raise failures.pop()
+        return render_docs(document)
+
+    monkeypatch.setattr(application, "render_docs", build)
+    app = application.build_application(corner.handler, version="0")
+    with pytest.raises(OSError, match="open files"):
+        await call(app, "GET", "/docs")
+    assert (await call(app, "GET", "/docs")).status == 200
 
 
 def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import structlog
 
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.records.apps import AppSettings, Limits, new_app_settings
+from cluster.secrecy import key_sha256
 from deployments.edge.http.errors import BUSY, UNSENT_STATUS
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner
@@ -113,8 +114,20 @@ async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
 
 async def test_an_unready_replica_answers_busy_and_not_unauthorized(corner: Corner) -> None:
     corner.keyring.ready = False
-    answer = await call(corner.handler, "GET", "/v1/users/x", headers={"X-API-KEY": "unknown"})
+    for path in ("/v1/users/x", "/v1/nowhere"):
+        answer = await call(corner.handler, "GET", path, headers={"X-API-KEY": "unknown"})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_at_an_unknown_path_a_key_of_a_newer_release_gets_503(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corner.keyring, "_unreadable", frozenset({key_sha256("ksk_new")}))
+    with structlog.testing.capture_logs() as lines:
+        answer = await call(corner.handler, "GET", "/v1/nowhere", headers={"X-API-KEY": "ksk_new"})
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert answer.headers["x-request-id"]
+    assert not [line for line in lines if line["log_level"] == "error"]
 
 
 async def test_a_fault_inside_is_one_sentence_and_one_log_line(corner: Corner) -> None:

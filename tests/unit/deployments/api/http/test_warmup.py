@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
-from cluster.errors import NotFound, Unavailable
+from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.apps import App
 from cluster.store.stores import Stores
 from deployments.api.http.warmup import LATELY_MS, load_busy_engines, preload_newly_written_apps
@@ -73,11 +74,12 @@ async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: Sti
 
 
 class SlowToLoad:
-    """Answers the third time it is asked; meanwhile others are asked."""
+    """Answers the third time it is asked, or refuses at once; meanwhile others are asked."""
 
-    def __init__(self, stores: Stores, clock: StillClock, others: bool) -> None:
+    def __init__(self, stores: Stores, clock: StillClock, others: bool, refusal: Exception | None) -> None:
         self.tries = 0
         self._stores, self._clock, self._others = stores, clock, others
+        self._refusal = refusal
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         self.tries += 1
@@ -86,21 +88,33 @@ class SlowToLoad:
             await self._stores.engine_watch.add_requests(
                 query.app_id, {("door", query.engine_id): 1}, self._clock.now_ms()
             )
+        if self._refusal is not None:
+            raise self._refusal
         if self.tries < 3:
             raise Unavailable("the engine is still loading", retry_after_s=2)
         return RecommendationResult()
 
 
-@pytest.mark.parametrize(("others", "tries"), [(True, 3), (False, 1)])
+@pytest.mark.parametrize(
+    ("others", "refusal", "tries", "warm"),
+    [
+        (True, None, 3, 1),
+        (False, None, 1, 0),
+        (True, NotFound("no products"), 1, 0),
+        (True, TooMany("busy", retry_after_s=1), 1, 0),
+    ],
+)
 async def test_a_large_engine_is_waited_for_while_others_answer(
-    clock: StillClock, others: bool, tries: int
+    clock: StillClock, others: bool, refusal: Exception | None, tries: int, warm: int
 ) -> None:
     stores = memory_stores(clock)
     await stores.access.put_app(App(app_id="shop", environment="development", created_at=1))
     await stores.engine_watch.add_requests("shop", {("door", "default"): 5}, clock.now_ms())
-    slow = SlowToLoad(stores, clock, others)
-    assert await load_busy_engines(stores, slow, clock) == int(others)
+    slow = SlowToLoad(stores, clock, others, refusal)
+    begun_s = time.monotonic()
+    assert await load_busy_engines(stores, slow, clock, retry_s=0.02) == warm
     assert slow.tries == tries
+    assert time.monotonic() - begun_s >= 0.02 * (tries - 1)
 
 
 async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> None:
