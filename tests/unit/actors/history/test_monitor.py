@@ -236,6 +236,7 @@ async def test_a_missing_answer_is_dropped_and_the_next_news_sent(room: Newsroom
 async def test_unsubscribed_users_get_no_update(room: Newsroom) -> None:
     await room.watch("ada")
     await room.watch("bob", "q2")
+    await room.watch("ada", "q3", "When does the regatta begin?")
     await room.upload(sale())
     await room.ripen()
     await room.history.change(ThreadChange(APP, "ada", "unsubscribe", ("q1",)))
@@ -245,6 +246,8 @@ async def test_unsubscribed_users_get_no_update(room: Newsroom) -> None:
     assert (await room.thread()).question_ids == ("q1",)
     assert not await room.history.has_new(APP, "ada")
     assert (await room.stores.threads.read(APP, "bob")).threads == {}
+    assert room.monitor is not None
+    assert room.monitor._notifier._submitted_at == {}
 
 
 async def test_users_of_all_pages_are_watched_after_every_full_reload(room: Newsroom) -> None:
