@@ -156,13 +156,7 @@ class AnswerPipeline:
         if await self._reuse_answer(hand, digest, snippets):
             return
         composed = await self._run_in_thread(
-            partial(
-                compose_answer,
-                question_text,
-                snippets,
-                language=question.language,
-                now_ms=self._services.clock.now_ms(),
-            )
+            partial(compose_answer, question_text, snippets, language=question.language)
         )
         followups = await self._run_in_thread(partial(generate_related_questions, question_text, snippets))
         composer = "extractive"
