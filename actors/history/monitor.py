@@ -43,7 +43,7 @@ from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Fault
-from cluster.ids import new_question_id
+from cluster.ids import new_question_id, position_from_offset
 from cluster.meter import Meter
 from cluster.records.thread import News
 from cluster.store.data.changes import ChangeLogEntry, Follower
@@ -178,10 +178,12 @@ class AppMonitor:
         if not self._offset:
             oldest_judged = min(
                 (subject.judged_offset or "0" for subject in self.watched_threads.subjects),
-                key=rules.parse_offset,
+                key=position_from_offset,
             )
             self._offset = max(
-                await self._stores.threads.judged_offset(app_id) or "0", oldest_judged, key=rules.parse_offset
+                await self._stores.threads.judged_offset(app_id) or "0",
+                oldest_judged,
+                key=position_from_offset,
             )
         now_s = self._clock.monotonic_s()
         if now_s - self._noted_s >= _REPORT_S:
@@ -210,7 +212,7 @@ class AppMonitor:
             self._offset = first
 
     def _is_ripe(self, change: ChangeLogEntry) -> bool:
-        return rules.parse_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
+        return position_from_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
 
     async def _judge_change(self, change: ChangeLogEntry) -> Findings:
         """Score all articles of a change for all threads that they may concern; the best first."""
