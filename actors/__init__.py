@@ -14,6 +14,10 @@ On it:
     retrieval/     the indexes of search, completions and paragraphs
     hosting/       apps in memory, kept up to date with the change log
 
+On these:
+
+    archive/       passages of articles that may answer a question
+
 Packages that do not import each other:
 
     recommender/   recommendations from the state of one app

@@ -40,9 +40,10 @@ def record_key_from_id(noun: str, record_id: str) -> str:
 
 
 def position_from_offset(offset: str) -> tuple[int, int]:
-    """Return an offset of a change log (`<ms>-<n>`, or `"0"`) as a tuple that compares in log order."""
+    """Return an offset of a change log (`<ms>-<n>`) as a tuple in log order; `"0"` and empty precede all others."""
+    # As numbers: as texts, 9-0 would come after 10-0.
     ms, _, n = offset.partition("-")
-    return int(ms), int(n or 0)
+    return int(ms or 0), int(n or 0)
 
 
 def new_task_id() -> TaskId:

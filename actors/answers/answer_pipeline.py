@@ -127,7 +127,7 @@ class AnswerPipeline:
             HouseError: it could not be answered now
         """
         question = hand.question
-        question_text = await self._rewrite_standalone(question) if question.before else question.text
+        question_text = await self._rewrite_standalone(hand) if question.before else question.text
         rewritten = (
             {"question": question_text}
             if question.before and question_text != clean_text(question.text)
@@ -156,13 +156,7 @@ class AnswerPipeline:
         if await self._reuse_answer(hand, digest, snippets):
             return
         composed = await self._run_in_thread(
-            partial(
-                compose_answer,
-                question_text,
-                snippets,
-                language=question.language,
-                now_ms=self._services.clock.now_ms(),
-            )
+            partial(compose_answer, question_text, snippets, language=question.language)
         )
         followups = await self._run_in_thread(partial(generate_related_questions, question_text, snippets))
         composer = "extractive"
@@ -178,11 +172,12 @@ class AnswerPipeline:
                 question.app_id, digest, question.question_id, ttl_ms=REUSE_MS
             )
 
-    async def _rewrite_standalone(self, question: Question) -> str:
+    async def _rewrite_standalone(self, hand: LeasedAnswer) -> str:
         """Rewrite a follow-up as a question that is clear without the questions before it.
 
         The pipeline calls a model only for a question that needs it. The model may use only words of the questions.
         """
+        question = hand.question
         question_text = resolve_followup(question.text, question.before)
         writer = self._services.writer
         if writer is None or question_text == clean_text(question.text):
@@ -194,6 +189,7 @@ class AnswerPipeline:
         day = tools.clock.now_ms() // _DAY_MS
         if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.daily_token_limit(app_id)):
             return question_text
+        hand.model_tokens += tokens
         tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
         try:
             written = await run_within(writer.rewrite(question.text, question.before), _REWRITE_S)

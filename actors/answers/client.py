@@ -161,9 +161,9 @@ def open_question_client(
     affiliation_of: Callable[[str], tuple[str, tuple[str, ...]]] | None = None,
 ) -> QuestionClient:
     """Open the client with all its parts; nothing runs before `start`. `llm` contains the fields of
-    `ModelConfig`; without it no language model is called. `daily_token_limit` bounds the model tokens for an
-    app's answers on a day; `affiliation_of` returns an app's filter of partners'
-    products, and the fields that browsers can't read.
+    `ModelConfig`; without it no language model is called. `tokens_of` bounds the model tokens for an app's
+    answers on a day; `affiliation_of` returns an app's filter of partners' products, and the fields that
+    browsers can't read.
 
     Errors:
         Invalid: the terms make no sense

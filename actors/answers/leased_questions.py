@@ -145,6 +145,8 @@ class QuestionQueue:
                 return
             now_ms = self._clock.now_ms()
             for question_id in await self._store.list_due(app_id, now_ms=now_ms, count=room):
+                if question_id in self._hands:
+                    continue  # its lease expired while the store was away; the next renewal takes it back
                 claimed = await self._store.claim(
                     app_id, question_id, holder=self._name, now_ms=now_ms, until_ms=now_ms + LEASE_MS
                 )

@@ -104,7 +104,7 @@ class CachingEmbedder:
         return True
 
     def _sweep(self, newest: Path) -> None:
-        """Delete old files in the folder of the new one."""
+        """Delete old files of this embedder."""
         oldest = newest.stat().st_mtime - MAX_AGE_S if newest.exists() else 0.0
         for path in self._root.glob("*/*"):
             with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from types import MappingProxyType
 
 from actors.archive.segment import UNKNOWN_DAY
+from actors.language.folding import fold_text
 from actors.language.language_data import any_of, collect_words, compile_pattern, load_languages
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -16,13 +17,13 @@ _RECENT = compile_pattern(rf"\b{any_of(collect_words(lambda data: data.calendar.
 
 _MONTH_NUMBER = MappingProxyType(
     {
-        month: number
+        fold_text(month): number
         for data in load_languages().values()
         for number, month in enumerate(data.calendar.months, 1)
     }
 )
 
-_NAMES = any_of(sorted(_MONTH_NUMBER, key=len, reverse=True))
+_NAMES = any_of(sorted(collect_words(lambda data: data.calendar.months), key=len, reverse=True))
 
 _DAY_ENDINGS = any_of(collect_words(lambda data: data.calendar.day_endings))
 
@@ -71,9 +72,9 @@ def _parse_date(question: str) -> tuple[date, date] | None:
     if match := _ISO.search(question):
         return _date_range(int(match[1]), int(match[2]), int(match[3] or 0))
     if match := _DAY_FIRST.search(question):
-        return _date_range(int(match[3]), _MONTH_NUMBER[match[2].lower()], int(match[1]))
+        return _date_range(int(match[3]), _MONTH_NUMBER[fold_text(match[2])], int(match[1]))
     if match := _MONTH_FIRST.search(question):
-        return _date_range(int(match[3]), _MONTH_NUMBER[match[1].lower()], int(match[2] or 0))
+        return _date_range(int(match[3]), _MONTH_NUMBER[fold_text(match[1])], int(match[2] or 0))
     if match := _YEAR.search(question):
         return _date_range(int(match[1]), 0, 0)
     return None

@@ -7,4 +7,5 @@ watched_thread_index  find the threads that an article may concern
 monitor               follow the uploads of one app and record news
 notifier              ask a thread's question again and append the answer
 loop                  run the monitors of all apps; host is its Ray actor
+messages              requests and replies about threads
 """

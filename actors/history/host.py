@@ -27,13 +27,9 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actors.fail_fast import run_or_exit
+from cluster.runtime.actors.fail_fast import exit_when_stuck, run_or_exit
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-
-STANDSTILL_S = 120.0
-"After this time without a heartbeat the process exits."
-_POLL_S = 5.0
 
 OpenServices = Callable[[Stores], "tuple[RelevanceConfig, AnswerService]"]
 
@@ -56,14 +52,14 @@ class TrackerHost:
         self._open_services: OpenServices = getattr(importlib.import_module(module), name)
         self._segments = SegmentStore(open_artifacts()) if open_artifacts is not None else None
         self._meter = meter
-        self._end_process = end_process
         self._clock = SystemClock()
         self._born_s = self._clock.monotonic_s()
         self._log = structlog.get_logger()
         self._loop: TrackerLoop | None = None
         work = (self._watch(), end_process)
         threading.Thread(target=run_or_exit, args=("tracker", *work), name="tracker", daemon=True).start()
-        threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
+        guard = ("tracker", self._idle_s, threading.Event(), end_process)
+        threading.Thread(target=exit_when_stuck, args=guard, name="tracker-guard", daemon=True).start()
 
     async def health(self) -> dict[str, Any]:
         """Return the process and the monitor's counters since its start."""
@@ -85,11 +81,3 @@ class TrackerHost:
         progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
         # Since the birth before the first heartbeat, so that a hanging start is noticed too.
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
-
-    def _guard(self) -> None:
-        """End the process when the monitor hangs: a library that never returns is a kind of crash."""
-        resting = threading.Event()
-        while not resting.wait(_POLL_S):
-            if self._idle_s() > STANDSTILL_S:
-                self._log.error("tracker_stuck", still_s=round(self._idle_s()))
-                self._end_process(1)

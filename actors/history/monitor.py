@@ -43,7 +43,7 @@ from actors.language.hashing_embedder import Embedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Fault
-from cluster.ids import new_question_id
+from cluster.ids import new_question_id, position_from_offset
 from cluster.meter import Meter
 from cluster.records.thread import News
 from cluster.store.data.changes import ChangeLogEntry, Follower
@@ -55,8 +55,10 @@ MAX_CHANGES = 4
 "Changes read at a time; an upload is one change of at most some hundred articles."
 _BATCH = 25
 "Articles scored between two heartbeats."
-_PAGE = 200
-_FULL_RELOAD_S = 600.0
+PAGE = 200
+"Users whose threads are read at a time."
+FULL_RELOAD_S = 600.0
+"Time after which all watched threads are read again, so that those without a user go."
 _REPORT_S = 3.0
 _FOLLOWER = "tracker"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -127,7 +129,7 @@ class AppMonitor:
 
     async def _refresh_watched_threads(self) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s - self._loaded_s >= _FULL_RELOAD_S:
+        if now_s - self._loaded_s >= FULL_RELOAD_S:
             self._loaded_s = now_s
             self.watched_threads.keep_only(set(await self._load_watchers(0)))
         else:
@@ -137,7 +139,7 @@ class AppMonitor:
         """Read the threads of users who changed them since the last version."""
         names: list[str] = []
         while True:
-            page = await self._stores.threads.watchers(self._app_id, after, _PAGE)
+            page = await self._stores.threads.watchers(self._app_id, after, PAGE)
             user_ids = [watcher.user_id for watcher in page]
             for user_id, user_threads in zip(
                 user_ids, await self._stores.threads.read_many(self._app_id, user_ids), strict=True
@@ -146,8 +148,9 @@ class AppMonitor:
             names += user_ids
             if not page:
                 return names
-            # The page ends at the highest version; a user who changes again comes again.
-            after = self._version = max(self._version, page[-1].version)
+            # A user who changes again comes again, after the page's last version.
+            after = page[-1].version
+            self._version = max(self._version, after)
 
     async def _judge_changes(self) -> bool:
         offset = await self._next_offset()
@@ -175,10 +178,12 @@ class AppMonitor:
         if not self._offset:
             oldest_judged = min(
                 (subject.judged_offset or "0" for subject in self.watched_threads.subjects),
-                key=rules.parse_offset,
+                key=position_from_offset,
             )
             self._offset = max(
-                await self._stores.threads.judged_offset(app_id) or "0", oldest_judged, key=rules.parse_offset
+                await self._stores.threads.judged_offset(app_id) or "0",
+                oldest_judged,
+                key=position_from_offset,
             )
         now_s = self._clock.monotonic_s()
         if now_s - self._noted_s >= _REPORT_S:
@@ -207,7 +212,7 @@ class AppMonitor:
             self._offset = first
 
     def _is_ripe(self, change: ChangeLogEntry) -> bool:
-        return rules.parse_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
+        return position_from_offset(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
 
     async def _judge_change(self, change: ChangeLogEntry) -> Findings:
         """Score all articles of a change for all threads that they may concern; the best first."""

@@ -69,6 +69,11 @@ class UpdateNotifier:
             await self._check_answer(name, thread)
         for name, thread in due[: max(0, MAX_OPEN_QUESTIONS - len(going))]:
             await self._begin(name, thread)
+        open_ids = {thread.news.question_id for _, thread in waiting if thread.news is not None}
+        # A question ends with its answer, or with its thread or subscription.
+        self._submitted_at = {
+            question_id: at_ms for question_id, at_ms in self._submitted_at.items() if question_id in open_ids
+        }
         return len(waiting)
 
     async def _begin(self, name: ThreadKey, thread: Thread) -> None:
@@ -108,7 +113,6 @@ class UpdateNotifier:
         if why_not:
             await self._drop(name, news, why_not)
             return
-        self._submitted_at.pop(news.question_id, None)
         now_ms = self._clock.now_ms()
         await self._apply(
             name,
@@ -128,7 +132,6 @@ class UpdateNotifier:
         )
 
     async def _drop(self, name: ThreadKey, news: News, reason: str) -> None:
-        self._submitted_at.pop(news.question_id, None)
         await self._apply(
             name, lambda user_threads: rules.drop_news(user_threads, name[1], news.question_id, reason)
         )

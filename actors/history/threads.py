@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cluster.errors import NotFound, messages
+from cluster.ids import position_from_offset
 from cluster.records.thread import News, Thread, UserThreads
 
 MAX_THREADS = 1_000
@@ -235,12 +236,12 @@ def has_new(user_threads: UserThreads) -> bool:
 def judged_offset(thread: Thread) -> str:
     """Return the offset up to which content was scored for a thread."""
     news = [piece.offset for piece in (thread.news, thread.later) if piece is not None]
-    return max([thread.judged, *news], key=parse_offset)
+    return max([thread.judged, *news], key=position_from_offset)
 
 
 def is_after(offset: str, other: str) -> bool:
     """Return whether a change comes after another one."""
-    return parse_offset(offset) > parse_offset(other)
+    return position_from_offset(offset) > position_from_offset(other)
 
 
 def find_thread(user_threads: UserThreads, question_id: str | None) -> Thread | None:
@@ -266,13 +267,6 @@ def get_thread(user_threads: UserThreads, question_id: str) -> Thread:
     return thread
 
 
-def parse_offset(offset: str) -> tuple[int, int]:
-    """Parse an offset of the change log into a comparable value."""
-    # As numbers: as texts, 9-0 would come after 10-0.
-    at_ms, _, number = offset.partition("-")
-    return int(at_ms or 0), int(number or 0)
-
-
 def _merge_news(news: News, more: News) -> News:
     best = more if more.score > news.score else news
     named = dict.fromkeys((*best.product_ids, *news.product_ids, *more.product_ids))
@@ -291,7 +285,7 @@ def _close_news(
     thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0
 ) -> Thread:
     """Remove the news whose question was submitted, and continue with later news."""
-    judged = max(thread.judged, offset, key=parse_offset)
+    judged = max(thread.judged, offset, key=position_from_offset)
     news = thread.news
     later = thread.later
     sketches = thread.sketches

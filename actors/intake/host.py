@@ -29,13 +29,9 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.actors.fail_fast import run_or_exit
+from cluster.runtime.actors.fail_fast import exit_when_stuck, run_or_exit
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-
-STANDSTILL_S = 120.0
-"After this time without a heartbeat the process exits; one batch takes seconds at most."
-_POLL_S = 5.0
 
 
 class IntakeHost:
@@ -55,7 +51,6 @@ class IntakeHost:
         self._segments = SegmentStore(open_artifacts())
         self._meter = meter
         self._rules = rules
-        self._end_process = end_process
         self._clock = SystemClock()
         self._born_s = self._clock.monotonic_s()
         self._log = structlog.get_logger()
@@ -67,8 +62,8 @@ class IntakeHost:
             target=run_or_exit, args=("intake", *work), name="intake", daemon=True
         )
         self._thread.start()
-        # A thread of its own: an event loop that hangs can't watch itself.
-        threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
+        guard = ("intake", self._idle_s, self._stopping, end_process)
+        threading.Thread(target=exit_when_stuck, args=guard, name="intake-guard", daemon=True).start()
 
     async def health(self) -> dict[str, Any]:
         """Return `alive`, the seconds since the last heartbeat, and the loop's counters."""
@@ -108,10 +103,3 @@ class IntakeHost:
     def _idle_s(self) -> float:
         progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
         return self._clock.monotonic_s() - max(progress_s, self._born_s)
-
-    def _guard(self) -> None:
-        """End the process when the loop hangs: a library that never returns is a kind of crash."""
-        while not self._stopping.wait(_POLL_S):
-            if self._idle_s() > STANDSTILL_S:
-                self._log.error("intake_stuck", still_s=round(self._idle_s()))
-                self._end_process(1)

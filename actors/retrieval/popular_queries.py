@@ -35,6 +35,9 @@ class PopularQueries:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._keys: list[str] = []
+        "By number of the query: its folded text; empty if the number is free."
+        self._free_numbers: list[int] = []
         self._users: list[dict[str, int]] = []
         "By number of the query: user id -> when the user last sent it, in ms."
         self._queries_of: dict[str, set[int]] = {}
@@ -76,8 +79,7 @@ class PopularQueries:
         if number is None:
             if len(self._numbers) >= MOST_QUERIES:
                 return
-            number = self._numbers[key] = len(self._users)
-            self._users.append({})
+            number = self._assign_number(key)
             self._texts.record(number, {"text": text})
         users = self._users[number]
         if user_id in users or len(users) < MOST_USERS:
@@ -87,6 +89,17 @@ class PopularQueries:
             self._changed.add(number)
             if origin:
                 self._origins[user_id] = origin
+
+    def _assign_number(self, key: str) -> int:
+        if self._free_numbers:
+            number = self._free_numbers.pop()
+        else:
+            number = len(self._users)
+            self._users.append({})
+            self._keys.append("")
+        self._keys[number] = key
+        self._numbers[key] = number
+        return number
 
     def delete(self, user_ids: Sequence[str]) -> None:
         """Remove the searches of users."""
@@ -133,10 +146,35 @@ class PopularQueries:
 
     def _count(self, number: int, now_ms: int) -> None:
         latest: dict[str, int] = {}
-        for user_id, at_ms in self._users[number].items():
-            if now_ms - at_ms < WINDOW_MS:
+        expired: list[str] = []
+        until_ms = now_ms - WINDOW_MS
+        users = self._users[number]
+        for user_id, at_ms in users.items():
+            if at_ms > until_ms:
                 # Invented ids cost nothing, addresses do: such users count once for each address.
                 voter = self._origins.get(user_id, user_id)
                 latest[voter] = max(at_ms, latest.get(voter, at_ms))
+            else:
+                expired.append(user_id)
+        for user_id in expired:
+            self._remove_search(user_id, number)
+        if not users and self._keys[number]:
+            self._remove_query(number)
         self._user_counts[number] = len(latest)
         self._weights[number] = sum(0.5 ** (max(now_ms - at, 0) / HALF_LIFE_MS) for at in latest.values())
+
+    def _remove_search(self, user_id: str, number: int) -> None:
+        """Remove a search that left the window, so that others count in its place."""
+        del self._users[number][user_id]
+        queries = self._queries_of[user_id]
+        queries.remove(number)
+        if not queries:
+            del self._queries_of[user_id]
+            self._origins.pop(user_id, None)
+
+    def _remove_query(self, number: int) -> None:
+        """Remove a query without users, and free its number."""
+        del self._numbers[self._keys[number]]
+        self._keys[number] = ""
+        self._free_numbers.append(number)
+        self._texts.record(number, None)

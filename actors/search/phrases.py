@@ -3,6 +3,9 @@
 The index knows which products have all words, but not the positions of the words, so phrases are checked in
 the best products only. First their stored JSON is searched for words that may be the phrase. Only if they may
 be, the record is parsed and decided.
+
+A phrase matches words as they are written, apart from case and width, as filters on text fields do. A single word of
+`full_text` also matches without its accents and by its stem, as the index does.
 """
 
 from __future__ import annotations

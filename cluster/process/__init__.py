@@ -6,6 +6,6 @@ installation_identity_check, identity_start   check it
 signing_upgrade    signs manifests of an earlier release
 installation_state what the supervisor tells the command line     start_progress, probe   of a start
 installation_processes   processes of one installation, no others     free_ports, priority   of this machine
-disk_guard, redis_memory, training_memory   bounds, and the guards that refuse writes before they are reached
+disk_guard, redis_memory, training_memory_limit   bounds, and the guards that refuse writes before they are reached
 tracing            spans over OpenTelemetry
 """

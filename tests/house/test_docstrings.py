@@ -1,4 +1,7 @@
-"""Docstrings of public functions name the shapes of arrays and the errors that the function raises itself."""
+"""Docstrings of public functions name the shapes of arrays and the errors that the function raises itself.
+
+Docstrings of packages list modules that exist.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 SECTIONS = ("Shapes", "Units", "Errors", "Cost", "Source")
 
+LISTED = re.compile(r"^ *([a-z0-9_/]+(?:, [a-z0-9_/]+)*) {2,}[^ =]", re.MULTILINE)
+"The modules of a line of a package's list, as in `cohorts, content   models for cold-start users and items`."
+
 
 def test_functions_with_arrays_have_a_shapes_section() -> None:
     assert _without_shapes() == ()
@@ -20,6 +26,22 @@ def test_functions_with_arrays_have_a_shapes_section() -> None:
 
 def test_functions_name_the_errors_that_they_raise() -> None:
     assert _without_errors() == ()
+
+
+def test_the_modules_that_packages_list_exist() -> None:
+    listed = [
+        (source.path.parent, name)
+        for source in sources()
+        if source.path.name == "__init__.py"
+        for names in LISTED.findall(ast.get_docstring(source.tree) or "")
+        for name in names.split(", ")
+    ]
+    assert len(listed) > 300
+    assert [
+        f"{folder}: {name}"
+        for folder, name in listed
+        if not (folder / f"{name}.py").exists() and not (folder / name).is_dir()
+    ] == []
 
 
 @cache

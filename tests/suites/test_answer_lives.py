@@ -203,6 +203,20 @@ async def test_holding_on_keeps_others_away(house: House) -> None:
     assert (first.queue.active_count, second.queue.active_count) == (1, 0)
 
 
+async def test_a_worker_does_not_claim_its_question_again_after_an_outage(house: House) -> None:
+    first, second, question = await house.begin()
+    house.clock.advance(LEASE_MS)
+    await first.queue.sweep()
+    assert (await house.recorded(question)).attempts == 1
+    await first.queue._renew_leases()
+    await second.queue.sweep()
+    assert (first.queue.active_count, second.queue.active_count) == (1, 0)
+    house.archive.gate.set()
+    await first.queue.wait_idle()
+    assert (await house.recorded(question)).answer.finish_reason == "success"
+    assert house.archive.requests == 1
+
+
 async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> None:
     first, second, question = await house.begin()
     kill(first)

@@ -71,10 +71,13 @@ async def provider() -> AsyncIterator[Provider]:
 class Press:
     """Stores, a small archive, and whoever answers with the provider's help."""
 
-    def __init__(self, stores: Stores, questions: QuestionClient, writer: ModelWriter) -> None:
+    def __init__(
+        self, stores: Stores, questions: QuestionClient, writer: ModelWriter, reported_tokens: list[int]
+    ) -> None:
         self.stores = stores
         self.questions = questions
         self.writer = writer
+        self.reported_tokens = reported_tokens
 
     async def ask(self, text: str = QUESTION, **more: Any) -> tuple[StoredQuestion, float]:
         """Ask, and wait for the end; how long that took."""
@@ -102,12 +105,14 @@ async def press(provider: Provider, most_tokens: int) -> AsyncIterator[Press]:
     await upload(stores, ARTICLES, app_id=APP)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
     writer = ModelWriter(terms(provider.url), clock, SilentMeter())
+    reported_tokens: list[int] = []
     questions = open_question_client(
         stores, host, clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer,
         tokens_of=lambda app_id: most_tokens,
+        answered=lambda question, answer, tokens: reported_tokens.append(tokens),
     )  # fmt: skip
     await questions.start()
-    yield Press(stores, questions, writer)
+    yield Press(stores, questions, writer, reported_tokens)
     await questions.close()
     await host.close()
 
@@ -151,6 +156,12 @@ async def test_a_model_rewrites_a_follow_up_and_the_rule_does_when_it_fails(
     assert recorded.answer.question == expected
     assert recorded.answer.finish_reason == "success"
     assert took_s < 2 * TOTAL_S + OVER_S
+    day = SystemClock().now_ms() // 86_400_000
+    spend = press.stores.questions.spend_tokens
+    (reported,) = press.reported_tokens
+    assert reported > 0
+    assert not await spend(APP, day, 1, most=reported), "no fewer were spent"
+    assert await spend(APP, day, 1, most=reported + 1), "no more were spent"
 
 
 async def test_the_language_model_does_not_rewrite_a_literal_answer(press: Press, provider: Provider) -> None:

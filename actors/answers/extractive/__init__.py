@@ -7,6 +7,8 @@ question_templates  parse plain questions (what is it, who does it); form_eviden
 sentence_features   compare every sentence with the question; sentence_splitter splits texts, text_tokens
                     finds their stems and compares them
 sentence_scorer     weigh the features: which sentence answers best, and whether it answers at all
+answer_evidence     decide whether a sentence has what the question asks for, and what happens to it
+number_parser       parse numbers in digits or words, with their units
 entity_recognition  find numbers, dates, names, places and reasons in a sentence
 verify              check whether a passage supports a sentence, with its numbers
 injection_filter    remove text that gives orders to a language model

@@ -82,9 +82,7 @@ class ComposedAnswer:
     "0 to 1: the probability that the first sentence answers the question."
 
 
-def compose_answer(
-    question: str, snippets: Sequence[Snippet], *, language: str = "", now_ms: int
-) -> ComposedAnswer:
+def compose_answer(question: str, snippets: Sequence[Snippet], *, language: str = "") -> ComposedAnswer:
     """Answer a question with sentences of passages, or refuse.
 
     `language` is the question's (ISO 639-1); when it is empty, the function detects it.
@@ -92,7 +90,6 @@ def compose_answer(
     Cost:
         8 ms for ten passages of 150 words, one core
     """
-    del now_ms  # retrieval has already treated questions about news
     analysis, everything = rank_sentences(question, snippets, language)
     ranked = _filter_evident(analysis, everything, snippets)
     if not ranked:

@@ -171,7 +171,6 @@ def certainty_features(analysis: QuestionAnalysis, scored: ScoredSentence, gap: 
         ),
         "focus missing": float(focus < 0.5),
         "person without focus": float(person and facts.focus < 0.5),
-        "person without looks": float(person and facts.answer_type < 0.4),
         "measured without looks": float(analysis.answer_type in _MEASURED and facts.answer_type < 0.3),
         "counted without": float(analysis.answer_type == "many" and facts.answer_type < 0.5),
     }

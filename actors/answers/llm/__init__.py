@@ -1,7 +1,9 @@
 """Call an external language model through the OpenAI chat interface; the server is not trusted and is optional.
 
 provider_endpoint  address of the server, time limits, and addresses to which connections are allowed
-prompt         question and passages as messages, passages behind a fence; checks of the sentences of the model
-stream         parse server-sent events into pieces of text
-writer         the client that combines them, with a circuit breaker
+prompt             question and passages as messages, passages behind a fence
+stream             parse server-sent events into pieces of text
+draft              the sentences of the model that their cited passage supports
+model_breaker      stop calls to a provider while it fails
+writer             the client that combines them
 """

@@ -191,7 +191,7 @@ class CompactHistories:
         oldest = 1  # the number 0 is an erased event
         if len(packed) > self._limit:
             # The oldest events of the app go first, whosever they are: the bound is one of memory.
-            oldest = int(np.partition(packed & _MINUTES, -self._limit)[-self._limit])
+            oldest = max(oldest, int(np.partition(packed & _MINUTES, -self._limit)[-self._limit]))
         # a share of the users at a time: all at once would take five times the memory of the events
         parts = [
             _group(users[share], packed[share], oldest)

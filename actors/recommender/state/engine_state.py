@@ -154,7 +154,7 @@ class CohortScores:
     """The prior of users without history in one cohort.
 
     Shapes:
-        popular: float64 [n], shares of the cohort's votes, 0 where the product is not offered
+        vote_shares: float64 [n], shares of the cohort's votes, 0 where the product is not offered
     """
 
     name: str

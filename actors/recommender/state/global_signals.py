@@ -102,8 +102,8 @@ class GlobalSignals:
     """The signals of one version of the catalog and the events (docs/concepts/scoring.md, equations 3 and 4).
 
     Shapes:
-        offered: bool [n]; newness, trend, popularity: float32 [n]; popular: float64 [n]; mean: float32 [d];
-        covariance: [d, d]
+        offered: bool [n]; newness, trend, popularity: float32 [n];
+        relative_popularity: float64 [n]; mean: float32 [d]; covariance: float32 [d, d]
     """
 
     versions: Versions

@@ -246,7 +246,17 @@ class FieldIndexes:
             self._fields = {
                 existing: field for existing, field in self._fields.items() if existing[:3] != oldest
             }
+            self._drop_fingerprints({ALWAYS, key.name, *(existing.name for existing in self._fields)})
         self._fields[key] = index
+
+    def _drop_fingerprints(self, used: set[str]) -> None:
+        """Drop the fingerprints of fields without an index, as clients may complete any number of names."""
+        if self._saved is not None:
+            # The snapshot's fields are few, and the next binding would read every product.
+            used |= self._saved.fields.keys()
+        self._fingerprints = {
+            name: fingerprints for name, fingerprints in self._fingerprints.items() if name in used
+        }
 
     def plan_rebuild(
         self, popularity: Callable[[], Floats]

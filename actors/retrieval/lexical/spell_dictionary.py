@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Final
 
 import numpy as np
@@ -32,8 +32,10 @@ _FIRST_LETTER: Final = 0.35
 _OFTEN: Final = 0.3
 "Typos that a word may have more if it is ten times as frequent."
 _LONGEST: Final = 40
-# Bounds the memory: uploads bring new words without end.
-_MOST_WORDS: Final = 400_000
+MOST_WORDS: Final = 400_000
+"Words of a vocabulary: uploads bring new words without end."
+_WORDS_LEFT: Final = MOST_WORDS * 3 // 4
+"Words that are left at most after some are dropped, so that few uploads drop any."
 # New words from which on the main index is built again, and `_SHARE` of them for large vocabularies.
 _LITTLE: Final = 500
 _SHARE: Final = 0.02
@@ -171,7 +173,7 @@ class ProductVocabulary:
     def add(self, words: Iterable[str]) -> None:
         """Count the words of a product, those of at most 40 characters; they stay if the product is removed."""
         self._counts.update(word for word in words if len(word) <= _LONGEST)
-        if len(self._counts) > _MOST_WORDS:
+        if len(self._counts) > MOST_WORDS:
             self._drop_rare_words()
 
     def load_counts(self, counts: Mapping[str, int]) -> None:
@@ -221,8 +223,12 @@ class ProductVocabulary:
         return self._fresh[1]
 
     def _drop_rare_words(self) -> None:
-        """Drop words that occurred once: most of them are numbers and typos."""
-        self._counts = Counter({word: count for word, count in self._counts.items() if count > 1})
+        """Keep the most frequent words, and none that occurred once: most of those are numbers and typos."""
+        counts = np.fromiter(self._counts.values(), np.int64)
+        kept = np.zeros(len(counts), np.bool_)
+        # Many more may occur twice: a product that is uploaded again counts its words again.
+        kept[np.argsort(-counts, kind="stable")[:_WORDS_LEFT]] = True
+        self._counts = Counter(dict(compress(self._counts.items(), kept & (counts > 1))))
         self._indexed = 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -13,6 +14,9 @@ from cluster.errors import NewerRelease
 
 REFUSED_S = 30.0
 "Pause of an actor that may not touch the stored data: Ray starts the next one at once."
+STANDSTILL_S = 120.0
+"Time without a heartbeat after which an actor's process ends; a step of its loop takes seconds at most."
+POLL_S = 5.0
 
 _log = structlog.get_logger()
 
@@ -29,3 +33,16 @@ def run_or_exit(name: str, work: Coroutine[Any, Any, None], end_process: Callabl
     except BaseException as error:  # noqa: BLE001 - without its thread the actor would look healthy
         _log.exception(f"{name}_died", kind=type(error).__name__)
         end_process(1)
+
+
+def exit_when_stuck(
+    name: str, idle_s: Callable[[], float], stopping: threading.Event, end_process: Callable[[int], None]
+) -> None:
+    """End the process when its loop hangs: a library that never returns is a kind of crash.
+
+    Runs in a thread of its own, because an event loop that hangs can't watch itself.
+    """
+    while not stopping.wait(POLL_S):
+        if idle_s() > STANDSTILL_S:
+            _log.error(f"{name}_stuck", still_s=round(idle_s()))
+            end_process(1)

@@ -85,7 +85,7 @@ class KeyWriter:
 def _join(before: KeyPart | None, part: KeyPart) -> KeyPart:
     """Return a part without entries that has the state of a stream after both parts."""
     ids = [part.last_id, *(entry[0] for entry in part.items[-1:]), *([before.last_id] if before else [])]
-    newest = max(ids, key=lambda last_id: position_from_offset(last_id.decode() or "0"))
+    newest = max(ids, key=lambda last_id: position_from_offset(last_id.decode()))
     return KeyPart(part.key, part.kind, [], part.expires_ms, newest, part.stream)
 
 

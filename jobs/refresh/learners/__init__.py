@@ -1,8 +1,10 @@
 """Learners; each implements the protocol of `jobs.refresh.learners.protocol`.
 
-ease graph_filter sequential_rules item_knn content_knn session_knn popularity repeat als    components of the blend
-interaction_matrix sparse_weights                                     shared by several learners
-baskets cohorts content_regression                                    learners outside the blend
+neighbours/             components of the blend whose model is a matrix of weights between items, and baskets
+session_knn, popularity, repeat, als, transformer     more components of the blend
+cohorts, content_regression, reranker                 learners outside the blend
+interaction_matrix, training_progress                 shared by several learners
+item_samples, transformer_rows, transformer_steps     parts of the transformer
 
 registry       returns the learner of a component of a recipe; imports custom learners by name
 conformance    checks a custom learner against the protocol

@@ -157,7 +157,7 @@ def search_articles(question: ArticleQuestion) -> tuple[Snippet, ...]:
 def answer_question(question: ArticleQuestion) -> tuple[tuple[Snippet, ...], ComposedAnswer]:
     """Return the passages and the answer that is composed of them."""
     snippets = search_articles(question)
-    return snippets, compose_answer(question.question, snippets, now_ms=0)
+    return snippets, compose_answer(question.question, snippets)
 
 
 def is_right(question: ArticleQuestion, snippets: Sequence[Snippet], composed: ComposedAnswer) -> bool | None:

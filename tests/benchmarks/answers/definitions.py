@@ -71,7 +71,7 @@ def build_library(language: str) -> PassageLibrary:
 def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | None:
     """Ask a question: is the answer right? None: it was refused."""
     snippets = search_passages(library, ArchiveQuery(_APP, question.question, rows=_ROWS), 0).snippets
-    composed = compose_answer(question.question, snippets, now_ms=0)
+    composed = compose_answer(question.question, snippets)
     if composed.refused:
         return None
     cited = {snippets[sentence.snippet].product_id for sentence in composed.sentences}

@@ -144,7 +144,7 @@ def tally(library: PassageLibrary, questions: Sequence[GoldenQuestion]) -> Answe
     counted = AnswerCounts()
     for golden in questions:
         snippets = passages(library, golden.question)
-        counted = _counted(counted, golden, compose_answer(golden.question, snippets, now_ms=0), snippets)
+        counted = _counted(counted, golden, compose_answer(golden.question, snippets), snippets)
     return counted
 
 
@@ -205,7 +205,7 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
             given += _comes_first(pair, row["id"], alone, language)
             seen = passages(library, pair["q"])
             retrieved += _comes_first(pair, row["id"], seen, language)
-            composed = compose_answer(pair["q"], seen, language=language, now_ms=0)
+            composed = compose_answer(pair["q"], seen, language=language)
             answered += not composed.refused
             right += any(
                 _is_right(pair, row["id"], seen[sentence.snippet].product_id, sentence.start, sentence.end)
@@ -214,7 +214,7 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
             others = tuple(snippet for snippet in seen if snippet.product_id != row["id"])
             if not any(pair["a"].lower() in other.text.lower() for other in others):
                 without += 1
-                refused += compose_answer(pair["q"], others, language=language, now_ms=0).refused
+                refused += compose_answer(pair["q"], others, language=language).refused
     floor = FLOORS[language]
     name = f"paragraphs ({language})"
     yield Line(f"{name}: right sentence, given", given / questions, "", floor.given, at_most=False)

@@ -261,6 +261,11 @@ def days(first: str, last: str) -> DateRange:
         ("What happened on January 4, 2019?", days("2019-01-04", "2019-01-04")),
         ("2024-02 elections", days("2024-02-01", "2024-02-29")),
         ("Hochwasser im Dezember 2023", days("2023-12-01", "2023-12-31")),
+        ("inondations en AOÛT 2023", days("2023-08-01", "2023-08-31")),
+        # a long s, and i with a dot above and without one, match s and i of a pattern that ignores case
+        ("in augu\u017ft 2020", days("2020-08-01", "2020-08-31")),
+        ("am 4. Apr\u0130l 2020", days("2020-04-04", "2020-04-04")),
+        ("en abr\u0131l de 2020", days("2020-04-01", "2020-04-30")),
         ("lluvia el 3 de marzo de 2024", days("2024-03-03", "2024-03-03")),
         ("latest news on the mill", DateRange(recent=True)),
         ("aktuelle Lage am Fluss", DateRange(recent=True)),

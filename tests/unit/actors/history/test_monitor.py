@@ -9,7 +9,7 @@ import pytest
 
 from actors.history.loop import TrackerLoop
 from actors.history.messages import GenerateUpdate, ThreadChange
-from actors.history.monitor import LAG_MS
+from actors.history.monitor import FULL_RELOAD_S, LAG_MS, PAGE
 from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS
 from cluster.artifacts.segments import SegmentStore
@@ -236,6 +236,7 @@ async def test_a_missing_answer_is_dropped_and_the_next_news_sent(room: Newsroom
 async def test_unsubscribed_users_get_no_update(room: Newsroom) -> None:
     await room.watch("ada")
     await room.watch("bob", "q2")
+    await room.watch("ada", "q3", "When does the regatta begin?")
     await room.upload(sale())
     await room.ripen()
     await room.history.change(ThreadChange(APP, "ada", "unsubscribe", ("q1",)))
@@ -245,6 +246,18 @@ async def test_unsubscribed_users_get_no_update(room: Newsroom) -> None:
     assert (await room.thread()).question_ids == ("q1",)
     assert not await room.history.has_new(APP, "ada")
     assert (await room.stores.threads.read(APP, "bob")).threads == {}
+    assert room.monitor is not None
+    assert room.monitor._notifier._submitted_at == {}
+
+
+async def test_users_of_all_pages_are_watched_after_every_full_reload(room: Newsroom) -> None:
+    for number in range(PAGE + 1):
+        await room.watch(f"user-{number}")
+    for _ in range(2):
+        await room.rounds(1)
+        assert room.monitor is not None
+        assert len(room.monitor.watched_threads) == PAGE + 1
+        room.clock.pass_ms(int(FULL_RELOAD_S * 1000))
 
 
 async def test_a_flood_is_judged_in_bounded_rounds_with_one_question(room: Newsroom) -> None:

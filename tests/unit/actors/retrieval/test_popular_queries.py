@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from actors.retrieval.popular_queries import WINDOW_MS, PopularQueries
+from actors.retrieval.popular_queries import MOST_QUERIES, MOST_USERS, WINDOW_MS, PopularQueries
 from tests.fakes.corner_shop import NOW_MS
 
 DAY_MS = 86_400_000
@@ -32,6 +32,25 @@ def test_readers_fade_out_of_the_window_while_nobody_asks() -> None:
     assert texts(popular, "tul", 5) == ["tulip bulbs"]
     assert texts(popular, "tul", 5, NOW_MS + WINDOW_MS + 2) == []
     assert texts(popular, "tul", 2, NOW_MS + WINDOW_MS + 2) == ["tulip bulbs"]
+    popular.delete([f"u:{number}" for number in range(5)])
+    assert texts(popular, "tul", 1, NOW_MS + WINDOW_MS + 2) == []
+
+
+def test_users_and_queries_that_left_the_window_make_room_for_others() -> None:
+    popular = PopularQueries()
+    for number in range(MOST_USERS):
+        popular.add("tulip bulbs", f"u:{number}", NOW_MS)
+    for number in range(MOST_QUERIES):
+        popular.add(f"query {number}", "u:0", NOW_MS)
+    assert len(popular) == MOST_QUERIES
+    later_ms = NOW_MS + WINDOW_MS
+    for turn in range(2):
+        popular.add("tulip bulbs", "u:late", later_ms)
+        for number in range(turn * 10, turn * 10 + 10):
+            popular.add(f"rose {number}", "u:late", later_ms)
+        assert texts(popular, "tulip", 1, later_ms) == ["tulip bulbs"] * turn
+    assert sorted(texts(popular, "rose", 1, later_ms)) == [f"rose {number}" for number in range(10, 20)]
+    assert texts(popular, "query", 1, NOW_MS) == []
 
 
 def test_the_same_words_in_another_dress_are_one_query() -> None:

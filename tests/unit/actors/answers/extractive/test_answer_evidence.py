@@ -24,7 +24,7 @@ def answer(question: str, *texts: tuple[str, str], language: str = "en") -> Comp
         Snippet(f"article-{number}", 0, title, "", (), "2024-05-01", "", text, 1.0 - number / 10, "")
         for number, (title, text) in enumerate(texts)
     ]
-    return compose_answer(question, snippets, language=language, now_ms=0)
+    return compose_answer(question, snippets, language=language)
 
 
 def text_of(composed: ComposedAnswer) -> str:

@@ -25,8 +25,7 @@ def answer(question: str, *texts: tuple[str, str], language: str = "") -> str:
         for at, (title, text) in enumerate(texts or TEXTS)
     ]
     return " ".join(
-        sentence.text
-        for sentence in compose_answer(question, snippets, language=language, now_ms=0).sentences
+        sentence.text for sentence in compose_answer(question, snippets, language=language).sentences
     )
 
 

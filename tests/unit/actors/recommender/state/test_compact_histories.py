@@ -112,6 +112,15 @@ def test_an_app_keeps_the_newest_events() -> None:
     assert _rows(histories, 400) == []
 
 
+def test_erased_events_go_from_a_full_app() -> None:
+    histories = CompactHistories(limit=6, newer_limit=2)
+    histories.add_many(np.full(5, ADA), _events(*range(5)))
+    histories.erase(ADA)
+    _record(histories, ADA, _events(5, 6, 7))
+    assert len(histories) == 3
+    assert _rows(histories, ADA) == [5, 6, 7]
+
+
 def test_an_event_takes_eight_bytes() -> None:
     histories = CompactHistories()
     users = np.repeat(np.arange(1, 1_001), 100)

@@ -9,7 +9,7 @@ import pytest
 
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.autocomplete import field_indexes
-from actors.retrieval.autocomplete.field_indexes import FREQUENT, FieldIndexes, FieldKey
+from actors.retrieval.autocomplete.field_indexes import FREQUENT, MOST_FIELDS, FieldIndexes, FieldKey
 from actors.retrieval.autocomplete.text_index import CompletionHit, merge_hits
 
 TITLE = FieldKey("title", "", False)
@@ -105,6 +105,25 @@ def test_a_failed_build_is_repeated_and_the_parts_complete_meanwhile() -> None:
     assert work is not None
     work[0].adopt(work[1]())
     assert len(completions.keys(BOTH)) == 1
+
+
+def test_a_field_that_gave_way_costs_nothing_and_completes_again() -> None:
+    completions = Completions()
+    completions.put(1, "River of the east", "open")
+    indexes = completions.indexes
+    names = [f"custom_attributes.name_{number}" for number in range(MOST_FIELDS + 5)]
+
+    def complete(name: str) -> list[str]:
+        index = indexes.get_field(FieldKey(name, "", False), completions.catalog, completions.popularity)
+        hits = index.look_up("r", 9, 9, completions.catalog.present, 0, completions.popularity)
+        return [hit.text for hit in hits]
+
+    for name in names:
+        complete(name)
+    assert set(indexes._fingerprints) == {"title", *names[-MOST_FIELDS:]}
+    product = {"product_id": "p2", "custom_attributes": {"name_0": "red", "name_36": "rough"}}
+    indexes.record(completions.catalog.put(product), product)
+    assert [complete(names[0]), complete(names[-1])] == [["red"], ["rough"]]
 
 
 def test_joined_indexes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

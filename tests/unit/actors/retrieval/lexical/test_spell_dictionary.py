@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellDictionary
+from actors.retrieval.lexical.spell_dictionary import MOST_WORDS, ProductVocabulary, SpellDictionary
 
 WORD_COUNTS = {
     "trowel": 40,
@@ -70,6 +70,15 @@ def test_words_count_from_the_moment_they_come() -> None:
     words.add(["mattress"])
     words.adopt(words.plan_rebuild()())
     assert words.complete("matt", 1) == [("mattress", 2)]
+
+
+def test_the_vocabulary_is_bounded_also_after_products_are_uploaded_again() -> None:
+    numbers = [f"part{number}" for number in range(MOST_WORDS - 1)]
+    words = vocabulary(*numbers, "trowel")
+    words.add([*numbers, "trowel"])
+    words.add(["trowel", "kettle", "kettle"])
+    assert 0 < len(words) < MOST_WORDS
+    assert words.complete("trow", 1) == [("trowel", 3)]
 
 
 def test_words_added_during_a_rebuild_are_kept() -> None:
