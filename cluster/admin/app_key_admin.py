@@ -6,7 +6,7 @@ within a second without a restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -49,7 +49,8 @@ def parse_display_name(text: str) -> str:
 class KeyEntry:
     """One key with its app."""
 
-    app: App
+    app: App | None
+    "None for a revoked key whose app only a newer release can read, or is gone."
     key: ApiKey
     text: str
     "Empty unless revealed."
@@ -57,8 +58,8 @@ class KeyEntry:
     def to_dict(self) -> dict[str, object]:
         """Return the entry for JSON; a revealed one has `key`, and the key of user tokens where it is separate."""
         fields: dict[str, object] = {
-            "app_id": self.app.app_id,
-            "environment": self.app.environment,
+            "app_id": self.key.app_id,
+            "environment": self.app.environment if self.app else "",
             "kind": self.key.kind,
             "key_id": self.key.key_id,
             "hint": self.key.hint,
@@ -67,7 +68,7 @@ class KeyEntry:
         if not self.text:
             return fields
         fields["key"] = self.text
-        if self.key.kind == "secret" and self.app.settings.derived_token_key:
+        if self.key.kind == "secret" and self.app and self.app.settings.derived_token_key:
             fields["token_key"] = derive_token_key(self.text.encode()).decode()
         return fields
 
@@ -143,9 +144,8 @@ class AppKeyAdmin:
             NotFound: no such app
             Invalid: the name is too long or has control characters
         """
-        named = (await self.app(app_id)).model_copy(update={"display_name": parse_display_name(display_name)})
-        await self._access.put_app(named)
-        return named
+        name = parse_display_name(display_name)
+        return await self._update(app_id, lambda app: app.model_copy(update={"display_name": name}))
 
     async def choose_archive_app(self, app_id: str, now_ms: int) -> App:
         """Let agents read an app from now on, in place of the one they read before.
@@ -154,10 +154,8 @@ class AppKeyAdmin:
             NotFound: no such app
         """
         newest = max((app.archive_since for app in (await self._access.read_all()).apps.values()), default=0)
-        app = await self.app(app_id)
-        chosen = app.model_copy(update={"archive_since": max(now_ms, newest + 1)})
-        await self._access.put_app(chosen)
-        return chosen
+        since = max(now_ms, newest + 1)
+        return await self._update(app_id, lambda app: app.model_copy(update={"archive_since": since}))
 
     async def set_archive(self, app_id: str, archive: NamedArchive | None) -> App:
         """Give an app an address of its own for agents, or take it away with None.
@@ -165,9 +163,7 @@ class AppKeyAdmin:
         Errors:
             NotFound: no such app
         """
-        changed = (await self.app(app_id)).model_copy(update={"archive": archive})
-        await self._access.put_app(changed)
-        return changed
+        return await self._update(app_id, lambda app: app.model_copy(update={"archive": archive}))
 
     async def set_archive_terms(self, app_id: str, terms: Mapping[str, ArchiveTerms]) -> App:
         """Replace the terms of an app's articles that machines read, by the name of a licence.
@@ -175,9 +171,7 @@ class AppKeyAdmin:
         Errors:
             NotFound: no such app
         """
-        changed = (await self.app(app_id)).model_copy(update={"terms": dict(terms)})
-        await self._access.put_app(changed)
-        return changed
+        return await self._update(app_id, lambda app: app.model_copy(update={"terms": dict(terms)}))
 
     async def set_rate_limits(
         self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None
@@ -187,16 +181,17 @@ class AppKeyAdmin:
         Errors:
             NotFound: no such app
         """
-        app = await self.app(app_id)
         change: dict[str, float | int] = {}
         if queries_per_s is not None:
             change |= {"queries_per_s": queries_per_s, "query_burst": max(1, round(2 * queries_per_s))}
         if writes_per_s is not None:
             change |= {"writes_per_s": writes_per_s, "write_burst": max(1, round(2 * writes_per_s))}
-        limits = app.settings.limits.model_copy(update=change)
-        settings: AppSettings = app.settings.model_copy(update={"limits": limits})
-        await self._access.put_app(app.model_copy(update={"settings": settings}))
-        return limits
+
+        def limit(app: App) -> App:
+            limits = app.settings.limits.model_copy(update=change)
+            return app.model_copy(update={"settings": app.settings.model_copy(update={"limits": limits})})
+
+        return (await self._update(app_id, limit)).settings.limits
 
     async def set_switches(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
         """Change switches of an app and return its settings; values are texts, lists are comma-separated.
@@ -205,7 +200,6 @@ class AppKeyAdmin:
             NotFound: no such app
             Invalid: no such switch, or a value it does not accept
         """
-        app = await self.app(app_id)
         change: dict[str, str | list[str]] = {}
         for name, text in given.items():
             if name not in SWITCHES:
@@ -216,12 +210,13 @@ class AppKeyAdmin:
                 [part.strip() for part in text.split(",") if part.strip()] if name in LISTS else text
             )
         try:
-            settings = with_changes(app.settings, change)
+            changed = await self._update(
+                app_id, lambda app: app.model_copy(update={"settings": with_changes(app.settings, change)})
+            )
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise Invalid(f"{first['loc'][0]}: {first['msg'].lower()}") from None
-        await self._access.put_app(app.model_copy(update={"settings": settings}))
-        return settings
+        return changed.settings
 
     async def keys(self, *, app_id: str = "", reveal: bool = False) -> list[KeyEntry]:
         """Return the keys, app by app, secret ones first.
@@ -278,7 +273,7 @@ class AppKeyAdmin:
         if len(matches) > 1:
             raise Invalid("several keys are called that; use the key id from `kiosk keys list`")
         await self._access.revoke_key(matches[0].sha256)
-        return KeyEntry(book.apps[matches[0].app_id], matches[0], "")
+        return KeyEntry(book.apps.get(matches[0].app_id), matches[0], "")
 
     async def app(self, app_id: str) -> App:
         """Return one app.
@@ -290,6 +285,16 @@ class AppKeyAdmin:
         if app_id not in book.apps:
             raise _app_missing_error(app_id, book)
         return book.apps[app_id]
+
+    async def _update(self, app_id: str, change: Callable[[App], App]) -> App:
+        """Replace an app by what `change` makes of it; of concurrent changes none is lost."""
+        try:
+            changed = await self._access.update_app(app_id, change)
+        except NewerRelease:
+            changed = None
+        if changed is None:
+            raise _app_missing_error(app_id, await self._access.read_all())
+        return changed
 
 
 def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:

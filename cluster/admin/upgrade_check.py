@@ -79,7 +79,7 @@ class UpgradeReport:
 
 
 async def check_upgrade(stores: OpenStores, now_ms: int) -> UpgradeReport:
-    """Read the schema, the running releases and all records; the manifests are added by `with_formats`."""
+    """Read the schema, the running releases and all records; the caller adds the manifests (`count_formats`)."""
     schema = stores.schema
     stored = await schema.read()
     return UpgradeReport(

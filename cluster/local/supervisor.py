@@ -286,8 +286,9 @@ class Supervisor:
         self._redis_rest_s = time.monotonic() + 1.0
         try:
             redis.restart()
-        except HouseError as error:
-            self._save_phase(self.state.phase, f"Redis does not start again: {error.message}")
+        # A full disk, for example: the next try may find room.
+        except (HouseError, OSError) as error:
+            self._save_phase(self.state.phase, f"Redis does not start again: {error}")
             return
         self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("redis"))
 

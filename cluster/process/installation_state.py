@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,6 +96,10 @@ def load_state(paths: InstallationPaths) -> InstallationState | None:
         return None
 
 
+_LOOK_S = 0.2
+"Longer than `find_lock_holder` has its shared lock."
+
+
 class InstallationLock:
     """The exclusive right to run one installation; it ends with its process."""
 
@@ -107,11 +112,16 @@ class InstallationLock:
         if self._handle is None:
             # Not inheritable, or a child process would keep the lock after the supervisor's end.
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(handle)
-                return False
+            until_s = time.monotonic() + _LOOK_S
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > until_s:
+                        os.close(handle)
+                        return False
+                    time.sleep(_LOOK_S / 10)
             os.ftruncate(handle, 0)
             os.write(handle, f"{os.getpid()}\n".encode())
             self._handle = handle

@@ -59,9 +59,9 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
     try:
         # `setpriority` of the process id reaches its main thread only, and Ray has started others by now.
         for thread in os.listdir("/proc/self/task"):
-            set_priority(os.PRIO_PROCESS, int(thread), niceness)
-    except ProcessLookupError:  # a thread ended meanwhile
-        return True
+            # A thread may end meanwhile; the others still keep what Ray gave them.
+            with contextlib.suppress(ProcessLookupError):
+                set_priority(os.PRIO_PROCESS, int(thread), niceness)
     except OSError:
         structlog.get_logger().info("priority_kept", niceness=niceness + given)
         return False

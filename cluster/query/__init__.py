@@ -45,5 +45,5 @@ A filter has at most 32 KB, 1,024 clauses (expensive ones count several times) a
 
 Read in this order in `language`: `tree`, `lexer`, `parser`; `field_values`, `scalars`, `words`; `patterns`,
 `automaton`. Then in `columnar`: `compile` with the protocol of columns, `column_store` with its implementation,
-`column_cache`, `column_source` and `record_reader`; `field_projection` for `fl`, `value_counts`, `geo`.
+`column_cache`, `column_source` and `record_reader`; `field_projection` for `fl`, `value_counts`, `geo_circles`.
 """

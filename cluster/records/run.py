@@ -5,7 +5,7 @@
        +- lapse -+     the worker's lease ran out: the next claim is another attempt
 
 A run is a value. The functions below return the next value, or None if the transition is not possible. The
-store replaces a value only if no other writer replaced it meanwhile (`RunStore.swap`). So if two workers
+store replaces a value only if no other writer replaced it meanwhile (`RunStore.compare_and_set`). So if two workers
 claim one run, at most one can write, and a worker with an expired lease can't write any more.
 
 Schedules: engines that are trained again by themselves. A slot is a moment at which one is due.

@@ -275,7 +275,7 @@ def list_applications() -> dict[str, EngineApplication]:
 
 
 async def _is_needed(stores: OpenStores, application: str) -> bool:
-    """Return whether an application belongs to an engine that only a newer release can read, or whose app is so."""
+    """Return whether the engine of an application is or will be dedicated, or only a newer release can read it."""
     app_id, _, engine_id = application.removeprefix(PREFIX).partition(".")
     try:
         engine = await stores.engines.get(app_id, engine_id)

@@ -346,12 +346,12 @@ def publisher_key(app: str) -> str:
 
 
 def engine(app: str) -> str:
-    """Hash engine_id -> sealed JSON `TrainedEngine`. Owner: intake (the default one) and administrators. For ever."""
+    """Hash engine_id -> sealed JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
     return f"{{{app}}}:engine"
 
 
 def boost_rule(app: str) -> str:
-    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRulePart`. Owner: administrators. For ever."""
+    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRule`. Owner: administrators. For ever."""
     return f"{{{app}}}:boost-rule"
 
 
@@ -445,8 +445,8 @@ def exposure_ids(app: str, experiment_id: str) -> str:
 
 
 def question(app: str, question_id: str) -> str:
-    """Hash: asked (sealed JSON `NewsQuestion`), answer (sealed JSON `Answer`), shown (sealed JSON as the API
-    returns it), revision, finished, holder, attempts. 30 days; 400 if a history contains it."""
+    """Hash: asked (sealed JSON `Question`), answer (sealed JSON `Answer`), shown (sealed JSON as the API returns
+    it), revision, finished, holder, attempts. 30 days; 400 if a history contains it."""
     return f"{{{app}}}:question:{question_id}"
 
 
@@ -538,7 +538,7 @@ def lease(name: str) -> str:
 
 
 def run(app: str) -> str:
-    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and all that have not
+    """Hash run_id -> sealed JSON `Run`. Owner: jobs and the trainer. The newest 500 and all that have not
     ended."""
     return f"{{{app}}}:run"
 

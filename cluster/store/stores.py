@@ -50,7 +50,7 @@ from cluster.store.installation.schema import SchemaStore
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """All stores of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
+    """All stores of one process, made once by a composition root (`connect.open_stores`)."""
 
     access: AppAndKeyStore
     records: RecordStore

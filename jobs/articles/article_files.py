@@ -139,7 +139,10 @@ def _measure(row: Row) -> int:
     """Return about the characters of a record: those of its content."""
     if isinstance(row, UnreadableRow):
         return len(row.text)
-    texts = [row.get(name) for name in ("title", "description", "html")] + list(row.get("paragraphs") or ())
+    # A record comes as it is in its file; the validation of each row refuses other values later.
+    paragraphs = row.get("paragraphs")
+    texts = [row.get(name) for name in ("title", "description", "html")]
+    texts += paragraphs if isinstance(paragraphs, list) else ()
     return sum(len(text) for text in texts if isinstance(text, str))
 
 

@@ -59,7 +59,7 @@ class WikiInfo:
     language: str = ""
 
     def read_header(self, head: bytes) -> None:
-        """Return the facts in the beginning of a dump; a pattern reads it, because it is not closed and may hold any
+        """Set the facts from the beginning of a dump; a pattern reads it, because it is not closed and may hold any
         text.
         """
         text = head.decode("utf-8", "replace")

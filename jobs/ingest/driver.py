@@ -3,7 +3,8 @@
     ray job submit -- python -m jobs.ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
 
     from jobs.ingest.driver import ingest_files            # the same from Python, on a machine of the cluster
-    print(ingest_files(Order("s3://bucket/events", "interaction", "bookshop"), at_once=8))
+    from jobs.ingest.pipeline import IngestOrder
+    print(ingest_files(IngestOrder("s3://bucket/events", "interaction", "bookshop"), at_once=8))
 
 Files are independent of each other; if two files contain the same record, either one may win. Ray restarts a task
 that dies, and the task continues from its progress file. So all machines that run tasks must share the state

@@ -112,7 +112,7 @@ _HOURS = (7, 8, 12, 13, 17, 18, 19, 20, 21, 22)
 
 
 def build_interactions(now_ms: int) -> list[dict[str, Any]]:
-    """Return all interactions before `read_clock_ms`, oldest first."""
+    """Return all interactions before `now_ms`, oldest first."""
     place = build_catalog()
     entries: list[tuple[int, str, int, dict[str, Any]]] = []
     for user in build_users(now_ms):

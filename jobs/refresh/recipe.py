@@ -146,7 +146,7 @@ class ValidationRecipe(RecipeModel):
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that the split by time holds out."
     seen: Literal["auto", "out", "other_kinds", "allowed", "paused"] = "auto"
-    """Which items of the history may be recommended. `auto`: all, if a fifth of the interactions are repeats.
+    """Which items of the history may be recommended. `auto`: all, in sessions or if a fifth of the interactions repeat.
     `other_kinds`: only items without an event of `kinds`, for example an item in the cart that was not bought.
     `paused`: only items whose pause has ended; a training sets it where it would set `out` and there are pauses."""
     repeat_after_days: dict[str, Annotated[float, Field(ge=0, le=36_500)]] = Field(

@@ -225,6 +225,16 @@ async def test_a_browser_links_like_a_server_but_not_without_end(stores: Stores)
     await stores.interactions.append(APP, b"[]", many, writer)
     links = await stores.interactions.links(APP, [f"w{n}" for n in range(60)])
     assert len(links) == 50
+    # A move is a link too: beyond the bound a visitor leaves the former user and stays unlinked.
+    await stores.interactions.append(APP, b"[]", [("u3", visitor, b"") for visitor in links], writer)
+    moved = [(user_id, f"x{n}", b"") for n in range(20) for user_id in ("u2", "u3")]
+    await stores.interactions.append(APP, b"[]", moved, writer)
+    visitors = await stores.interactions.visitors(APP, ["u1", "u2", "u3"], 100)
+    assert {user_id: len(names) for user_id, names in visitors.items()} == {"u2": 1, "u3": 50}
+    # A link that was refused can't move either.
+    refused = [("u4", "y", b""), ("u5", "y", b"")]
+    await stores.interactions.append(APP, b"[]", refused, replace(writer, users_per_address=0))
+    assert await stores.interactions.links(APP, ["x0", "x19", "y"]) == {}
 
 
 async def test_browsers_write_only_so_many_bytes_a_minute(stores: Stores) -> None:

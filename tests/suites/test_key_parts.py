@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import cluster
 from cluster.clock import SystemClock
+from cluster.errors import Unavailable
+from cluster.process.free_ports import free_ports
 from cluster.store.client.key_loader import KeyLoader, KeyPart
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.routing import WRITES
 from cluster.store.connect import OpenStores, open_stores
 from tests.suites.redis_process import RedisProcess, redis_binaries
 from tests.suites.redis_waiting import EASY
+from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
@@ -238,6 +245,58 @@ async def test_expired_keys_stay_away(stores: OpenStores) -> None:
     ]
     await write(stores.server, gone)
     assert await stores.server.execute_slow("KEYS", "*") == []
+
+
+async def test_the_server_calls_the_same_commands_writes(stores: OpenStores) -> None:
+    """A command that writes goes over the connection whose writes replicas confirm."""
+    packages = Path(cluster.__file__).parent
+    sources = [path for part in ("store", "backup") for path in (packages / part).rglob("*.py")]
+    words = {word for path in sources for word in re.findall(r'"([A-Z]{3,})"', path.read_text("utf-8"))}
+    facts = await stores.server.execute_slow("COMMAND", "INFO", *sorted(words | WRITES))
+    # Newer servers have the categories of XGROUP at its subcommands only.
+    writes = {fact[0].decode().upper() for fact in facts if fact and "@write" in str(fact)}
+    # It is sent to block, and what it writes is sent again when it is lost.
+    assert writes - {"XREADGROUP"} == WRITES
+
+
+async def test_keys_still_expire_when_replicas_confirm_their_writes() -> None:
+    (port,) = free_ports(1)
+    master = RedisProcess("--port", str(port), "--repl-diskless-sync-delay", "0")
+    replica = RedisProcess("--replicaof", "127.0.0.1", str(port))
+    try:
+        master.start()
+        replica.start()
+        async with open_stores(f"{master.url}?wait_replicas=1", **EASY) as stores:
+            await until(lambda: is_confirmed(stores))
+            expires_ms = SystemClock().now_ms() + HOUR_MS
+            kinds = {
+                "string": [b"a"],
+                "set": [b"a"],
+                "list": [b"a"],
+                "hash": [b"a", b"b"],
+                "zset": [b"a", b"1"],
+            }
+            await write(
+                stores.server,
+                [
+                    KeyPart(b"{shop}:" + kind.encode(), kind, items, expires_ms)
+                    for kind, items in kinds.items()
+                ],
+            )
+            for kind in kinds:
+                assert 0 < await stores.server.execute_slow("PTTL", f"{{shop}}:{kind}") <= HOUR_MS, kind
+    finally:
+        master.stop()
+        replica.stop()
+
+
+async def is_confirmed(stores: OpenStores) -> bool:
+    """Return whether the replica follows."""
+    try:
+        await stores.server.execute_slow("SET", KEY, "1")
+    except Unavailable:
+        return False
+    return True
 
 
 async def test_a_list_that_grows_at_its_head_is_read_as_it_was_at_one_moment(stores: OpenStores) -> None:

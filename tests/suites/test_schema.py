@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,7 @@ from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.seals.record_seal import noun_of
 from cluster.store.seals.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
 from deployments.cli.frame.screen import exit_code_of
@@ -176,6 +179,20 @@ async def test_the_check_counts_what_this_release_can_not_read_and_changes_nothi
         assert report.records.read == {"engine": 2, "app": 1}
         assert report.problems == ["1 of engine were written by a newer release and can't be read"]
         assert [step.number for step in report.pending] == [1]
+
+
+async def test_the_check_reads_every_hash_of_sealed_records(redis_stores: OpenStores) -> None:
+    await redis_stores.access.put_app(an_app())
+    hashes = [
+        function
+        for _, function in inspect.getmembers(keys, inspect.isfunction)
+        if re.match(r"Hash [^:]+ -> sealed JSON", inspect.getdoc(function) or "")
+    ]
+    names = [function(APP) if inspect.signature(function).parameters else function() for function in hashes]
+    for name in names:
+        await redis_stores.server.execute_slow("HSET", name, "broken", b"100000000{}")
+    report = await check_upgrade(redis_stores, NOW)
+    assert dict(report.records.broken) == dict.fromkeys(map(noun_of, names), 1)
 
 
 def test_manifests_are_counted_by_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,12 @@ from copy import copy
 
 import pytest
 
+from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.records.api_keys import ApiKey
 from cluster.records.apps import App, AppSettings
+from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.engine import Engine, EngineStatus
+from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.administration import apps_and_keys
 from cluster.store.connect import OpenStores
@@ -61,11 +64,26 @@ class TestAccess:
         assert book.keys == {a_key().sha256: a_key()}
         assert book.version == await stores.access.version()
 
+    async def test_concurrent_changes_of_an_app_all_stay(self, stores: Stores) -> None:
+        await stores.access.put_app(an_app())
+        admin = AppKeyAdmin(stores.access, Vault(b"m" * 32))
+        await asyncio.gather(
+            admin.set_display_name(APP, "Book shop"),
+            admin.set_rate_limits(APP, queries_per_s=7),
+            admin.set_switches(APP, {"currency": "EUR"}),
+            admin.choose_archive_app(APP, NOW),
+            admin.set_archive_terms(APP, {"": ArchiveTerms(permits=("search",))}),
+        )
+        app = (await stores.access.read_all()).apps[APP]
+        limits = app.settings.limits
+        assert (app.display_name, limits.queries_per_s, app.settings.currency) == ("Book shop", 7, "EUR")
+        assert (app.archive_since, list(app.terms)) == (NOW, [""])
+
     async def test_every_change_moves_the_version_and_readings_do_not(self, stores: Stores) -> None:
         seen = [await stores.access.version()]
         for change in (
             stores.access.put_app(an_app()),
-            stores.access.put_app(an_app()),
+            stores.access.update_app(APP, lambda app: app),
             stores.access.put_key(a_key()),
             stores.access.revoke_key(a_key().sha256),
         ):

@@ -3,7 +3,7 @@
 The counts are of units: rows, or the groups of rows that form one product in the list. A unit counts once for
 every different value of its rows, so a count equals the number of hits of a filter on the value.
 
-`facets.aggregate` counts the same over records, slow and obvious; a property test compares them.
+`count_values` counts the same over records, slow and obvious; a property test compares them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cluster.query.language.automaton import Automaton
 from cluster.query.language.field_values import canonical_field, is_text
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import compile_regex
-from cluster.query.language.tree import All, Any, Node, Not
+from cluster.query.language.tree import All, Any, Node, Not, escape_slashes
 from cluster.query.language.words import fold
 from cluster.records.boost_rule import Action, BoostRule, ProductBoost
 
@@ -95,26 +95,15 @@ def clauses_of(node: Node | None) -> list[Node]:
 
 
 def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
-    """Build the patterns of search texts; they match case-folded text, so they are folded too."""
+    """Build the patterns of search texts; they match folded text, so their literals are folded too."""
     if rule.query_option != "regex":
         return
     for at, search_text in enumerate(rule.search_texts):
         try:
-            yield compile_regex(_fold_pattern(search_text))
+            yield compile_regex(search_text, fold=fold)
         except FilterSyntax as error:
             path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
             raise Invalid(error.message, path=path) from error
-
-
-def _fold_pattern(pattern: str) -> str:
-    """Fold the case of a pattern, except after a backslash."""
-    written = []
-    after_backslash = False
-    for char in pattern:
-        # \D means "no digit" and \d "a digit": an escaped letter must keep its case.
-        written.append(char if after_backslash else char.lower())
-        after_backslash = char == "\\" and not after_backslash
-    return "".join(written)
 
 
 def _effects(rule: BoostRule) -> list[RuleEffect]:
@@ -149,7 +138,7 @@ def _product_clause(boost: ProductBoost, at: int) -> Node:
     name = _escape(boost.field).replace("\\.", ".")
     option = boost.option
     if option == "regex":
-        text = f"{name}:/{_for_slashes(boost.query)}/"
+        text = f"{name}:/{escape_slashes(boost.query)}/"
     elif option in ("is", "is_not") or is_text(canonical_field(boost.field)):
         quoted = boost.query.replace("\\", "\\\\").replace('"', '\\"')
         text = f'{name}:"{quoted}"'
@@ -163,16 +152,6 @@ def _product_clause(boost: ProductBoost, at: int) -> Node:
 
 def _escape(text: str) -> str:
     return "".join(char if char.isalnum() or char == "_" else "\\" + char for char in text)
-
-
-def _for_slashes(pattern: str) -> str:
-    """Escape slashes that are not escaped yet."""
-    written = []
-    after_backslash = False
-    for char in pattern:
-        written.append("\\/" if char == "/" and not after_backslash else char)
-        after_backslash = char == "\\" and not after_backslash
-    return "".join(written)
 
 
 def _parse(text: str, *path: str | int) -> Node:

@@ -79,13 +79,15 @@ def compile_wildcard(
     return build_automaton(Sequence(tuple(parts)), effort or StepBudget())
 
 
-def compile_regex(pattern: str, effort: StepBudget | None = None) -> Automaton:
-    """Compile a regular expression.
+def compile_regex(
+    pattern: str, effort: StepBudget | None = None, *, fold: Callable[[str], str] | None = None
+) -> Automaton:
+    """Compile a regular expression; `fold` is applied to its literal characters.
 
     Errors:
         FilterSyntax: kind `pattern`; the position is within the pattern
     """
-    return build_automaton(_Reader(pattern).read(), effort or StepBudget())
+    return build_automaton(_Reader(pattern, fold or str).read(), effort or StepBudget())
 
 
 def _one(char: str) -> CharSet:
@@ -108,8 +110,9 @@ class _Group:
 class _Reader:
     """Parses one regular expression; open groups are in a list, not on the stack."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, fold: Callable[[str], str]) -> None:
         self._pattern = pattern
+        self._fold = fold
         self._at = 0
         self._open = [_Group(0)]
 
@@ -155,7 +158,7 @@ class _Reader:
         elif char in "^$":
             raise syntax_error("pattern", at, f"{char} is only allowed at the outermost end; write \\{char}")
         else:
-            group.parts.append(_one(char))
+            group.parts.append(self._literal(char))
 
     def _begin(self, at: int) -> None:
         if self._pattern.startswith("?:", self._at):
@@ -199,8 +202,16 @@ class _Reader:
         close = self._pattern.find('"', at + 1)
         if close < 0:
             raise syntax_error("pattern", at, 'this quote is never closed; write \\" for the sign')
-        self._open[-1].parts.append(Sequence(tuple(_one(char) for char in self._pattern[at + 1 : close])))
+        self._open[-1].parts.append(self._literal(self._pattern[at + 1 : close]))
         self._at = close + 1
+
+    def _literal(self, text: str) -> Pattern:
+        return Sequence(tuple(map(_one, self._fold(text))))
+
+    def _member(self, char: str) -> Ranges:
+        folded = self._fold(char)
+        # A set has single characters; one that folds to several stays as it is.
+        return _one(folded if len(folded) == 1 else char).ranges
 
     def _escape(self, at: int) -> Ranges:
         """Parse the escape after the backslash at `at`."""
@@ -215,7 +226,7 @@ class _Reader:
             return _one(_CONTROLS[char]).ranges
         if char.isascii() and char.isalnum():
             raise syntax_error("pattern", at, f"\\{char} is not supported")
-        return _one(char).ranges
+        return self._member(char)
 
     def _set(self, at: int) -> Ranges:
         text = self._pattern
@@ -246,7 +257,7 @@ class _Reader:
     def _set_member(self) -> Ranges:
         at = self._at
         self._at += 1
-        return self._escape(at) if self._pattern[at] == "\\" else _one(self._pattern[at]).ranges
+        return self._escape(at) if self._pattern[at] == "\\" else self._member(self._pattern[at])
 
 
 def _merged(ranges: list[tuple[int, int]]) -> Ranges:

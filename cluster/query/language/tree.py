@@ -113,7 +113,7 @@ def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
         closing = "]" if node.include_high else "}"
         return f"{opening}{_bound(node.low)} TO {_bound(node.high)}{closing}"
     if isinstance(node, Regex):
-        return f"/{_with_slashes(node.pattern)}/"
+        return f"/{escape_slashes(node.pattern)}/"
     if isinstance(node, Wildcard):
         return _escape(node.pattern, _PLAIN | frozenset("*?\\"))
     return _escape(node.value) if isinstance(node, Term) else _quote(node.value)
@@ -136,16 +136,16 @@ def _escape(text: str, plain: frozenset[str] = _PLAIN) -> str:
     return "\\" + done if done.startswith("-") else done
 
 
-def _with_slashes(pattern: str) -> str:
-    """Escape slashes that are not escaped yet."""
+def _group(node: Node) -> str:
+    # Always in brackets: no rule of precedence is needed to read the text again.
+    return f"({render_filter(node)})" if isinstance(node, (All, Any)) else render_filter(node)
+
+
+def escape_slashes(pattern: str) -> str:
+    """Return a regular expression as it stands between slashes: slashes that are not escaped yet are."""
     done = []
     after_backslash = False
     for char in pattern:
         done.append("\\/" if char == "/" and not after_backslash else char)
         after_backslash = char == "\\" and not after_backslash
     return "".join(done)
-
-
-def _group(node: Node) -> str:
-    # Always in brackets: no rule of precedence is needed to read the text again.
-    return f"({render_filter(node)})" if isinstance(node, (All, Any)) else render_filter(node)

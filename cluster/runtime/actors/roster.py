@@ -1,10 +1,10 @@
 """Names of actors with the release in the name: find, create, and remove those of old releases.
 
 A detached actor outlives its creator and would keep running old code under a well-known name. So the release is
-part of the name (`<role>@<release>`), and the start of a release sweeps the others.
+part of the name (`<role>@<release>`), and the start of a release kills the others.
 
     handle = find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
-    sweep("intake", keep=release)
+    kill_releases("intake", keep=release)
 
 Ray restarts actors for ever; they reserve no CPU. Their classes are plain and named by import path, so that this
 module imports no actor. Ray keeps arguments and its tools may show them:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.ids import user_key_from_id
@@ -63,7 +63,7 @@ class AppAndKeyStore:
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
         self._salts = Salts(server)
-        self._apps = SealedHash(server, quarantine, App, lambda _: keys.access_app())
+        self._apps = SealedHash(server, quarantine, App, lambda _: keys.access_app(), keys.access_version())
         self._keys = SealedHash(server, quarantine, ApiKey, lambda _: keys.access_key())
 
     async def version(self) -> int:
@@ -80,6 +80,16 @@ class AppAndKeyStore:
     async def put_app(self, app: App) -> None:
         sealed = await self._apps.seal_update("", app.app_id, app)
         await self._put(keys.access_app(), app.app_id, sealed)
+
+    async def update_app(self, app_id: str, change: Callable[[App], App]) -> App | None:
+        """Replace an app by what `change` makes of it, and return it; None when it is absent.
+
+        Of concurrent changes none is lost: `change` is called again with what the other one wrote.
+
+        Errors:
+            NewerRelease: only a newer release can read the app
+        """
+        return await self._apps.update("", app_id, change)
 
     async def put_key(self, key: ApiKey) -> None:
         sealed = await self._keys.seal_update("", key.sha256, key)

@@ -1,6 +1,7 @@
 """Determine the slot of a command's keys in a Redis Cluster, and whether the command writes.
 
-key of a command      its second word, but for EVAL, EVALSHA, MEMORY, XREAD and XREADGROUP
+key of a command      its second word; the third of MEMORY, XGROUP and XINFO, which have subcommands; for EVAL,
+                      EVALSHA, XREAD and XREADGROUP the word at which their form puts the first key
 SCAN                  goes through all masters, one after the other; its cursor says at which it is
 """
 
@@ -15,13 +16,14 @@ from cluster.store.client.multiplexer import Argument, encode
 SLOTS: int = REDIS_CLUSTER_HASH_SLOTS
 
 _WRITING = (
-    "DEL HDEL HINCRBY HSET HSETNX INCR PEXPIRE RPUSH SET SREM XACK XADD XDEL XTRIM ZADD ZINCRBY ZREM "
-    "ZREMRANGEBYSCORE"
+    "DEL HDEL HINCRBY HSET HSETNX INCR PEXPIRE PEXPIREAT RPUSH SADD SET SREM XACK XADD XDEL XGROUP XSETID XTRIM "
+    "ZADD ZINCRBY ZREM ZREMRANGEBYSCORE"
 )
 WRITES = frozenset(_WRITING.split())
 "Commands of stores that write; scripts declare it themselves."
 _WITHOUT_KEY = "BGREWRITEAOF CLUSTER CONFIG DBSIZE ECHO FLUSHALL INFO PING ROLE SCAN SCRIPT WAIT"
 _KEYLESS = frozenset(_WITHOUT_KEY.split())
+_WITH_SUBCOMMAND = ("MEMORY", "XGROUP", "XINFO")
 
 
 def slot_of_key(key: Argument) -> int:
@@ -67,4 +69,4 @@ def _key_of(command: Sequence[Argument]) -> Argument | None:
         return None
     if name in ("XREAD", "XREADGROUP"):
         return command[command.index("STREAMS") + 1]
-    return command[2] if name == "MEMORY" else command[1]
+    return command[2 if name in _WITH_SUBCOMMAND else 1]

@@ -249,8 +249,8 @@ class Intake:
         """Write records, change-log entries (`split_change`) and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product. `quarantine_rows` are the records that `failed` names, in its order; they
-        go to quarantine with their reason.
+        with the first product. `set_aside` are the records that `failed` names, in its order; they go to
+        quarantine with their reason.
         """
         app_id = batch.app_id
         noun = batch.noun

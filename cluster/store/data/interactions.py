@@ -66,7 +66,7 @@ class InteractionStore:
         the user's list, and later ones go to both lists. A visitor who was linked to another user moves
         to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
 
-        With a `writer`, the limits of a publishable key apply: see `recents`.
+        With a `writer`, the limits of a publishable key apply: see `append_plan`.
 
         Errors:
             Unavailable: links between visitors and users change too fast

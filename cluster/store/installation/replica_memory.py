@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import orjson
 
+from cluster.records.json_row import JsonRow
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import split_pairs, text_of
@@ -21,7 +22,7 @@ FORGOTTEN_MS = 30 * 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaMemory:
+class ReplicaMemory(JsonRow):
     """The memory of one API replica."""
 
     replica: str
@@ -44,7 +45,7 @@ class ReplicaMemoryStore:
 
     async def record(self, memory: ReplicaMemory) -> None:
         """Replace the report of a replica."""
-        value = orjson.dumps(asdict(memory))
+        value = orjson.dumps(memory.to_dict())
         await self._server.execute_slow("HSET", keys.replica_memory(), memory.replica, value)
 
     async def delete(self, replica: str) -> None:
@@ -56,7 +57,9 @@ class ReplicaMemoryStore:
         flat = await self._server.execute_slow("HGETALL", keys.replica_memory())
         reports = []
         for name, value in split_pairs(flat):
-            memory = ReplicaMemory(**orjson.loads(value))
+            memory = ReplicaMemory.from_dict(orjson.loads(value))
+            if memory is None:
+                continue
             # The clock of a replica may be ahead of this one.
             if abs(now_ms - memory.at_ms) <= SEEN_MS:
                 reports.append(memory)

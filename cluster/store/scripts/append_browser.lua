@@ -98,9 +98,13 @@ while at <= #ARGV do
     local visitor, user, list = ARGV[at + 1], ARGV[at + 2], KEYS[tonumber(ARGV[at + 3])]
     -- Another person at the same device: what the visitor did belongs to the former user.
     redis.call('DEL', list)
-    redis.call('HSET', links, visitor, user)
     redis.call('SREM', KEYS[tonumber(ARGV[at + 5])], visitor)
-    redis.call('SADD', KEYS[tonumber(ARGV[at + 4])], visitor)
+    local visitors = KEYS[tonumber(ARGV[at + 4])]
+    -- The bounds of links hold here too: a link that this call was refused is not there to move.
+    if redis.call('HDEL', links, visitor) == 1 and redis.call('SCARD', visitors) < tonumber(ARGV[11]) then
+      redis.call('HSET', links, visitor, user)
+      redis.call('SADD', visitors, visitor)
+    end
     at = at + 6
   else
     local visitor, user, visitors = ARGV[at + 1], ARGV[at + 2], KEYS[tonumber(ARGV[at + 5])]

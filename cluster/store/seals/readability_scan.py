@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from cluster.errors import NewerRelease
 from cluster.records.account import Account, Code, Grant
+from cluster.records.administration import AdminToken, Invitation
 from cluster.records.api_keys import ApiKey
 from cluster.records.apps import App
 from cluster.records.archive.archive_client import ClientRule, Registration
@@ -17,7 +18,7 @@ from cluster.records.archive.article_revision import ArticleRevision, PublisherK
 from cluster.records.archive.feed import Feed, FeedArticle, FeedState
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
-from cluster.records.erasure import Erasure
+from cluster.records.erasure import Erasure, Person
 from cluster.records.experiment import Experiment
 from cluster.records.file_import import FileImport, ImportProgress
 from cluster.records.question import Answer, Question
@@ -35,6 +36,9 @@ _HASHES: tuple[tuple[str, type[BaseModel]], ...] = (
     (keys.access_key(), ApiKey),
     (keys.account(), Account),
     (keys.oauth_clients(), Registration),
+    (keys.admin_token(), AdminToken),
+    (keys.invitation(), Invitation),
+    (keys.erasure_order(), Person),
 )
 _HASHES_OF_APPS = (
     (keys.engine, Engine),

@@ -27,13 +27,19 @@ class SealedHash(Generic[Model]):
     """
 
     def __init__(
-        self, server: RedisClient, quarantine: Quarantine, kind: type[Model], key: Callable[[str], str]
+        self,
+        server: RedisClient,
+        quarantine: Quarantine,
+        kind: type[Model],
+        key: Callable[[str], str],
+        version: str = "",
     ) -> None:
-        """`key` returns the key of the hash of an app."""
+        """`key` returns the key of the hash of an app; `version` is that of a number that each `update` raises."""
         self._server = server
         self._records = SealedRecords(quarantine)
         self._kind = kind
         self._key = key
+        self._versions = (version,) if version else ()
 
     async def get(self, app_id: str, field: str, *, hot: bool = False) -> Model | None:
         """Return a record; `hot` is a read that a request waits for.
@@ -99,7 +105,7 @@ class SealedHash(Generic[Model]):
     async def swap(self, app_id: str, field: str, sealed: bytes, after: Model) -> bool:
         """Replace a record if it is still stored as it was read; return whether it was."""
         args: list[str | int | float | bytes] = [field, sealed, self.seal(app_id, field, after)]
-        return bool(await self._server.run(_SWAP, [self._key(app_id)], args))
+        return bool(await self._server.run(_SWAP, [self._key(app_id), *self._versions], args))
 
     async def remove(self, app_id: str, fields: Iterable[str]) -> int:
         """Remove records; return how many there were."""

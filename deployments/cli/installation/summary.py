@@ -164,12 +164,11 @@ def build_summary(
             app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
         }
         for entry in await keeping.keys(reveal=reveal):
-            app = entry.app
-            earlier = keys[app.app_id]
+            earlier = keys[entry.key.app_id]
             # Oldest first, so the newest key of a kind is the one that stays.
-            keys[app.app_id] = AppKeys(
-                app.app_id,
-                app.environment,
+            keys[earlier.app_id] = AppKeys(
+                earlier.app_id,
+                earlier.environment,
                 entry.text if entry.key.kind == "secret" else earlier.secret_key,
                 entry.text if entry.key.kind == "publishable" else earlier.publishable_key,
             )

@@ -30,7 +30,7 @@ class KeyList:
         """Return a table of the keys."""
         rows = [
             (
-                entry.app.app_id,
+                entry.key.app_id,
                 entry.key.kind,
                 entry.key.key_id,
                 entry.text or entry.key.hint,
@@ -148,11 +148,10 @@ async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> PlainR
 
 
 def _describe_revoked(entry: KeyEntry) -> PlainResult:
-    app_id = entry.app.app_id
     key = entry.key
     line = (
-        f"The {key.kind} key {key.hint} of {app_id} is revoked. "
-        f"`kiosk keys rotate {app_id} --kind {key.kind}` makes a new one."
+        f"The {key.kind} key {key.hint} of {key.app_id} is revoked. "
+        f"`kiosk keys rotate {key.app_id} --kind {key.kind}` makes a new one."
     )
     return PlainResult({"revoked": True, **entry.to_dict()}, (line,))
 

@@ -51,10 +51,15 @@ class TrialWatch:
 
     async def examine_app(self, app: App) -> None:
         """Look at the trials of an app whose data changed; end those that are over, or that the app's switch stops."""
-        for engine in await self._stores.engines.all(app.app_id):
+        engines = await self._stores.engines.all(app.app_id)
+        with_trial = {(app.app_id, engine.engine_id) for engine in engines if engine.trial is not None}
+        # Also of engines that were deleted during their trial.
+        for app_id, engine_id in {*self._open, *self._due_s} - with_trial:
+            if app_id == app.app_id:
+                self._forget(app_id, engine_id)
+        for engine in engines:
             trial = engine.trial
             if trial is None:
-                self._forget(engine)
                 continue
             if not app.is_automatic:
                 await self._end(engine, trial, "the switch automatic_models is off")
@@ -88,10 +93,10 @@ class TrialWatch:
         # The longer a look took, the later the next one: looks take a bounded share of the time.
         self._due_s[place] = trial.trial_id, now_s + LOAD * (now_s - started_s)
 
-    def _forget(self, engine: Engine) -> None:
-        if self._open.pop((engine.app_id, engine.engine_id), None) is not None:
-            self._meter.remove_gauge("kiosk_trial_uneven", app=engine.app_id, engine=engine.engine_id)
-        self._due_s.pop((engine.app_id, engine.engine_id), None)
+    def _forget(self, app_id: str, engine_id: str) -> None:
+        if self._open.pop((app_id, engine_id), None) is not None:
+            self._meter.remove_gauge("kiosk_trial_uneven", app=app_id, engine=engine_id)
+        self._due_s.pop((app_id, engine_id), None)
 
     async def _carry_out(
         self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict, *, is_over: bool
@@ -166,7 +171,7 @@ class TrialWatch:
         reason: str,
         verdict: TrialVerdict | None,
     ) -> None:
-        self._forget(engine)
+        self._forget(engine.app_id, engine.engine_id)
         await self._stores.audit.begin(
             build_audit_row(
                 self._clock.now_ms(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -277,13 +278,16 @@ def split_next_in_session(
     data: Interactions,
     instant_s: float,
     *,
+    seen: SeenItemPolicy = "allowed",
+    kinds: tuple[str, ...] = (),
     name: str = "next in session",
     pauses: Mapping[str, float] | None = None,
 ) -> EvaluationSplit:
     """Return a split whose target is each next item of the sessions after an instant; a user is one session.
 
-    Items that are not in the training data are no targets. `pauses` are days by type of interaction within which an
-    item of the session is no target again. A session with several targets is evaluated as often, as one of `people`.
+    A target has an event with a positive weight, of `kinds` if there are any. Items that are not in the training data
+    are no targets. `pauses` are days by type of interaction within which an item of the session is no target again. A
+    session with several targets is evaluated as often, as one of `people`.
     """
     bounds = data.starts()
     # A session without events has no first row. Its index is clamped only to be valid, and is not used.
@@ -301,8 +305,9 @@ def split_next_in_session(
     first[1:] = test.reader[1:] != test.reader[:-1]
     # Shape [m]: the first event of the session of each event.
     begin = np.flatnonzero(first)[np.cumsum(first) - 1]
-    positions = np.flatnonzero(~first)
-    # Each event but the first is a target once, and the events before it are its history.
+    # A dislike or a refund is part of the history, but no list should be rewarded for its item.
+    positions = np.flatnonzero(~first & (test.weight > 0) & test.mark_kinds(kinds))
+    # Each such event but the first is a target once, and all events before it are its history.
     lengths = positions - begin[positions]
     rows = expand_runs(begin[positions], lengths)
     histories = UserHistories(
@@ -314,12 +319,11 @@ def split_next_in_session(
         n_items=data.n_items,
     )
     targets = Targets(np.arange(len(positions) + 1, dtype=np.int64), test.item[positions])
-    period_s = (
-        (float(test.at_s[positions].min()), float(test.at_s[positions].max())) if len(positions) else None
-    )
+    at_s = histories.now_s
     owners = histories.owners()
-    rule = _SeenItemRule("allowed", (), pauses or {})
+    rule = _SeenItemRule(seen, kinds, pauses or {})
     pauses_s = rule.list_pauses_s(data)
+    taken = None
     if pauses_s is not None:
         counts = histories.at_s > histories.now_s[owners] - pauses_s[test.kind[rows]]
         taken = Targets.from_pairs(owners[counts], histories.items[counts], len(targets))
@@ -328,17 +332,23 @@ def split_next_in_session(
         train,
         histories,
         targets,
-        "allowed",
-        taken=None if pauses_s is None else taken,
+        rule.policy_for(data),
+        kinds,
+        taken,
         protocol="next_in_session",
-        period_s=period_s,
+        period_s=(float(at_s.min()), float(at_s.max())) if len(at_s) else None,
         people=test.reader[positions],
     )
-    return trial if pauses_s is None else _drop_hidden_targets(trial)
+    return trial if trial.seen == "allowed" and taken is None else _drop_hidden_targets(trial)
 
 
 def split_last_sessions(
-    data: Interactions, share: float = 0.1, *, pauses: Mapping[str, float] | None = None
+    data: Interactions,
+    share: float = 0.1,
+    *,
+    seen: SeenItemPolicy = "allowed",
+    kinds: tuple[str, ...] = (),
+    pauses: Mapping[str, float] | None = None,
 ) -> TrainingSplit:
     """Return splits whose targets are the next items of the newest sessions; the sessions before them validate.
 
@@ -347,9 +357,10 @@ def split_last_sessions(
     """
     if not data.clock or not len(data):
         raise Invalid("sessions are split by time; this data has none")
-    test = split_next_in_session(data, float(np.quantile(data.at_s, 1 - share)), pauses=pauses)
+    split = partial(split_next_in_session, seen=seen, kinds=kinds, pauses=pauses)
+    test = split(data, float(np.quantile(data.at_s, 1 - share)))
     before = float(np.quantile(test.train.at_s, 1 - share))
-    validation = split_next_in_session(test.train, before, name="next in session, validation", pauses=pauses)
+    validation = split(test.train, before, name="next in session, validation")
     return TrainingSplit((validation,), test)
 
 
@@ -374,10 +385,10 @@ class _SeenItemRule:
         Shapes:
             users: int64 [q], ascending; now_s: float64 [q], when each list is made
         """
-        has_pauses = bool(self.pauses) and data.clock
-        if self.seen != "other_kinds" and not has_pauses:
+        kind_pauses_s = self.list_pauses_s(data)
+        if kind_pauses_s is None:
             return None
-        pauses_s = self._pause_seconds(data.kinds, has_pauses)[data.kind]
+        pauses_s = kind_pauses_s[data.kind]
         # Users who are not tested land on another one; the next line compares and drops them.
         places = np.minimum(np.searchsorted(users, data.reader), max(len(users) - 1, 0))
         counts = users[places] == data.reader if len(users) else np.zeros(len(data), np.bool_)
@@ -386,12 +397,15 @@ class _SeenItemRule:
         return Targets.from_pairs(places[counts], data.item[counts], len(users))
 
     def list_pauses_s(self, data: Interactions) -> Floats | None:
-        """Return how long each type of event of the data excludes its items; None without pauses or times.
+        """Return how long each type of event of the data excludes its items; None if all or no items are excluded.
 
         Shapes:
             returns: float64 [kinds]
         """
-        return self._pause_seconds(data.kinds, True) if self.pauses and data.clock else None
+        has_pauses = bool(self.pauses) and data.clock
+        return (
+            self._pause_seconds(data.kinds, has_pauses) if has_pauses or self.seen == "other_kinds" else None
+        )
 
     def _pause_seconds(self, kinds: tuple[str, ...], has_pauses: bool) -> Floats:
         """Return how long each type of event excludes its items: infinity for ever, minus infinity never.

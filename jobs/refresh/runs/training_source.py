@@ -40,7 +40,7 @@ class TrainingSource:
     damaged: tuple[str, ...] = ()
     "Segments that could not be read; their rows are missing."
     texts: tuple[bytes, ...] = ()
-    "Fields of the products for the autocomplete index; empty without the index."
+    "The products for the search index, or their fields for the autocomplete index alone; empty without indexes."
     account: EventCounts | None = None
     "Counts of the interactions that are no training events; only with `explain`."
     erasures: int = 0

@@ -49,7 +49,9 @@ def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
     if protocol == "leave_last_out":
         return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
-        return split_last_sessions(data, validation.share, pauses=validation.repeat_after_days)
+        seen = "allowed" if validation.seen == "auto" else validation.seen
+        pauses = validation.repeat_after_days
+        return split_last_sessions(data, validation.share, seen=seen, kinds=validation.kinds, pauses=pauses)
     if protocol == "by_time":
         return _by_time(recipe, data)
     return _choose_protocol(recipe, data)

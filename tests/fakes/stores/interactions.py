@@ -76,7 +76,14 @@ class MemoryInteractions(InteractionStore):
         self._written[app_id, minute] = written + len(payload)
         pushes: dict[str, list[bytes]] = {}
         for user_id, visitor, _ in recents:
-            if user_id and visitor and (visitor in app.links or len(app.linked[user_id]) < MOST_VISITORS):
+            if not user_id or not visitor or app.links.get(visitor) == user_id:
+                continue
+            has_room = len(app.linked[user_id]) < MOST_VISITORS
+            if visitor in app.links and not has_room:
+                _unlink(app, visitor)
+            elif visitor in app.links or (
+                has_room and (user_id in writer.proven or self._admit(app_id, writer))
+            ):
                 _link(app, visitor, user_id)
         for user_id, visitor, packed in recents:
             linked = app.links.get(visitor, "") or user_id
@@ -155,6 +162,11 @@ def _link(app: AppState, visitor: str, user_id: str) -> None:
     else:
         app.linked[former].discard(visitor)
         app.recents.pop(visitor_key, None)
+
+
+def _unlink(app: AppState, visitor: str) -> None:
+    app.linked[app.links.pop(visitor)].discard(visitor)
+    app.recents.pop(user_key_from_anonymous_id(visitor), None)
 
 
 def _push(app: AppState, user_key: str, oldest_first: Sequence[bytes]) -> None:

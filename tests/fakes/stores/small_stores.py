@@ -46,6 +46,12 @@ class MemoryAppsAndKeys(AppAndKeyStore):
         self._apps_by_id[app.app_id] = app
         self._version += 1
 
+    async def update_app(self, app_id: str, change: Callable[[App], App]) -> App | None:
+        if app_id not in self._apps_by_id:
+            return None
+        await self.put_app(change(self._apps_by_id[app_id]))
+        return self._apps_by_id[app_id]
+
     async def put_key(self, key: ApiKey) -> None:
         self._keys_by_sha256[key.sha256] = key
         self._version += 1

@@ -110,6 +110,18 @@ async def test_a_key_is_revoked_by_any_of_its_names(keeping: AppKeyAdmin, how: s
         await keeping.revoke(name)
 
 
+async def test_a_key_whose_app_can_not_be_read_is_revoked_all_the_same(
+    keeping: AppKeyAdmin, memory_stores: Stores
+) -> None:
+    await keeping.ensure_first_apps(NOW)
+    key = (await keeping.keys())[0].key
+    stray = key.model_copy(update={"app_id": "elsewhere", "sha256": "0" * 64, "key_id": "stray", "hint": "-"})
+    await memory_stores.access.put_key(stray)
+    revoked = (await keeping.revoke("stray")).to_dict()
+    assert (revoked["app_id"], revoked["environment"], revoked["key_id"]) == ("elsewhere", "", "stray")
+    assert stray.sha256 not in (await memory_stores.access.read_all()).keys
+
+
 async def test_what_is_not_there_is_named_with_what_is(keeping: AppKeyAdmin) -> None:
     await keeping.ensure_first_apps(NOW)
     for call in (

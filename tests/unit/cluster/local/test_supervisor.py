@@ -24,6 +24,7 @@ from cluster.process.free_ports import free_ports
 from cluster.process.installation_processes import is_alive, list_processes
 from cluster.process.installation_state import InstallationState, find_lock_holder, load_state
 from cluster.process.probe import is_healthy
+from tests.suites.waiting import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 ROOT = Path(__file__).resolve().parents[4]
@@ -160,6 +161,20 @@ def test_a_killed_redis_is_back_within_a_second(house: _House) -> None:
     assert new.pid != old.pid
     assert time.monotonic() - killed < 2
     assert is_healthy("127.0.0.1", house.port).is_good
+
+
+def test_a_redis_that_can_not_be_started_is_tried_again(house: _House) -> None:
+    house.start()
+    house.wait_for("ready")
+    # As on a full disk, its files can't be written.
+    obstacle = house.places.redis_dir / "redis.conf"
+    obstacle.unlink()
+    (obstacle / "more").mkdir(parents=True)
+    house.redis().kill()
+    wait_until(lambda: "Redis does not start again" in house.wait_for("ready").message)
+    shutil.rmtree(obstacle)
+    house.wait_for("ready", restarts={"redis": 1})
+    wait_until(lambda: is_healthy("127.0.0.1", house.port).is_good)
 
 
 def test_a_stopped_redis_is_left_alone(ready_house: _House) -> None:

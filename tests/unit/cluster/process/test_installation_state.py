@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -53,6 +56,7 @@ def test_the_url_can_be_called_whatever_the_doors_listen_on(host: str, url: str)
     assert _state(host=host).api_url == url
 
 
+@pytest.mark.usefixtures("allow_world")
 def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None:
     places = InstallationPaths.from_data_dir(tmp_path)
     assert find_lock_holder(places) == 0
@@ -80,6 +84,10 @@ def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None
             holder.kill()
             holder.wait()
     assert find_lock_holder(places) == 0
+    # A look takes a shared lock for a moment, and must not turn a start away.
+    look = os.open(places.lock, os.O_RDWR)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    Timer(0.05, os.close, [look]).start()
     mine = InstallationLock(places.lock)
     assert mine.acquire()
     assert mine.acquire()

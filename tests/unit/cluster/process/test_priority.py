@@ -21,6 +21,20 @@ def test_a_process_takes_back_what_it_was_given_once(monkeypatch: pytest.MonkeyP
     assert calls == []
 
 
+def test_a_thread_that_ends_meanwhile_leaves_no_other_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "10")
+    monkeypatch.setattr(os, "listdir", lambda _: ["1", "2", "3"])
+    calls: list[int] = []
+
+    def set_priority(which: int, thread: int, niceness: int) -> None:
+        calls.append(thread)
+        if thread < 3:
+            raise ProcessLookupError(3, "no such process")
+
+    assert restore_priority(set_priority)
+    assert (calls, os.environ[VARIABLE]) == ([1, 2, 3], "0")
+
+
 def test_where_it_is_not_allowed_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "10")
 

@@ -252,8 +252,10 @@ def test_a_record_that_is_one_already_stays_as_it_is(tmp_path: Path) -> None:
         "title": "T",
         "children": [{"id": "1", "html": "<p>x</p>"}],
     }
-    (row,) = rows_of(write(tmp_path, "news.jsonl", json.dumps(record)))
-    assert row == {**record, "enable_question_answering": True}
+    # Values of the wrong type stay too, for the validation to refuse this row alone.
+    broken = {"product_id": "b", "type": "article", "paragraphs": 5}
+    rows = rows_of(write(tmp_path, "news.jsonl", f"{json.dumps(record)}\n{json.dumps(broken)}"))
+    assert rows == [{**made, "enable_question_answering": True} for made in (record, broken)]
 
 
 def test_a_folder_without_an_archive_is_refused(tmp_path: Path) -> None:

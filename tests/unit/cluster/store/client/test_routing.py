@@ -33,7 +33,8 @@ def test_the_slot_is_that_of_the_first_key() -> None:
     shop = slot_of_key("shop")
     assert slot_of(("EVALSHA", "ff", 2, "{shop}:a", "{shop}:b", "x")) == shop
     assert slot_of(("XREAD", "COUNT", 1, "BLOCK", 5, "STREAMS", "{shop}:change:user", "0")) == shop
-    assert slot_of(("MEMORY", "USAGE", "{shop}:change:user")) == shop
+    for command in (("MEMORY", "USAGE"), ("XINFO", "STREAM"), ("XGROUP", "CREATE")):
+        assert slot_of((*command, "{shop}:change:user", "workers", "$")) == shop
     assert slot_of(("EVAL", "return 1", 0)) is None
     assert slot_of(("INFO", "memory")) is None
     assert slot_of(("GET", "{shop}:user:\ud800")) == shop

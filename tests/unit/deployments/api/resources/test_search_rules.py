@@ -54,6 +54,21 @@ def test_a_rule_waits_for_any_of_its_texts_or_for_a_pattern_over_the_whole_text(
     assert applied(search_query("green tea 12"), pattern).applied == ()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("Straße( \\d+)?", "STRASSE 12"),
+        ("gro(ß)+", "grossss"),
+        ("ﬁlter", "Filter"),
+        ("ＴＥＡ［a］?", "tea[a"),
+        ('"(Weiß)"', "(weiss)"),
+        ("[ÄÖ-Ü]l\\Ä", "ÖLÄ"),
+    ],
+)
+def test_patterns_and_texts_are_folded_alike(pattern: str, text: str) -> None:
+    assert applied(search_query(text), {"query": pattern, "query_option": "regex"}).applied == ("r0",)
+
+
 def test_a_pattern_that_does_not_parse_is_refused_when_the_rule_is_made_ready() -> None:
     with pytest.raises(Invalid):
         applied(search_query("tea"), {"query": "(tea", "query_option": "regex"})

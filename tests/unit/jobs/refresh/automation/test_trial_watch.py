@@ -294,7 +294,8 @@ async def test_sums_of_trials_that_somebody_ended_are_not_kept(
     assert not samples_in_memory
 
 
-async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Shop) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Shop, is_deleted: bool) -> None:
     meter = CountingMeter()
     supervisor = ModelSupervisor(shop.stores, shop.artifacts, shop.clock, owner="first", meter=meter)
     await shop.promote(shop.new)
@@ -306,7 +307,10 @@ async def test_the_gauge_of_an_uneven_trial_is_set_until_the_trial_ends(shop: Sh
     await supervisor.run_once()
     assert meter.gauges == {series: 1.0}
     assert (await shop.engine()).snapshot == shop.new
-    shop.clock.advance(WATCH_MS)
+    if is_deleted:
+        await shop.stores.engines.remove(APP, "default")
+    else:
+        shop.clock.advance(WATCH_MS)
     await supervisor.run_once()
     assert meter.gauges == {}
 

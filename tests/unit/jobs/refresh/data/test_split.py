@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -156,6 +158,36 @@ def test_a_session_recommends_again_only_after_the_pause() -> None:
     assert hidden.lengths.tolist() == [0, 1], "the third x is a day old when y is next"
     plain = split_next_in_session(data_of(rows), 5.0)
     assert (len(plain), plain.taken) == (3, None)
+
+
+def session_of(*events: tuple[str, str, float]) -> Interactions:
+    """Return the training session x, y, z and a later session of these items with their types and weights."""
+    rows = [("old", item, float(at), "click", 1.0) for at, item in enumerate("xyz")]
+    rows += [("new", item, 9.0 + at, kind, weight) for at, (item, kind, weight) in enumerate(events)]
+    frame = pl.DataFrame(rows, ["reader", "item", "at", "kind", "weight"], orient="row")
+    return interactions_from_frame(frame, FrameColumns(kind="kind", weight="weight"))
+
+
+def test_what_a_session_dislikes_or_refunds_is_history_and_no_target() -> None:
+    data = session_of(("x", "click", 1.0), ("y", "dislike", -1.0), ("z", "click", 1.0), ("z", "refund", 0.0))
+    assert histories_and_targets(split_next_in_session(data, 5.0)) == [(["x", "y"], ["z"])]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [(["x"], ["y"]), (["x", "y"], ["x"]), (["x", "y", "x"], ["y"])]),
+        ({"kinds": ("checkout",)}, [(["x"], ["y"]), (["x", "y", "x"], ["y"])]),
+        ({"seen": "out"}, [(["x"], ["y"])]),
+        ({"seen": "other_kinds", "kinds": ("checkout",)}, [(["x"], ["y"])]),
+        ({"seen": "other_kinds", "kinds": ("click",)}, []),
+    ],
+)
+def test_a_session_may_limit_types_and_repeats(options: Any, expected: list[Any]) -> None:
+    data = session_of(
+        ("x", "click", 1.0), ("y", "checkout", 1.0), ("x", "click", 1.0), ("y", "checkout", 1.0)
+    )
+    assert histories_and_targets(split_next_in_session(data, 5.0, **options)) == expected
 
 
 def test_newest_sessions_are_split_off_for_test_and_validation() -> None:

@@ -95,6 +95,15 @@ def test_every_protocol_has_what_is_relevant(protocol: str, words: str) -> None:
     assert facts["reason"] == "", "nothing was chosen"
 
 
+def test_a_recipe_limits_types_and_repeats_of_sessions() -> None:
+    data = orders(60, at_once=False, days=0.1)
+    validation = {"protocol": "next_in_session", "seen": "out", "kinds": data.kinds}
+    recipe = parse_recipe({**small_recipe().model_dump(mode="json"), "validation": validation})
+    split = split_for_recipe(recipe, data)
+    for trial in (split.test, *split.validation):
+        assert (trial.seen, trial.kinds) == ("out", data.kinds)
+
+
 def test_data_without_times_has_no_dates() -> None:
     table = pl.DataFrame({"reader": ["a"] * 9 + ["b"] * 9, "item": [str(at) for at in range(18)]})
     split = split_data(small_recipe(), interactions_from_frame(table, FrameColumns(at=None)))
