@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    ids, errors, clock, meter, log, secrecy, settings, paths, build_info, backup_pace   small shared modules
+    ids, errors, clock, meter, log, crypto, settings, paths, build_info, backup_pace    small shared modules
     addresses/    addresses of the artifact store, of Redis, of the installation, and of unknown hosts
     records/      the stored nouns and their validation
     query/        the filter language and the columns it is applied to

@@ -1,6 +1,6 @@
 """The error tree, and `Refusal`, the form in which an expected "no" travels between processes.
 
-    HouseError                 code, message, and keyword facts; picklable by construction
+    KioskError                 code, message, and keyword facts; picklable by construction
       Invalid                  invalid body, path or parameter             -> 400, 413, 422
         Malformed              not JSON at all                              -> 400
         TooLarge               the body is over its limit                   -> 413
@@ -18,7 +18,7 @@
         NewerRelease           only a newer release can read it            -> 503
       Fault                    internal: damaged file, broken invariant     -> 500
 
-A `HouseError` never defines a constructor: pickling works only because all facts are keywords
+A `KioskError` never defines a constructor: pickling works only because all facts are keywords
 (an exception with two positional constructor arguments arrives as a nameless one across a Ray hop).
 """
 
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class HouseError(Exception):
+class KioskError(Exception):
     """An error with a stable `code`, a sentence for the client and keyword facts."""
 
     code = "house_error"
@@ -45,11 +45,11 @@ class HouseError(Exception):
         return self.message
 
 
-def _rebuild(kind: type[HouseError], message: str, facts: dict[str, Any]) -> HouseError:
+def _rebuild(kind: type[KioskError], message: str, facts: dict[str, Any]) -> KioskError:
     return kind(message, **facts)
 
 
-class Invalid(HouseError):
+class Invalid(KioskError):
     code = "invalid"
 
 
@@ -83,29 +83,29 @@ class InvalidSetting(Invalid):
     code = "invalid_setting"
 
 
-class Unauthenticated(HouseError):
+class Unauthenticated(KioskError):
     code = "unauthenticated"
 
 
-class Forbidden(HouseError):
+class Forbidden(KioskError):
     code = "forbidden"
 
 
-class NotFound(HouseError):
+class NotFound(KioskError):
     code = "not_found"
 
 
-class Conflict(HouseError):
+class Conflict(KioskError):
     code = "conflict"
 
 
-class TooMany(HouseError):
+class TooMany(KioskError):
     """Over a rate limit, or over a bound on concurrent work. Fact: `retry_after_s` (int, seconds)."""
 
     code = "too_many"
 
 
-class Unavailable(HouseError):
+class Unavailable(KioskError):
     """A part is down, or not ready yet; the client should retry.
 
     Facts: `retry_after_s` (int, seconds); `unsent` if the store got nothing of the command, so that another process may
@@ -127,11 +127,11 @@ class NewerRelease(Unavailable):
     code = "newer_release"
 
 
-class Fault(HouseError):
+class Fault(KioskError):
     code = "fault"
 
 
-_CLASSES: dict[str, type[HouseError]] = {
+_CLASSES: dict[str, type[KioskError]] = {
     kind.code: kind
     for kind in (
         Invalid,
@@ -163,10 +163,10 @@ class Refusal:
     facts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, error: HouseError) -> Refusal:
+    def of(cls, error: KioskError) -> Refusal:
         return cls(error.code, error.message, dict(error.facts))
 
-    def error(self) -> HouseError:
+    def error(self) -> KioskError:
         """Return the value as an error of the same class."""
         return _CLASSES.get(self.code, Fault)(self.message, **self.facts)
 

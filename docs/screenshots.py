@@ -23,7 +23,7 @@ from cluster.records.engine import Engine
 from cluster.records.logged_query import LoggedQuery
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
+from cluster.store.installation.live_metrics import WINDOW_MS, LiveFigureStore
 from jobs.playground.loader import load_playground
 from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.evaluation.report_models import EvaluationReport

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cluster.errors import HouseError, Invalid, NotFound, Unavailable
+from cluster.errors import Invalid, KioskError, NotFound, Unavailable
 from cluster.log import redact, set_up_logging
 
 PARTLY = 1
@@ -56,7 +56,7 @@ def build_app(about: str = "", *, group: type[TyperGroup] | None = None) -> type
     )
 
 
-def exit_code_of(error: HouseError) -> int:
+def exit_code_of(error: KioskError) -> int:
     """Return the exit code of an error: 2 for wrong use, 3 if Kiosk or a store is unavailable, else 1."""
     if isinstance(error, Invalid | NotFound):
         return WRONG_USE
@@ -84,7 +84,7 @@ def run_program(app: typer.Typer, program: str, *, process: str = "") -> int:
         app(prog_name=program)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except HouseError as error:
+    except KioskError as error:
         if "--json" in sys.argv:
             print_json({"error": {"code": error.code, "message": error.message}})
         sys.stderr.write(f"error: {redact(error.message)}\n")

@@ -19,11 +19,11 @@ from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.examples import PATH, example_arguments, load_examples
-from deployments.operations.frame.operation import result_to_json
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.examples import PATH, example_arguments, load_examples
+from deployments.operations.framework.operation import result_to_json
+from deployments.operations.framework.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, NOW_MS
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.answers.render import find_question_words
 from actors.archive.messages import Snippet
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.tree import Node
 
 MOST_AFFILIATED = 5

@@ -38,7 +38,7 @@ from actors.answers.extractive.followups import (
 from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.leased_answer import LeasedAnswer
 from actors.answers.llm.draft import Draft
-from actors.answers.llm.writer import LanguageModelError, ModelWriter
+from actors.answers.llm.writer import LanguageModelError, LanguageModelWriter
 from actors.answers.passage_filter import (
     add_product_fields,
     collect_related_ids,
@@ -59,7 +59,7 @@ from actors.archive.messages import ArchiveQuery, Snippet
 from cluster.access_tier import NOBODY
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.query.language.parser import parse
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
@@ -105,7 +105,7 @@ class AnswerServices:
     clock: Clock
     meter: Meter
     executor: ThreadPoolExecutor
-    writer: ModelWriter | None = None
+    writer: LanguageModelWriter | None = None
     daily_token_limit: Callable[[str], int] = unlimited_tokens
     "App -> maximal number of model tokens for its answers on a day; 0: no limit."
     affiliation_of: RulesOf = no_affiliation
@@ -124,7 +124,7 @@ class AnswerPipeline:
 
         Errors:
             LeaseLost: another process has the question
-            HouseError: it could not be answered now
+            KioskError: it could not be answered now
         """
         question = hand.question
         question_text = await self._rewrite_standalone(hand) if question.before else question.text
@@ -274,7 +274,7 @@ class AnswerPipeline:
             hand.model_tokens += prompt + _RESERVED - spare
             tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
             # An answer must not fail because its unused tokens can't be given back.
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)
 
     async def _write_with_model(
@@ -350,7 +350,7 @@ class AnswerPipeline:
 
     async def _count_as_popular(self, question: Question) -> None:
         user_key = user_key_from_question(question)
-        with contextlib.suppress(HouseError):
+        with contextlib.suppress(KioskError):
             await self._services.questions.record_question(
                 question.app_id, question.text, user_key, question.asked_at // _DAY_MS
             )
@@ -392,7 +392,7 @@ class AnswerPipeline:
         ][:_RELATED]
         missing = [product_id for product_id in named if product_id not in others]
         if missing:
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 others.update(
                     {excerpt.product_id: excerpt for excerpt in await self._load_excerpts(hand, missing)}
                 )
@@ -419,7 +419,7 @@ class AnswerPipeline:
             snippets = await self.retrieve(query, rules.fq, "")
             ids = [*collect_related_ids(cited), *list_relevant_ids(snippets, question_text)]
             products = await load_products(tools.records, app_id, ids)
-        except HouseError as error:
+        except KioskError as error:
             # An answer without products of partners is better than none.
             self._log.warning("affiliation_missed", app=app_id, reason=error.message)
             return ()
@@ -456,4 +456,4 @@ class AnswerPipeline:
 
 def loggable_reason(error: BaseException) -> str:
     """Return the part of a failure's message that may be logged."""
-    return error.message if isinstance(error, HouseError) else type(error).__name__
+    return error.message if isinstance(error, KioskError) else type(error).__name__

@@ -20,18 +20,18 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.answers.extractive.verify import MIN_SUPPORT, score_support
+from actors.answers.extractive.support_scorer import MIN_SUPPORT, score_support
 from actors.answers.render import answer_to_json, passage_from_snippet, snippet_from_passage
 from actors.archive.messages import Snippet
-from actors.archive.passages import Document, read_product
+from actors.archive.passages import Document, document_from_product
 from actors.hosting.log_follower import LogFollower
 from cluster.access_tier import may_read
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
 from cluster.store.archive.user_questions import StoredQuestion
-from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.data.change_log import ChangeLogEntry, Follower
 from cluster.store.stores import Stores
 
 LEASE = RECHECK
@@ -101,7 +101,7 @@ class CitationRechecker:
 
     async def _run_under_lease(self) -> bool:
         """Check the changes if this process may; every round ends with a pause."""
-        with contextlib.suppress(HouseError):
+        with contextlib.suppress(KioskError):
             if await self._stores.leases.hold(LEASE, self._name, LEASE_MS):
                 await self.run_once()
         return False
@@ -135,7 +135,7 @@ class CitationRechecker:
         now: dict[str, Document | None] = {}
         for item in items:
             if change.op == "put":
-                now[str(item["product_id"])] = read_product(item)
+                now[str(item["product_id"])] = document_from_product(item)
             elif change.op == "remove":
                 now[str(item)] = None
         store = self._stores.questions

@@ -11,10 +11,9 @@ from actors.answers.affiliate_products import AffiliationRules, no_affiliation
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, unlimited_tokens
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
-from actors.answers.generation import QuestionWorker
 from actors.answers.leased_questions import OnAnswered, OnTakenOver, QuestionQueue
-from actors.answers.llm.provider_endpoint import ModelConfig
-from actors.answers.llm.writer import ModelWriter
+from actors.answers.llm.provider_endpoint import LanguageModelConfig
+from actors.answers.llm.writer import LanguageModelWriter
 from actors.answers.render import (
     excerpts_from_article,
     find_question_words,
@@ -22,6 +21,7 @@ from actors.answers.render import (
     render_answer,
     snippet_from_passage,
 )
+from actors.answers.text_generation import QuestionWorker
 from actors.archive.client import ArchiveClient
 from actors.archive.messages import ArchiveQuery, Snippet
 from cluster.clock import Clock
@@ -47,7 +47,7 @@ class QuestionClient:
         queue: QuestionQueue,
         rechecker: CitationRechecker,
         thinking: ThreadPoolExecutor,
-        writer: ModelWriter | None = None,
+        writer: LanguageModelWriter | None = None,
     ) -> None:
         self._answering = answering
         self._archive = archive
@@ -156,20 +156,20 @@ def open_question_client(
     begun: OnTakenOver | None = None,
     answered: OnAnswered | None = None,
     llm: Mapping[str, Any] | None = None,
-    writer: ModelWriter | None = None,
-    tokens_of: Callable[[str], int] = unlimited_tokens,
+    writer: LanguageModelWriter | None = None,
+    llm_token_limit: Callable[[str], int] = unlimited_tokens,
     affiliation_of: Callable[[str], tuple[str, tuple[str, ...]]] | None = None,
 ) -> QuestionClient:
     """Open the client with all its parts; nothing runs before `start`. `llm` contains the fields of
-    `ModelConfig`; without it no language model is called. `tokens_of` bounds the model tokens for an app's
-    answers on a day; `affiliation_of` returns an app's filter of partners' products, and the fields that
-    browsers can't read.
+    `LanguageModelConfig`; without it no language model is called. `llm_token_limit` bounds the model tokens for an
+    app's answers on a day; `affiliation_of` returns an app's filter of partners' products, and the fields
+    that browsers can't read.
 
     Errors:
         Invalid: the terms make no sense
     """
     if llm is not None:
-        writer = ModelWriter(ModelConfig(**llm), clock, meter)
+        writer = LanguageModelWriter(LanguageModelConfig(**llm), clock, meter)
 
     async def apps() -> Sequence[str]:
         return app_ids()
@@ -183,7 +183,7 @@ def open_question_client(
         meter,
         thinking,
         writer,
-        tokens_of,
+        llm_token_limit,
         no_affiliation
         if affiliation_of is None
         else lambda app_id: AffiliationRules(*affiliation_of(app_id)),

@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from actors.answers.answer_pipeline import loggable_reason
-from actors.answers.generation import QuestionWorker
 from actors.answers.leased_answer import LEASE_MS, LeasedAnswer, LeaseLost
 from actors.answers.render import answer_to_json
+from actors.answers.text_generation import QuestionWorker
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.records.question import GENERATED, Answer, Question
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
@@ -161,7 +161,7 @@ class QuestionQueue:
 
     async def _notify_taken_over(self, question: Question) -> None:
         if self._begun is not None and question.logged and not question.metadata.get(GENERATED):
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await self._begun(question)
 
     def _begin(self, recorded: StoredQuestion) -> None:
@@ -216,7 +216,7 @@ class QuestionQueue:
             return "too late"
         except (LeaseLost, asyncio.CancelledError):
             raise
-        except HouseError as error:
+        except KioskError as error:
             return error.message or error.code
         except Exception as error:  # noqa: BLE001  told to the asker as an answer that failed
             self._log.exception("answering_failed", question_id=hand.question.question_id)
@@ -237,7 +237,7 @@ class QuestionQueue:
             await asyncio.sleep(every_s)
             try:
                 await step()
-            except HouseError:
+            except KioskError:
                 continue
             except Exception:  # noqa: BLE001  the loop goes on whatever happened in one turn
                 self._log.exception("answer_desk_failed")

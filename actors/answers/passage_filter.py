@@ -11,7 +11,7 @@ import orjson
 from actors.answers.render import find_picture, passage_from_snippet
 from actors.archive.messages import Snippet
 from cluster.access_tier import NOBODY, access_of, may_read
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.field_projection import Projection
 from cluster.query.language.parser import parse
 from cluster.records.question import CitedPassage, Question

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.archive.combined_segments import SegmentRun
-from actors.archive.library import LibraryView, PassageLibrary
+from actors.archive.joined_postings import SegmentRun
 from actors.archive.messages import ArchiveQuery
+from actors.archive.passage_index import LibraryView, PassageIndex
 from actors.archive.segment import PassageSegment
 from actors.retrieval.lexical.bm25 import compute_idf
 from actors.retrieval.lexical.passage_postings import find_step
-from actors.vectors.compact import search_parts
+from actors.vectors.quantization import search_parts
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 
@@ -48,7 +48,7 @@ def no_candidates() -> CandidatePassages:
     return CandidatePassages(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuery) -> CandidatePassages:
+def find_by_words(library: PassageIndex, view: LibraryView, query: ArchiveQuery) -> CandidatePassages:
     """Return the passages with the best BM25 scores, best first."""
     question_terms = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], view.languages)[
         :_QUESTION_WORDS
@@ -82,7 +82,7 @@ def find_by_words(library: PassageLibrary, view: LibraryView, query: ArchiveQuer
     return replace(gathered, coverage=min(best / whole, 1.0))
 
 
-def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
+def embed_query(library: PassageIndex, query: ArchiveQuery) -> Vector | None:
     """Embed the question; None if vectors have no weight or the embedder knows no word of it.
 
     Shapes:

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import Citation, CitationState
+from actors.archive.passage_index import PassageIndex
 from actors.archive.passages import Document, canonical_address, find_sentence_spans
 from cluster.access_tier import may_read
 from cluster.errors import Invalid
@@ -54,7 +54,7 @@ _FRAME = " \"'.\u2026"
 
 
 def check_citations(
-    library: PassageLibrary,
+    library: PassageIndex,
     revisions: Mapping[str, ArticleRevision],
     citations: Sequence[Citation],
     tiers: frozenset[str],
@@ -160,7 +160,7 @@ class _WithdrawnAddresses:
 
 
 def _check_citation(
-    library: PassageLibrary,
+    library: PassageIndex,
     withdrawn: _WithdrawnAddresses,
     citation: Citation,
     tiers: frozenset[str],

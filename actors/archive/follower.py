@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 
-from actors.archive.library import PassageLibrary
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.archive.retrieve import is_fast
 from actors.archive.revisions import ArticleRevisions
 from actors.hosting.log_follower import LogFollower
@@ -32,11 +32,11 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 from cluster.records.archive.article_revision import ArticleRevision
-from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.data.change_log import ChangeLogEntry, Follower
 from cluster.store.stores import Stores
 
 T = TypeVar("T")
-LibraryAtOffset = tuple[PassageLibrary, str]
+LibraryAtOffset = tuple[PassageIndex, str]
 "A library and its offset in the product log."
 
 _READ = 64
@@ -74,7 +74,7 @@ class ArchiveFollower:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
         self._read_threads = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
         self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{app_id}")
-        self._library: PassageLibrary | None = None
+        self._library: PassageIndex | None = None
         self._offset = "0"
         self._revisions = ArticleRevisions()
         self._tasks: list[asyncio.Task[None]] = []
@@ -126,7 +126,7 @@ class ArchiveFollower:
 
     async def query(
         self,
-        thought: Callable[[PassageLibrary], T],
+        thought: Callable[[PassageIndex], T],
         tiers: frozenset[str] | None,
         *,
         in_thread: bool = False,
@@ -261,7 +261,7 @@ class ArchiveFollower:
             self._app_id, {"product": offset}, count=_READ, block_ms=block_ms
         )
 
-    async def _apply(self, library: PassageLibrary, changes: list[ChangeLogEntry]) -> str:
+    async def _apply(self, library: PassageIndex, changes: list[ChangeLogEntry]) -> str:
         """Apply changes; a failing one is logged and skipped, and the next load applies it."""
         for change in changes:
             await self._run_in_writer(partial(self._apply_change, library, change))
@@ -270,7 +270,7 @@ class ArchiveFollower:
         self._meter.time("kiosk_archive_follow_lag_ms", lag_ms)
         return changes[-1].offset
 
-    def _apply_change(self, library: PassageLibrary, change: ChangeLogEntry) -> None:
+    def _apply_change(self, library: PassageIndex, change: ChangeLogEntry) -> None:
         try:
             items = orjson.loads(change.payload)
             at_ms = position_from_offset(change.offset)[0]
@@ -298,7 +298,7 @@ class ArchiveFollower:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
 
-def apply_records(library: PassageLibrary, records: list[dict[str, Any]]) -> None:
+def apply_records(library: PassageIndex, records: list[dict[str, Any]]) -> None:
     """Add records; remove those that have no text any more."""
     documents = dict(_read_products(records))
     library.remove([product_id for product_id, document in documents.items() if document is None])
@@ -307,4 +307,4 @@ def apply_records(library: PassageLibrary, records: list[dict[str, Any]]) -> Non
 
 def _read_products(records: list[dict[str, Any]]) -> Iterator[tuple[str, Document | None]]:
     for record in records:
-        yield str(record["product_id"]), read_product(record)
+        yield str(record["product_id"]), document_from_product(record)

@@ -7,8 +7,8 @@ from functools import partial
 
 from actors.archive.citations import check_citations
 from actors.archive.follower import ArchiveFollower, LibraryAtOffset
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
+from actors.archive.passage_index import PassageIndex
 from actors.archive.retrieve import get_article, resize_snippets, search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.teasers import list_teasers
@@ -103,10 +103,10 @@ class ArchiveHost:
             if opened is not None:
                 return opened
         # Offset 0: the follower then fills the empty library from the whole change log.
-        return PassageLibrary(HashingEmbedder(), share=_HASHING_SHARE), "0"
+        return PassageIndex(HashingEmbedder(), share=_HASHING_SHARE), "0"
 
 
-def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> ArchiveResult:
+def _search(query: ArchiveQuery, now_ms: int, library: PassageIndex) -> ArchiveResult:
     if query.teasers:
         return list_teasers(library, query, now_ms)
     result = search_passages(library, query, now_ms)

@@ -27,15 +27,15 @@ import numpy.typing as npt
 import orjson
 
 from actors.archive.passages import Document, DocumentSection, Passage, split_kind
-from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame, split_by_access
+from actors.archive.segment import DocumentArrays, PassageExcerpt, PassageSegment, split_by_access
 from actors.language.hashing_embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
-from actors.vectors.compact import CompactVectors
+from actors.vectors.quantization import QuantizedVectors
 from cluster.artifacts.file_verification import damaged_file_error, file_entry_from_path, verify_file
 from cluster.artifacts.manifest import Manifest
+from cluster.crypto import Signer
 from cluster.errors import Fault
-from cluster.secrecy import Signer
 
 KIND = "passages"
 MANIFEST = "manifest.json"
@@ -196,7 +196,7 @@ class PassageSnapshot:
     def _open_segment(self, prefix: str, types: tuple[str, ...], facts: Mapping[str, Any]) -> PassageSegment:
         folder = self.folder
         names = {entry.name for entry in self.manifest.files}
-        frame = SegmentFrame(**{name: _map_array(folder, f"{prefix}frame-{name}.npy") for name in _FRAME})
+        frame = DocumentArrays(**{name: _map_array(folder, f"{prefix}frame-{name}.npy") for name in _FRAME})
         postings = PassagePostings(
             **{name: _map_array(folder, f"{prefix}postings-{name}.npy") for name in _POSTINGS}
         )
@@ -210,7 +210,7 @@ class PassageSnapshot:
             )
             optional = (f"{prefix}{SCAN}", f"{prefix}{SKETCHES}")
             scan, sketches = (folder / name if name in names else None for name in optional)
-            vectors = CompactVectors.open(codes, scales, scan, sketches)
+            vectors = QuantizedVectors.open(codes, scales, scan, sketches)
         # Whole files may still come from different writes; equal lengths are the least that must hold.
         if not len(frame.owner) == len(postings) == int(frame.first[-1]) or len(papers) != len(frame.keys):
             raise Fault("snapshot is damaged: its arrays do not fit each other", path=str(folder))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from actors.retrieval.html import INLINE_TAGS, scan_html
+from actors.retrieval.html_text import INLINE_TAGS, scan_html
 from cluster.access_tier import access_of
 
 _HEADINGS = frozenset({"h2", "h3", "h4"})
@@ -188,7 +188,7 @@ def split_kind(kind: str) -> tuple[str, str]:
     return product_type, access
 
 
-def read_product(record: Mapping[str, Any]) -> Document | None:
+def document_from_product(record: Mapping[str, Any]) -> Document | None:
     """Convert a stored product to a document; None when it has no text or is excluded from questions."""
     if record.get("enable_question_answering") is False:
         return None

@@ -31,8 +31,8 @@ from actors.archive.candidates import (
     no_candidates,
     score_similarity,
 )
-from actors.archive.library import LibraryView, PassageLibrary
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from actors.archive.passage_index import LibraryView, PassageIndex
 from actors.archive.question_dates import HALF_LIFE_DAYS, DateRange, parse_date_range
 from actors.archive.segment import UNKNOWN_DAY, PassageExcerpt
 from actors.vectors.types import Rows, Scores
@@ -58,7 +58,7 @@ _WORD = re.compile(r"\S+")
 _FIRST = np.ones(1, bool)
 
 
-def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
+def search_passages(library: PassageIndex, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Find passages for a question.
 
     Cost:
@@ -90,7 +90,7 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
 
 
 def resize_snippets(
-    library: PassageLibrary, result: ArchiveResult, words: int, tiers: frozenset[str] = NOBODY
+    library: PassageIndex, result: ArchiveResult, words: int, tiers: frozenset[str] = NOBODY
 ) -> ArchiveResult:
     """Return a result whose snippets have so many words of their article, from the beginning of their passages on."""
     snippets = []
@@ -104,7 +104,7 @@ def resize_snippets(
     return replace(result, snippets=tuple(snippets))
 
 
-def is_fast(library: PassageLibrary, tiers: frozenset[str] | None = NOBODY) -> bool:
+def is_fast(library: PassageIndex, tiers: frozenset[str] | None = NOBODY) -> bool:
     """Return whether a query of some tiers, or of all if None, takes less time than a switch to another thread."""
     view = library.view(tiers)
     if library.is_slow or view.passages > _MANY_PASSAGES:
@@ -118,7 +118,7 @@ def is_fast(library: PassageLibrary, tiers: frozenset[str] | None = NOBODY) -> b
 
 
 def get_article(
-    library: PassageLibrary, product_id: str, position: int, tiers: frozenset[str] = NOBODY
+    library: PassageIndex, product_id: str, position: int, tiers: frozenset[str] = NOBODY
 ) -> ArchiveArticle | None:
     """Return the article of a passage; None when there is no such passage, or none that the tiers may read."""
     document = library.find(product_id, tiers)
@@ -155,7 +155,7 @@ def _rerank_lexical(word_scores: Scores, meant: Scores, share: float) -> Scores:
 
 
 def _blend_scores(
-    words: CandidatePassages, meaning: CandidatePassages, library: PassageLibrary, is_dated: bool
+    words: CandidatePassages, meaning: CandidatePassages, library: PassageIndex, is_dated: bool
 ) -> tuple[Rows, Scores]:
     # with dates, a large distance of the last candidate must not separate two similar ones
     scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)

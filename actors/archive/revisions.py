@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from actors.archive.library import PassageLibrary
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, revision_of
 
 MOST_REVISIONS = 10_000
@@ -29,14 +29,12 @@ class ArticleRevisions:
         self._unwritten: dict[str, ArticleRevision | None] = {}
         self._lock = threading.Lock()
 
-    def apply_records(
-        self, library: PassageLibrary, records: Iterable[Mapping[str, Any]], at_ms: int
-    ) -> None:
+    def apply_records(self, library: PassageIndex, records: Iterable[Mapping[str, Any]], at_ms: int) -> None:
         """Add records to a library and remove those that have no text any more; keep what changed for readers.
 
         `at_ms` is the time of the change, in milliseconds since 1970.
         """
-        documents = {str(record["product_id"]): read_product(record) for record in records}
+        documents = {str(record["product_id"]): document_from_product(record) for record in records}
         self.remove(
             library, [product_id for product_id, document in documents.items() if document is None], at_ms
         )
@@ -46,7 +44,7 @@ class ArticleRevisions:
         for document in present:
             self._record_put(document, at_ms)
 
-    def remove(self, library: PassageLibrary, product_ids: Iterable[str], at_ms: int) -> None:
+    def remove(self, library: PassageIndex, product_ids: Iterable[str], at_ms: int) -> None:
         """Remove documents from a library; articles among them are withdrawn."""
         removed = list(product_ids)
         # Looked up before they are removed.

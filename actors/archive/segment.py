@@ -31,7 +31,7 @@ from actors.retrieval.lexical.passage_postings import (
     merge_postings,
 )
 from actors.retrieval.lexical.postings import count_terms
-from actors.vectors.compact import CompactVectors
+from actors.vectors.quantization import QuantizedVectors
 from actors.vectors.types import Mask, Matrix
 
 UNKNOWN_DAY = -(1 << 30)
@@ -108,7 +108,7 @@ class MemoryDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFrame:
+class DocumentArrays:
     """The small arrays of the module's table."""
 
     owner: npt.NDArray[np.uint32]
@@ -132,9 +132,9 @@ class PassageSegment:
     """A segment. One thread at a time may mark removals; any number may read."""
 
     document_source: DocumentSource
-    frame: SegmentFrame
+    frame: DocumentArrays
     postings: PassagePostings
-    vectors: CompactVectors | None
+    vectors: QuantizedVectors | None
     types: tuple[str, ...]
     languages: Mapping[str, int] = field(default_factory=dict)
     "Language -> passages."
@@ -282,7 +282,7 @@ def build_segment(
     counted = count_terms(terms)
     vectors = None
     if embedder is not None:
-        vectors = CompactVectors.of(_embed_passages(words, embedder))
+        vectors = QuantizedVectors.of(_embed_passages(words, embedder))
     counts: Counter[str] = Counter()
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
@@ -325,7 +325,7 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
             for segment_vectors, segment in zip(results, segments, strict=True)
             if segment_vectors
         ]
-        vectors = CompactVectors.of(np.concatenate(rest))
+        vectors = QuantizedVectors.of(np.concatenate(rest))
     languages: Counter[str] = Counter()
     for segment in segments:
         languages.update(segment.languages)
@@ -357,14 +357,14 @@ def split_by_access(segment: PassageSegment, accesses: Sequence[str]) -> list[Pa
     return parts
 
 
-def build_document_arrays(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str, ...]]:
+def build_document_arrays(documents: Sequence[Document]) -> tuple[DocumentArrays, tuple[str, ...]]:
     """Return the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}
     kinds = np.array([names.setdefault(document.type, len(names)) for document in documents], np.uint16)
     keys = np.array([key_from_product_id(document.product_id) for document in documents], np.uint64)
     places = np.argsort(keys, kind="stable").astype(np.uint32)
-    frame = SegmentFrame(
+    frame = DocumentArrays(
         owner=np.repeat(np.arange(len(documents), dtype=np.uint32), counts),
         first=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         keys=keys[places],

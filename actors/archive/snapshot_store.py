@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from actors.archive.embedding_cache import CachingEmbedder
-from actors.archive.library import PassageLibrary
+from actors.archive.passage_index import PassageIndex
 from actors.archive.passage_snapshot import KIND, MANIFEST, PassageSnapshot
 from actors.archive.passages import Document
 from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
@@ -52,7 +52,7 @@ class PassageSnapshotStore:
         "App -> when its snapshots were listed, and the newest sequence."
         self._log = structlog.get_logger()
 
-    def open(self, app_id: str) -> tuple[PassageLibrary, str] | None:
+    def open(self, app_id: str) -> tuple[PassageIndex, str] | None:
         """Open the newest good snapshot; return a library and the product offset up to which it is complete.
 
         Damaged snapshots are logged and skipped. Without its embedder, a snapshot is searched by words alone.
@@ -69,7 +69,7 @@ class PassageSnapshotStore:
             embedder = snapshot.embedder or self._find_embedder(version)
             if embedder is None:
                 self._log.error("embedder_missing", app=app_id, embedder=version)
-            library = PassageLibrary(
+            library = PassageIndex(
                 embedder,
                 segments=segments,
                 share=float(snapshot.facts["share"]),

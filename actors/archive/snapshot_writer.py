@@ -30,18 +30,18 @@ from actors.archive.passage_snapshot import (
     write_manifest,
 )
 from actors.archive.passages import Document
-from actors.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
+from actors.archive.segment import DocumentArrays, day_from_date, detect_language, key_from_product_id
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.hashing_embedder import Embedder
 from actors.retrieval.lexical.passage_postings import build_postings
 from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
-from actors.vectors.compact import CompactVectors
+from actors.vectors.quantization import QuantizedVectors
 from actors.vectors.types import Scores
 from cluster.access_tier import MOST_TIERS
 from cluster.artifacts.manifest import Manifest
+from cluster.crypto import Signer
 from cluster.errors import Conflict, Invalid
-from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000
 "Maximal number of passages for training the built-in embedder."
@@ -251,7 +251,7 @@ class _PartWriter:
             yield len(batch)
         if scales is None:
             scales = np.ones(embedder.dimensions, np.float32)
-        compact = CompactVectors(codes, scales).with_sketches()
+        compact = QuantizedVectors(codes, scales).with_sketches()
         self._save_arrays("vectors", {"codes": compact.codes, "scales": compact.scales})
         compact.save_scan(self._folder / f"{self._prefix}{SCAN}")
         compact.save_sketches(self._folder / f"{self._prefix}{SKETCHES}")
@@ -275,12 +275,12 @@ class _PartWriter:
         self._kinds.append(self._types.setdefault(document.type, len(self._types)))
         self._days.append(day_from_date(document.published))
 
-    def _frame(self) -> SegmentFrame:
+    def _frame(self) -> DocumentArrays:
         keys = np.array(self._keys, np.uint64)
         # Sorted keys with their places: a product is looked up by binary search.
         places = np.argsort(keys, kind="stable").astype(np.uint32)
         sizes = np.array(self._sizes, np.int64)
-        return SegmentFrame(
+        return DocumentArrays(
             # owner: number of the document of each passage
             owner=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
             # first [documents + 1]: where the passages of each document begin

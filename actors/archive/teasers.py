@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, ArchiveResult, ArticleTeaser
+from actors.archive.passage_index import PassageIndex
 from actors.archive.retrieve import search_passages
 from cluster.access_tier import may_read
 
@@ -16,7 +16,7 @@ MOST_READ = 50
 "Articles among which the locked ones are."
 
 
-def list_teasers(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
+def list_teasers(library: PassageIndex, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Return the best locked articles that have an address; only their titles can be read."""
     accesses = frozenset(segment.access for segment in library.segments)
     locked = frozenset(access for access in accesses if not may_read(access, query.tiers))

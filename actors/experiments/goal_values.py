@@ -28,17 +28,17 @@ from actors.hosting.purchase_values import (
     value_events,
 )
 from actors.vectors.types import Codes, Floats, Mask
+from cluster.artifacts.address_limit import limit_users_per_address
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.outcomes import REFUND_WINDOW_MS
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.records.experiment import CONVERSION, LISTS, Experiment, ExperimentGoal
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import LIST_ENDPOINTS
+from cluster.records.served_list import LIST_ENDPOINTS
 from cluster.store.stores import Stores
 
 BEFORE_MS: Final = 28 * DAY_MS
@@ -396,7 +396,7 @@ def _add_up(sums: Floats, counts: pl.DataFrame) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficFigures:
+class GoalBaseline:
     """The figures of a goal in the last two weeks, over all people with any interaction."""
 
     people_per_day: float
@@ -407,9 +407,9 @@ class TrafficFigures:
     "With the value of the same people in the 28 days before."
 
 
-async def measure_traffic(
+async def measure_baseline(
     stores: Stores, artifacts: ArtifactStore, app_id: str, goal: ExperimentGoal, now_ms: int
-) -> TrafficFigures:
+) -> GoalBaseline:
     """Measure a goal over the last two weeks, as an experiment would that began then.
 
     Errors:
@@ -433,12 +433,12 @@ async def measure_traffic(
         now_ms + 1,
     )
     if size < 2:
-        return TrafficFigures(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
+        return GoalBaseline(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
     figures = await load_figures(stores, artifacts, app_id, [goal], people)
     sums = figures.goals[0].sums(np.ones(size, bool))
     if not sums.per:
-        return TrafficFigures(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
+        return GoalBaseline(size / TRAFFIC_DAYS, 0.0, 0.0, 0.0)
     variance, both, before = sums.moments()
     correlation = both / sqrt(variance * before) if variance * before > 0 else 0.0
     # Below 1: a correlation of 1 would ask for no people at all.
-    return TrafficFigures(size / TRAFFIC_DAYS, sums.mean, sqrt(variance), max(min(correlation, 0.99), 0.0))
+    return GoalBaseline(size / TRAFFIC_DAYS, sums.mean, sqrt(variance), max(min(correlation, 0.99), 0.0))

@@ -28,7 +28,7 @@ from actors.experiments.statistics import EffectEstimate, VariantSample, compare
 from actors.hosting.job_lease import JobLease
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.records.administration import AuditRow
 from cluster.records.experiment import GUARDRAILS, Experiment, Variant
 from cluster.store.engines.experiments import GUARD
@@ -154,7 +154,7 @@ class GuardrailWatcher:
             await asyncio.sleep(LOOK_S)
             try:
                 await self.run_once()
-            except HouseError as error:
+            except KioskError as error:
                 self._log.warning("guardrails_not_checked", reason=error.message)
             except Exception:  # noqa: BLE001
                 # one experiment that can't be read must not leave the others unwatched
@@ -237,7 +237,7 @@ class GuardrailWatcher:
         begun_id = await self._stores.audit.begin(row)
         try:
             after = await self._lifecycle.pause(app_id, name, f"{broken.guardrail} of {broken.variant.slug}")
-        except HouseError as error:
+        except KioskError as error:
             refused = row.model_copy(update={"outcome": "refused", "reason": error.message})
             await self._stores.audit.append(refused, begun_id=begun_id)
             if isinstance(error, Unavailable):

@@ -16,7 +16,7 @@ import structlog
 from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
 from cluster.clock import SystemClock
-from cluster.errors import HouseError, Refusal
+from cluster.errors import KioskError, Refusal
 from cluster.log import set_up_logging
 from cluster.store.connect import OpenStores
 
@@ -34,7 +34,7 @@ class AssignerHost:
         """Record one event; event and reply are encoded by `EXPERIMENT_MESSAGES`."""
         try:
             assignment = await self._record(EXPERIMENT_MESSAGES.decode(payload))
-        except HouseError as error:
+        except KioskError as error:
             self._counts["refused"] += 1
             return EXPERIMENT_MESSAGES.encode(Refusal.of(error))
         self._counts["recorded"] += 1

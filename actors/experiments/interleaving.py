@@ -20,7 +20,7 @@ from actors.experiments.statistics import WinShare, estimate_win_share
 from actors.experiments.team_draft import CREDITS
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_list import FIRST_SIDE, SECOND_SIDE
 
 ALPHA: Final = 0.01
 "Chance that two equal sides are ever decided, over all looks together."

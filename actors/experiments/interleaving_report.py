@@ -28,7 +28,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, NotFound
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import FIRST_SIDE
+from cluster.records.served_list import FIRST_SIDE
 from cluster.store.stores import Stores
 
 ATTRIBUTED_MS: Final = 7 * 86_400_000

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_list import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
 
 ROUNDS_A_DIGEST: Final = 512
 _MOST_SEEDS: Final = 4_096

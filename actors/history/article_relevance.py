@@ -50,7 +50,7 @@ ReadArticle = Callable[[Mapping[str, Any]], UploadedArticle | None]
 "Reads a stored product; None when the product can't be news."
 
 
-def compute_sketch(passages: Sequence[str]) -> str:
+def compute_simhash(passages: Sequence[str]) -> str:
     """Return the sketch of a text: 128 signs, written as 32 hex digits; empty when it has no words.
 
     Cost:
@@ -205,7 +205,7 @@ class ArticleTerms:
     def sketch(self) -> str:
         """Return the sketch of the article; the first call computes it."""
         if self._sketch is None:
-            self._sketch = compute_sketch(self.article.passages)
+            self._sketch = compute_simhash(self.article.passages)
         return self._sketch
 
 

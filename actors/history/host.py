@@ -20,7 +20,7 @@ import structlog
 
 from actors.history.loop import TrackerLoop
 from actors.history.messages import AnswerService
-from actors.history.monitor import RelevanceConfig
+from actors.history.news_monitor import RelevanceDependencies
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
@@ -31,7 +31,7 @@ from cluster.runtime.actors.fail_fast import exit_when_stuck, run_or_exit
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 
-OpenServices = Callable[[Stores], "tuple[RelevanceConfig, AnswerService]"]
+OpenServices = Callable[[Stores], "tuple[RelevanceDependencies, AnswerService]"]
 
 
 class TrackerHost:

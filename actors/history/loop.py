@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from actors.history.messages import AnswerService
-from actors.history.monitor import LAG_MS, AppMonitor, RelevanceConfig
+from actors.history.news_monitor import LAG_MS, NewsMonitor, RelevanceDependencies
 from actors.hosting.job_lease import JobLease
 from actors.hosting.log_follower import LogFollower
 from cluster.artifacts.segments import SegmentStore
@@ -51,7 +51,7 @@ class TrackerState:
 
 @dataclass(slots=True)
 class _MonitoredApp:
-    monitor: AppMonitor
+    monitor: NewsMonitor
     paused_until_s: float = 0.0
     "End of the pause after a failure."
 
@@ -62,7 +62,7 @@ class TrackerLoop:
     def __init__(
         self,
         stores: Stores,
-        judges: RelevanceConfig,
+        judges: RelevanceDependencies,
         answering: AnswerService,
         clock: Clock,
         meter: Meter,
@@ -174,7 +174,7 @@ class TrackerLoop:
             if kept is not None:
                 kept.monitor.relevance = judges
                 continue
-            monitor = AppMonitor(
+            monitor = NewsMonitor(
                 app.app_id,
                 self._stores,
                 judges,

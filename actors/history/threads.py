@@ -216,7 +216,7 @@ def dismiss_thread(user_threads: UserThreads, thread_id: str) -> UserThreads:
     )
 
 
-def dismiss_account(user_threads: UserThreads, now_ms: int) -> UserThreads:
+def dismiss_overall(user_threads: UserThreads, now_ms: int) -> UserThreads:
     """Clear the account's indicator; threads keep theirs. A later update raises it again."""
     newest = max((thread.new_at_ms for thread in user_threads.threads.values() if thread.has_new), default=0)
     # clock skew must not leave an update unread that existed at the time of the dismissal

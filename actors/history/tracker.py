@@ -91,7 +91,7 @@ class ThreadTracker:
 
         Errors:
             Unavailable: the store is unreachable, or too many processes change the same threads
-            HouseError: as the rule raises it
+            KioskError: as the rule raises it
         """
         for _ in range(MAX_TRIES):
             before = await self._store.read(app_id, user_id)
@@ -135,7 +135,7 @@ class ThreadTracker:
         if verb == "dismiss_thread":
             return lambda user_threads: rules.dismiss_thread(user_threads, first)
         if verb == "dismiss_overall":
-            return lambda user_threads: rules.dismiss_account(user_threads, now_ms)
+            return lambda user_threads: rules.dismiss_overall(user_threads, now_ms)
         if verb == "delete_all":
             return rules.delete_all_threads
         raise Fault(f"nobody knows how to {verb} threads")

@@ -10,7 +10,7 @@ import orjson
 
 from cluster import ids
 from cluster.records.field_types.times import moment_ms
-from cluster.store.data.changes import ChangeLog
+from cluster.store.data.change_log import ChangeLog
 
 _PAGE = 200
 _MOST_PAGES = 500

@@ -10,7 +10,7 @@ attribution         credit the interactions of a day to answers: pure functions;
                     up to date
 storage_meter       measure the bytes of apps with a bound on storage
 erasure             delete the data of a person; person_places lists where it is
-replay              apply quarantined records again
+quarantine_replay   apply quarantined records again
 loop                run all of that without Ray
 host                the named, restarted Ray actor around the loop
 client              typed client of erasures

@@ -60,7 +60,7 @@ class BatchApplier:
             outcome = await self._write(batch)
         except Unavailable:
             # The store failed, not the batch: it must not be given up after five outages.
-            self.excuse(batch)
+            self.discount_delivery(batch)
             raise
         except Exception as error:
             if self._failures(batch) < MAX_DELIVERIES:
@@ -72,7 +72,7 @@ class BatchApplier:
         )
         return outcome
 
-    def excuse(self, batch: Batch) -> None:
+    def discount_delivery(self, batch: Batch) -> None:
         """Exclude a delivery from the failures of a batch: it was not tried, or the store was unreachable."""
         self._excused[_key(batch)] = self._excused.get(_key(batch), 0) + 1
 

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from actors.language.hashing_embedder import Embedder, embedding_text
-from actors.retrieval.html import text_from_html
+from actors.retrieval.html_text import text_from_html
 from cluster.errors import Fault
 from cluster.records.intake import Noun
 from cluster.store.data.intake import RecordPut

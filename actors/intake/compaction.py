@@ -21,10 +21,10 @@ from cluster.artifacts.replaced_products import ReplacedProducts
 from cluster.artifacts.segment_format import NOUNS
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
-from cluster.errors import Conflict, Fault, HouseError, Unavailable
+from cluster.errors import Conflict, Fault, KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.records.intake import Noun
-from cluster.store.data.changes import ChangeLog, ChangeLogEntry
+from cluster.store.data.change_log import ChangeLog, ChangeLogEntry
 from cluster.store.stores import Stores
 
 # Write segments of users and products again from the store of records, when they are lost or damaged.
@@ -188,7 +188,7 @@ class ChangeLogCompactor:
                 self._waiting.pop(app_id, None)
             except Unavailable:
                 raise
-            except HouseError as error:
+            except KioskError as error:
                 self._waiting.pop(app_id, None)
                 self._resting[app_id] = self._clock.monotonic_s() + self._rules.rest_s
                 self._meter.count("kiosk_settle_refusals", app=app_id)

@@ -16,7 +16,7 @@ import structlog
 from cluster.artifacts.logs.daily_log import DailyLog
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.clock import Clock
-from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.errors import Conflict, KioskError, Unavailable
 from cluster.ids import position_from_offset
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
@@ -102,7 +102,7 @@ class DailyLogCompactor(Generic[Row]):
                     raise
                 except Conflict:  # another process wrote; read the manifest again
                     self._covered.pop(app_id, None)
-                except HouseError as error:
+                except KioskError as error:
                     self._rest(app_id, error)
         return rows
 
@@ -195,7 +195,7 @@ class DailyLogCompactor(Generic[Row]):
             self._rest(app_id, error)
             raise
 
-    def _rest(self, app_id: str, error: HouseError) -> None:
+    def _rest(self, app_id: str, error: KioskError) -> None:
         self._resting[app_id] = self._clock.monotonic_s() + self._rules.rest_s
         self._meter.count("kiosk_query_log_refusals", app=app_id)
         self._log.error("query_log_stuck", app=app_id, log=self._daily_log.kind, reason=error.message)

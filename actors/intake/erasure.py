@@ -18,12 +18,12 @@ import orjson
 import structlog
 
 from actors.intake.compaction import ChangeLogCompactor, DeleteLogRows
-from actors.intake.person_places import (
+from actors.intake.personal_data import (
     LOG_FILE,
     PLACES,
     SNAPSHOTS,
     TRAININGS,
-    PersonPlaces,
+    PersonalDataReader,
     find_runs_with_person,
 )
 from cluster.admin.local_person_files import LocalPersonFiles
@@ -32,7 +32,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import MarkedSnapshot, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock, iso_ms
-from cluster.errors import HouseError, TooMany, Unavailable
+from cluster.errors import KioskError, TooMany, Unavailable
 from cluster.records.erasure import ErasedPlace, Erasure, Person
 from cluster.store.data.person_traces import REDIS_PLACES
 from cluster.store.stores import Stores
@@ -76,7 +76,7 @@ class PersonEraser:
         self._clock = clock
         self._files = files
         self._owns_redis = owns_redis
-        self._places = PersonPlaces(stores, artifacts, files)
+        self._places = PersonalDataReader(stores, artifacts, files)
         self._log = structlog.get_logger()
 
     async def run_once(self) -> int:
@@ -93,7 +93,7 @@ class PersonEraser:
             except Unavailable as error:
                 away.append(error)
                 continue
-            except HouseError as error:
+            except KioskError as error:
                 self._log.error(
                     "erasure_failed", app=erasure.app_id, erasure=erasure.erasure_id, reason=error.message
                 )
@@ -230,7 +230,7 @@ class PersonEraser:
         place = ErasedPlace(place=LOG_FILE, found=1, left=1)
         if not self._owns_redis:
             return place.model_copy(update={"until": "its operator rewrites it", "reason": EXTERNAL})
-        if not (await self._stores.erasures.log_file()).is_kept:
+        if not (await self._stores.erasures.read_append_only_file()).is_kept:
             return ErasedPlace(place=LOG_FILE, reason="Redis keeps no file")
         if not erasure.later and await self._rewrite_log_file():
             return ErasedPlace(place=LOG_FILE, found=1)
@@ -242,12 +242,12 @@ class PersonEraser:
         store = self._stores.erasures
         begun = False
         for _ in range(round(FILE_WAIT_S / _LOOK_S)):
-            if not (await store.log_file()).is_rewriting:
+            if not (await store.read_append_only_file()).is_rewriting:
                 if begun:
                     return True
                 # A rewrite that already ran began before the removal, so its file may still name the
                 # person.
-                begun = await store.rewrite_log_file(self._clock.now_ms())
+                begun = await store.rewrite_append_only_file(self._clock.now_ms())
             await asyncio.sleep(_LOOK_S)
         return False
 
@@ -255,10 +255,10 @@ class PersonEraser:
         """Rewrite the append-only file after erasures, at most once an hour."""
         if not self._owns_redis:
             return
-        file = await self._stores.erasures.log_file()
+        file = await self._stores.erasures.read_append_only_file()
         now_ms = self._clock.now_ms()
         if file.is_kept and file.requested_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
-            await self._stores.erasures.rewrite_log_file(now_ms)
+            await self._stores.erasures.rewrite_append_only_file(now_ms)
 
 
 def _count_places(places: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:

@@ -31,7 +31,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.store.data.intake import Batch
 from cluster.store.stores import Stores
@@ -403,7 +403,7 @@ class IntakeLoop:
     def _excuse_all(self, app_id: str, batches: Sequence[Batch]) -> None:
         self._apps[app_id] = True
         for batch in batches:
-            self._applier.excuse(batch)
+            self._applier.discount_delivery(batch)
 
     def _record_failure(self, batch: Batch, error: Exception) -> None:
         # The pause doubles with each failure in a row, up to its bound.
@@ -412,7 +412,7 @@ class IntakeLoop:
         self._pauses[batch.app_id] = (self._clock.monotonic_s() + rest_s, rest_s)
         self._state.failures += 1
         self._meter.count("kiosk_intake_failures", duty="intake")
-        reason = error.message if isinstance(error, HouseError) else type(error).__name__
+        reason = error.message if isinstance(error, KioskError) else type(error).__name__
         self._log.warning(
             "batch_failed", app=batch.app_id, noun=batch.noun, delivery=batch.deliveries, reason=reason
         )

@@ -35,7 +35,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
@@ -101,7 +101,7 @@ class OutcomeAttributor:
                 computed += await self._run_app(app_id, days, at_once)
             except Unavailable:
                 raise
-            except HouseError as error:
+            except KioskError as error:
                 self._log.error("attribution_refused", app=app_id, reason=error.message)
             except Exception:  # noqa: BLE001
                 # the next apps must not wait for one whose interactions can't be read
@@ -258,10 +258,10 @@ class OutcomeAttributor:
         for user_id, ids in visitors.items():
             links |= dict.fromkeys(map(user_key_from_anonymous_id, ids), user_key_from_id(user_id))
         salt = await self._stores.served.salt(app_id)
-        return await asyncio.to_thread(list_people, user_keys, links, salt)
+        return await asyncio.to_thread(map_pseudonyms, user_keys, links, salt)
 
 
-def list_people(user_keys: Iterable[str], links: Mapping[str, str], salt: bytes) -> pl.DataFrame:
+def map_pseudonyms(user_keys: Iterable[str], links: Mapping[str, str], salt: bytes) -> pl.DataFrame:
     """Return each user key with the pseudonyms of all ids of the person: columns `user_key`, `user`.
 
     Shapes:

@@ -18,7 +18,7 @@ from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.artifacts.segments import position_from_offset
 from cluster.compact_json import dump_compact
 from cluster.records.intake import Noun
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 GROUP = "group:"
 UNKNOWN_RATING = 3.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from cluster.artifacts.app_storage import measure_app
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.store.app_bounds import UsageStore
+from cluster.store.app_quotas import UsageStore
 
 MEASURE_EVERY_S = 60.0
 "Time after which an app is measured without a compaction: trainings and deletes change its size too."

@@ -159,7 +159,7 @@ def _pair_up(word: str) -> list[str]:
     return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
-def count_shared_letters(text: str, other: str) -> int:
+def measure_shared_prefix(text: str, other: str) -> int:
     """Return how many first letters two texts share."""
     count = 0
     for left, right in zip(text, other, strict=False):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from actors.models.model import Batch, Model
-from actors.models.scaled_scores import StandardizedScores
+from actors.models.standardized_scores import StandardizedScores
 from actors.models.user_histories import UserHistories
 
 

@@ -21,7 +21,7 @@ from actors.vectors.types import Rows, Scores
 
 
 @dataclass(frozen=True, slots=True)
-class ContentWeights:
+class ContentModel:
     """Weights from items of a history to features.
 
     Shapes:
@@ -84,7 +84,7 @@ class ContentWeights:
         return ModelState(arrays, {"fading": self.fading.model_dump(), "items": int(self.weights.shape[0])})
 
     @classmethod
-    def load(cls, parts: ModelState) -> ContentWeights:
+    def load(cls, parts: ModelState) -> ContentModel:
         """Return the weights of a saved state, without copying them."""
         features = np.asarray(parts.array("features"))
         starts, columns, values = (parts.array(name) for name in ("starts", "columns", "weights"))

@@ -28,7 +28,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
-from actors.vectors.compact import Sketches, learn_sketches
+from actors.vectors.quantization import Sketches, learn_sketches
 from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Scores, Vector
 

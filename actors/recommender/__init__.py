@@ -7,14 +7,14 @@ Read `messages` (queries and results), `pipeline` (the hot path on one screen), 
     ranking/candidates        filters, consumed rows, and the best rows of a `ranking`
     rerank/exploration        places for cold-start items, and dithering
     rerank/rerank             dithering, boosts, diversity (`diversity`), the page, the records of the result
-    rerank/grouping           the order of categories and attribute values, which `group_pipeline` lists
+    rerank/group_scores       the order of categories and attribute values, which `group_pipeline` lists
     explain                   why a product has its place
 
 The stages read the state of one engine:
 
     state/catalog             products by row, masks, groups of rows by value (`groups`, `filtered_groups`)
     state/overlay             applies the change log: products, and interactions as arrays (`events`)
-    state/trending            decayed counts, one vote for each user, product and day (`user_contributions`)
+    state/vote_counts         decayed counts, one vote for each user, product and day (`user_contributions`)
     state/cooccurrence        products of the same sessions and baskets
     state/live_cohorts        votes of users with equal attributes (`user_attributes`)
     state/global_signals      trend, popularity and availability, shared by all engines of an app; prior scores

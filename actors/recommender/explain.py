@@ -21,8 +21,8 @@ from actors.recommender.ranking.pipeline_inputs import (
 )
 from actors.recommender.ranking.score import explain_rows, get_slot_map, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
+from actors.recommender.rerank.learned_reranker import RERANKER
 from actors.recommender.rerank.rerank import RerankStep
-from actors.recommender.rerank.reranker import RERANKER
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.score_components import ScoreComponent, sum_components
@@ -39,7 +39,7 @@ _WITHOUT_SEEN = ("user_to_products", "user_to_trending")
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainedList:
+class ExplanationInputs:
     """What explanations of a list read: for whom it was made, and the rows that were removed from it."""
 
     query: UserQuery
@@ -51,7 +51,7 @@ class ExplainedList:
 
 
 def explain_result(
-    explained: ExplainedList,
+    explained: ExplanationInputs,
     result: RecommendationResult,
     pool: Sequence[int],
     steps: Sequence[RerankStep],
@@ -66,7 +66,7 @@ def explain_result(
 
 
 def explain_groups(
-    explained: ExplainedList, result: RecommendationResult, pools: Sequence[Sequence[int]]
+    explained: ExplanationInputs, result: RecommendationResult, pools: Sequence[Sequence[int]]
 ) -> RecommendationResult:
     """Return a result of groups with explanations of missing products; `pools` are the rankings of its groups."""
     ranks: dict[int, int] = {}
@@ -81,7 +81,7 @@ def explain_groups(
 
 
 def explain_products(
-    explained: ExplainedList,
+    explained: ExplanationInputs,
     products: Sequence[dict[str, Any]],
     pool: Sequence[int],
     steps: Sequence[RerankStep],
@@ -129,7 +129,7 @@ def explain_similarity(
 
 
 def _build_explanation(
-    explained: ExplainedList,
+    explained: ExplanationInputs,
     result: RecommendationResult,
     ranks: Mapping[int, int],
     groups: Mapping[int, Any],
@@ -223,7 +223,7 @@ def _list_moves(
 
 
 def _explain_missing(
-    explained: ExplainedList, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
+    explained: ExplanationInputs, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
 ) -> list[dict[str, Any]]:
     missing: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(explained.query.explain_missing):
@@ -239,7 +239,7 @@ def _explain_missing(
 
 
 def _list_reasons(
-    explained: ExplainedList, ranks: Mapping[int, int], row: int, product_id: str
+    explained: ExplanationInputs, ranks: Mapping[int, int], row: int, product_id: str
 ) -> list[dict[str, Any]]:
     """Return every reason why a product is missing; without a reason, its rank."""
     removed = explained.removed
@@ -266,7 +266,7 @@ def _list_reasons(
             reasons.append(_seen_reason(explained.user, catalog, row, "; in groups such products come last"))
         (parts,) = _explain_scores([row], explained)
         return [*reasons, {"reason": "below_the_cut", "rank": ranks[row], "score": sum(parts.values())}]
-    variants = catalog.add_variants([row]) if query.dedupe else [row]
+    variants = catalog.expand_variants([row]) if query.dedupe else [row]
     better = next((variant for variant in variants if variant in ranks), None)
     if row in removed.consumed and (better is None or query.kind in _WITHOUT_SEEN):
         reasons.append(_seen_reason(explained.user, catalog, row))
@@ -309,12 +309,12 @@ def _seen_reason(user: UserSignals, catalog: Catalog, row: int, more: str = "") 
         recent += user.older.rows.tolist()
     if row in recent:
         return reason
-    variants = catalog.add_variants([row])
+    variants = catalog.expand_variants([row])
     other = next((variant for variant in recent if variant in variants), row)
     return {**reason, "as": catalog.product_ids[other]}
 
 
-def _explain_scores(rows: Sequence[int], explained: ExplainedList) -> list[dict[str, float]]:
+def _explain_scores(rows: Sequence[int], explained: ExplanationInputs) -> list[dict[str, float]]:
     user = explained.user
     contributions_by_row = explain_rows(
         rows,

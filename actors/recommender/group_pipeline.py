@@ -12,20 +12,20 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from actors.recommender.explain import ExplainedList, explain_groups, explain_products
+from actors.recommender.explain import ExplanationInputs, explain_groups, explain_products
 from actors.recommender.messages import Placements, RecommendationResult, RecommendedGroup, UserQuery
 from actors.recommender.ranking.candidates import (
     RemovedRows,
+    apply_list_weights,
     filter_rows,
     list_consumed_rows,
     select_distinct,
-    select_list_weights,
 )
 from actors.recommender.ranking.pipeline_inputs import PageWindow, UserSignals, name_fallback_level
 from actors.recommender.ranking.ranking import rank
 from actors.recommender.ranking.score import compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
-from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
+from actors.recommender.rerank.group_scores import count_available, score_groups, sum_popularity
 from actors.recommender.rerank.rerank import RerankStep, describe_placements, render_products, rerank
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
@@ -106,7 +106,7 @@ def _rank_groups(
     catalog = state.catalog
     groups = choice.groups
     recent = list_consumed_rows(query, user, state, now_ms)
-    user = select_list_weights(query, user, state, recent)
+    user = apply_list_weights(query, user, state, recent)
     filtered = _get_filtered_groups(query, groups, state, priors)
     user_scores = compute_user_scores(user, state, priors)
     scores = rank(user_scores.prior, user_scores.personal).scores
@@ -135,7 +135,7 @@ def _rank_groups(
     shown = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
     explained = None
     if query.explain:
-        explained = ExplainedList(query, user, page, RemovedRows(recent), state, priors)
+        explained = ExplanationInputs(query, user, page, RemovedRows(recent), state, priors)
     rendered = []
     for code, rows in shown:
         products, placements = _render_group(query, rows, scores, state, now_ms, explained)
@@ -187,7 +187,7 @@ def _render_group(
     scores: Scores,
     state: EngineState,
     now_ms: int,
-    explained: ExplainedList | None,
+    explained: ExplanationInputs | None,
 ) -> tuple[list[dict[str, Any]], Placements | None]:
     """Re-rank the products of one group and render their records; `explained` adds explanations.
 

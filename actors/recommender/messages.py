@@ -178,14 +178,14 @@ class Placements:
 
     scores: tuple[float, ...] = ()
     origins: tuple[int, ...] = ()
-    "Codes of `cluster.records.served_answer.ORIGINS`."
+    "Codes of `cluster.records.served_list.ORIGINS`."
     propensities: tuple[float | None, ...] = ()
     "Probability of the product at its place; None without a closed form."
     snapshot: str = ""
     "Version that ranked; both versions of an interleaved list, with ` + ` between them."
     recipe: str = ""
     sides: tuple[int, ...] = ()
-    "Codes of `cluster.records.served_answer` for the side that placed each product; empty: not interleaved."
+    "Codes of `cluster.records.served_list` for the side that placed each product; empty: not interleaved."
     state: str = ""
     """Position of the overlay that ranked (`Overlay.position`); if the signals of the whole app were of an earlier one,
     that behind a space."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from actors.recommender.explain import (
-    ExplainedList,
+    ExplanationInputs,
     explain_result,
     explain_similarity,
 )
@@ -25,14 +25,14 @@ from actors.recommender.ranking.candidates import (
     SEEN_AGAIN,
     RemovedRows,
     allow_rows,
+    apply_list_weights,
+    apply_unseen_weights,
     expected_depth,
     list_consumed_rows,
     required_depth,
     select_candidates,
     select_history_rows,
-    select_list_weights,
     select_trend_leaders,
-    select_unseen_weights,
 )
 from actors.recommender.ranking.pipeline_inputs import (
     PageWindow,
@@ -49,7 +49,8 @@ from actors.recommender.ranking.score import (
     score_similar_items,
 )
 from actors.recommender.ranking.user_profile import UserProfile, profile_from_weights
-from actors.recommender.rerank.exploration import ColdStartDraws, add_exploration, dithering_seed
+from actors.recommender.rerank.exploration import ColdStartDraws, dithering_seed, insert_cold_start_items
+from actors.recommender.rerank.learned_reranker import RerankedCandidates, rerank_candidates
 from actors.recommender.rerank.rerank import (
     RerankStep,
     describe_placements,
@@ -57,7 +58,6 @@ from actors.recommender.rerank.rerank import (
     render_products,
     rerank,
 )
-from actors.recommender.rerank.reranker import LearnedOrder, order_candidates
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.interaction_rows import (
@@ -115,7 +115,7 @@ def user_to_products(
     consumed = list_consumed_rows(query, user, state, now_ms)
     # Needs the consumed rows: the second weights hold only if the list can show none of the history
     # (decision 26).
-    user = select_list_weights(query, user, state, consumed)
+    user = apply_list_weights(query, user, state, consumed)
     most = state.reranked_depth
     # The re-ranker reads each component; without one, only their sum is needed.
     components: list[ScoreComponent] | None = [] if most else None
@@ -130,18 +130,18 @@ def user_to_products(
     candidates = selected.rows
     level = selected.level
     draws: ColdStartDraws | None = None
-    learned: LearnedOrder | None = None
+    learned: RerankedCandidates | None = None
     # A list of products seen before gets neither the learned re-ranker nor exploration.
     if not level:
         if components is not None:
-            learned = order_candidates(
+            learned = rerank_candidates(
                 state.serving_model, priors, user, candidates, selected.ranking, components
             )
             # More of them than without a re-ranker: later stages need no more rows than before.
             candidates = learned.candidates[: expected_depth(required_depth(query, pool_depth))]
             user = replace(user, gains=learned.gains)
         # After the re-ranker, which would move an item away from the place whose probability is logged.
-        candidates, draws = add_exploration(
+        candidates, draws = insert_cold_start_items(
             candidates, selected.ranking, query, catalog, priors.cold_start.rows, now_ms, page.depth
         )
         level = name_fallback_level(user, priors)
@@ -169,7 +169,7 @@ def user_to_trending(
     """
     catalog = state.catalog
     consumed = list_consumed_rows(query, user, state, now_ms)
-    user = select_list_weights(query, user, state, consumed)
+    user = apply_list_weights(query, user, state, consumed)
     scores = compute_user_scores(user, state, priors)
     has_profile = user.profile.has_signal
     cohort = user.cohort
@@ -249,7 +249,7 @@ def _list_similar(
     """
     catalog = state.catalog
     # The anchors are never among the results, so the weights for lists without the history apply.
-    user = select_unseen_weights(user, state.serving_model)
+    user = apply_unseen_weights(user, state.serving_model)
     level = "baskets"
     components = score_bought_together(similar_to, state, priors) if query.buy_together else []
     if not components:
@@ -265,7 +265,7 @@ def _list_similar(
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(query, catalog, priors), catalog.rows_of(query.exclude))
     # Another size of the anchor is no recommendation.
-    hidden = catalog.add_variants(anchors) if query.dedupe else anchors
+    hidden = catalog.expand_variants(anchors) if query.dedupe else anchors
     candidates = select_candidates(ranking, query, catalog, page.pool_depth, hidden).rows
     # The shown score is the one that `user_to_products` would show.
     scores = compute_user_scores(user, state, priors)
@@ -346,5 +346,5 @@ def _render_page(
     result = RecommendationResult(products=products, served_by=ranked.level, placements=placements)
     if steps is None:
         return result
-    explained = ExplainedList(query, user, page, ranked.removed, state, priors)
+    explained = ExplanationInputs(query, user, page, ranked.removed, state, priors)
     return explain_result(explained, result, candidates, steps)

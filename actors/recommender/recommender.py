@@ -14,13 +14,13 @@ from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.field_indexes import FieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 ENGINE_ROW_BYTES = 60
 "Priors and signals of one engine: about fifteen arrays of float32 by row."
 
 
-def text_order(engine_id: str) -> tuple[bool, str]:
+def text_engine_order(engine_id: str) -> tuple[bool, str]:
     """Return the place of an engine among those whose snapshots may bring the text index: the default one first."""
     return engine_id != DEFAULT_ENGINE, engine_id
 
@@ -91,7 +91,7 @@ class Recommender:
             state.get_item_priors(now_ms)
 
     def _may_bring_texts(self, engine_id: str) -> bool:
-        return not self.text_engine or text_order(engine_id) <= text_order(self.text_engine)
+        return not self.text_engine or text_engine_order(engine_id) <= text_engine_order(self.text_engine)
 
     def refresh_global_signals(self, now_ms: int) -> None:
         """Compute the signals that engines share from the present state, however old the last ones are."""

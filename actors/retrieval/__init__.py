@@ -9,7 +9,7 @@ product_vectors       vector search over products
 snapshot_format       the search index in a snapshot
 popular_queries       queries by the number of users who sent them
 logged_queries        the same from the query log
-html                  the visible text of HTML
+html_text             the visible text of HTML
 prefix_edit_distance  typos between what was typed and the beginnings of many texts
-source_texts          many texts in one array of bytes
+packed_texts          many texts in one array of bytes
 """

@@ -19,7 +19,7 @@ import structlog
 from actors.retrieval.popular_queries import WINDOW_MS, PopularQueries
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.archive.log_stream import LogStream
 
@@ -102,7 +102,7 @@ class QueryLogFollower:
         while True:
             try:
                 await self.read()
-            except HouseError as error:
+            except KioskError as error:
                 self._log.info("query_log_missed", reason=error.message)
             except Exception:  # noqa: BLE001  a failure must not end the follower
                 self._log.exception("query_log_failed")

@@ -20,8 +20,8 @@ from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical import snapshot_format
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.snapshot_format import SavedIndex
-from actors.retrieval.source_texts import SourceTexts, load_product_ids
-from actors.vectors.compact import CompactVectors
+from actors.retrieval.packed_texts import PackedTexts, load_product_ids
+from actors.vectors.quantization import QuantizedVectors
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Mask, Rows
 from actors.vectors.vocabulary import Vocabulary
@@ -39,7 +39,7 @@ class SavedProductVectors:
     """Vectors by product of the snapshot, and the embedder for queries."""
 
     embedder: LatentEmbedder
-    vectors: CompactVectors
+    vectors: QuantizedVectors
     share: float
 
 
@@ -112,7 +112,7 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelStat
     # Sorted, so that equal products give equal arrays.
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     arrays, facts = snapshot_format.save(ordered)
-    names = SourceTexts.of(str(product["product_id"]) for product in ordered)
+    names = PackedTexts.of(str(product["product_id"]) for product in ordered)
     stored: dict[str, Array] = {
         **arrays,
         "products.blob": names.blob,
@@ -124,7 +124,7 @@ def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> ModelStat
         embedder = latent_embedder.train_embedder(
             search_embedding_text(product) for product in ordered[::step][:learn_from]
         )
-        vectors = CompactVectors.of(embedder.embed([search_embedding_text(product) for product in ordered]))
+        vectors = QuantizedVectors.of(embedder.embed([search_embedding_text(product) for product in ordered]))
         stored |= {f"meaning.{name}": array for name, array in embedder.arrays().items()}
         stored |= {"meaning.codes": vectors.codes, "meaning.scales": vectors.scales}
         facts["meaning"] = {"version": embedder.version, "share": latent_embedder.SHARE}
@@ -141,4 +141,4 @@ def _meaning(parts: ModelState, products: int) -> SavedProductVectors | None:
     if len(features) != len(projection) or codes.shape != (products, width) or scales.shape != (width,):
         raise Fault("snapshot is damaged: the search index: meaning does not fit", path=SEARCH)
     embedder = LatentEmbedder(features, projection, str(facts["version"]))
-    return SavedProductVectors(embedder, CompactVectors(codes, scales), float(facts["share"]))
+    return SavedProductVectors(embedder, QuantizedVectors(codes, scales), float(facts["share"]))

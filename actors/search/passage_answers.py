@@ -23,7 +23,7 @@ from actors.recommender.state.engine_state import EngineState
 from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.messages import AnswerQuery, AnswerResult
 from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph
-from actors.retrieval.paragraphs.paragraph_scorer import PageCache, score_paragraphs
+from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedPageCache, score_paragraphs
 from actors.search.result_rendering import build_spelling_result
 from actors.search.retrieve import filter_products
 from cluster.access_tier import access_of
@@ -68,7 +68,9 @@ def answer_question(query: UserQuery, state: EngineState, now_ms: int) -> Recomm
     )
 
 
-def _score_pages(pages: PageCache, catalog: Catalog, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
+def _score_pages(
+    pages: AnalyzedPageCache, catalog: Catalog, question: AnswerQuery, hits: TextHits
+) -> list[_Answer]:
     """Score the paragraphs of the best pages; the best of each page, most probable first."""
     records = ((int(row), catalog.record(int(row))) for row in hits.rows[:_MOST_RECORDS])
     readable = ((row, record) for row, record in records if not access_of(record))

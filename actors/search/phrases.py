@@ -18,7 +18,7 @@ import numpy as np
 
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Mask, Rows
-from cluster.query.language.words import fold, split_words
+from cluster.query.language.text_analysis import fold, split_words
 
 MOST_READ: Final = 5_000
 "Products with all words of a phrase, the best first, that are read."

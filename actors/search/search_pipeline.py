@@ -26,8 +26,8 @@ from actors.recommender.ranking.pipeline_inputs import (
 )
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
+from actors.recommender.rerank.learned_reranker import RERANKER, add_gains_to_hits
 from actors.recommender.rerank.rerank import RankedItem, describe_placements, rerank
-from actors.recommender.rerank.reranker import RERANKER, add_gains_to_hits
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState, ItemPriors
 from actors.recommender.state.score_components import ScoreComponent

@@ -162,4 +162,4 @@ def place_anchored(
 
 
 def _variants(rows: Sequence[int], catalog: Catalog, dedupe: bool) -> set[int]:
-    return set(catalog.add_variants(rows) if dedupe else rows)
+    return set(catalog.expand_variants(rows) if dedupe else rows)

@@ -10,7 +10,7 @@ treatments             what the variants of a user change in a query
 completion_builds      builds completion indexes beside the answers of others, with the pauses of thread_pace
 renewal                when a replica loads the state of an app again
 replica_comparison     digests of the state of an app, compared between replicas
-answer_sample          answers of one app, compared between two installations
+installation_comparison  answers of one app, compared between two installations
 replay/                answers of the past
 host                   the apps of one process, within a memory budget
 client                 how the API reaches a host, embedded or dedicated, with engine_messages

@@ -25,7 +25,7 @@ import structlog
 
 from actors.hosting.log_follower import LogFollower
 from actors.language.hashing_embedder import Embedder
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.recommender import ENGINE_ROW_BYTES, Recommender
@@ -50,7 +50,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
 from cluster.records.intake import Noun
-from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.data.change_log import ChangeLogEntry, Follower
 from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.store.stores import Stores
 

@@ -67,7 +67,7 @@ def open_reply(payload: bytes) -> RecommendationResult:
 
     Errors:
         NewerRelease: the engine can't read the query, or this process the reply; another replica may
-        HouseError: as the engine refused it
+        KioskError: as the engine refused it
     """
     reply = ENGINE_MESSAGES.decode(payload)
     if isinstance(reply, Refusal):

@@ -20,7 +20,7 @@ from actors.serving.model_registry import SnapshotLoader
 from actors.serving.snapshot_trial_router import SnapshotTrialRouter
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
+from cluster.errors import KioskError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
@@ -118,7 +118,7 @@ class EngineHost:
                 result = await self._answer(query, follower, recent, draw)
             self._record_answer(query, result, follower)
             return result
-        except HouseError as error:
+        except KioskError as error:
             return Refusal.of(error)
 
     def find_unknown_products(self, app_id: str, product_ids: Iterable[str]) -> list[str]:
@@ -130,7 +130,7 @@ class EngineHost:
         """Answer a small query from memory; return whether there was an answer, None if no app is loaded.
 
         Errors:
-            HouseError: the engine can't answer
+            KioskError: the engine can't answer
         """
         newest = self._followers.newest()
         if newest is None:

@@ -21,7 +21,7 @@ from actors.recommender.messages import (
 from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.state.catalog import Catalog
 from actors.serving.app_follower import AppFollower
-from cluster.records.served_answer import RULE
+from cluster.records.served_list import RULE
 from cluster.store.refreshing_cache import EngineRecordsCache
 
 AnswerQuery = Callable[[UserQuery, Sequence[bytes], Sequence[str], Draw], Awaitable[RecommendationResult]]

@@ -19,14 +19,14 @@ from typing import Any
 
 import structlog
 
-from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.loading.validation import validate_snapshot
-from actors.recommender.recommender import text_order
+from actors.recommender.recommender import text_engine_order
 from actors.recommender.state.serving_model import ServingModel
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault, KioskError, Unavailable
 from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
 from cluster.meter import Meter
 from cluster.records.engine import Engine
@@ -133,7 +133,7 @@ class ModelRegistry:
             await self.ensure_loaded(pinned)
         return pinned if self.serving_version(pinned) == version else engine_id
 
-    def holds_version(self, engine_id: str, version: str) -> bool:
+    def is_version_loaded(self, engine_id: str, version: str) -> bool:
         """Return whether a version is loaded beside the serving one and can answer at once."""
         pinned = f"{engine_id}{VERSION_MARK}{version}"
         return pinned in self._pinned and self.serving_version(pinned) == version
@@ -223,7 +223,7 @@ class ModelRegistry:
         """Load the first engine that has a snapshot."""
         first = min(
             (engine_id for engine_id, engine in records.items() if engine.snapshot),
-            key=text_order,
+            key=text_engine_order,
             default="",
         )
         if first:
@@ -374,7 +374,7 @@ class ModelRegistry:
 
     def _refuse(self, engine_id: str, version: str, error: Exception) -> None:
         self._refused[engine_id, version] = self._clock.monotonic_s()
-        message = error.message if isinstance(error, HouseError) else repr(error)
+        message = error.message if isinstance(error, KioskError) else repr(error)
         self._log.error(
             "snapshot_refused",
             engine=engine_id,

@@ -16,7 +16,7 @@ from actors.serving import dispatch
 from cluster.clock import Clock
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
-from cluster.store.data.changes import ChangeLog, find_differing
+from cluster.store.data.change_log import ChangeLog, find_differing
 
 _ROWS = 50
 _PRODUCTS = 8

@@ -10,10 +10,10 @@ from typing import cast
 import structlog
 
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.rerank.exploration import is_in_share
+from actors.recommender.rerank.exploration import is_in_trial
 from actors.serving.model_registry import ModelRegistry
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.stores import Stores
@@ -41,11 +41,11 @@ class SnapshotTrialRouter:
     ) -> RecommendationResult:
         """Answer from the snapshot that the trial of the engine draws for the user; if it fails, from the other one."""
         trial = cast(SnapshotTrial, engine.trial)
-        is_loaded = models.holds_version(engine.engine_id, trial.version)
-        version = trial.version if is_loaded and is_in_share(trial, query) else ""
+        is_loaded = models.is_version_loaded(engine.engine_id, trial.version)
+        version = trial.version if is_loaded and is_in_trial(trial, query) else ""
         try:
             return await answer(replace(query, snapshot=version))
-        except HouseError:
+        except KioskError:
             raise
         except Exception:
             # whatever a model raises, a trial must not fail a request that the other snapshot can answer
@@ -74,7 +74,7 @@ class SnapshotTrialRouter:
             try:
                 while failures:
                     key, count = next(iter(failures.items()))
-                    await self._stores.engine_watch.add_failures(*key, count)
+                    await self._stores.engine_activity.add_failures(*key, count)
                     # Only then: what is stored must not count again with the next batch.
                     del failures[key]
             except Unavailable:

@@ -63,7 +63,7 @@ def load_compacted_state(
     overlay.load_histories(events)
     pause()
     for start in range(0, len(events), _EVENTS_A_STEP):
-        overlay.count_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
+        overlay.add_event_counts(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
     # before the first query: the first filter on a field reads every record
     for step, _ in enumerate(overlay.catalog.columns.build_in_steps(PREBUILT_COLUMNS)):

@@ -20,7 +20,7 @@ from actors.recommender.messages import RULE_LABEL, Boost, UserQuery
 from actors.retrieval.messages import SearchQuery
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
-from cluster.query.language.boost_rules import CompiledRule, clauses_of, compile_rules
+from cluster.query.language.compiled_rules import CompiledRule, clauses_of, compile_rules
 from cluster.query.language.tree import Node
 from cluster.records.boost_rule import BoostRule
 from cluster.store.engines.boost_rules import RuleStore

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cluster.artifacts.app_storage import SHARED_FOLDERS
-from cluster.errors import Conflict, FilterSyntax, HouseError, Invalid, NewerRelease, NotFound
+from cluster.crypto import Vault, derive_token_key, key_sha256
+from cluster.errors import Conflict, FilterSyntax, Invalid, KioskError, NewerRelease, NotFound
 from cluster.query.language.parser import parse
 from cluster.records.api_keys import ApiKey, IssuedKey, KeyKind, issue_key, reveal_key
 from cluster.records.apps import LISTS, SWITCHES, App, AppSettings, Environment, Limits, new_app_settings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
 from cluster.records.field_types.record_changes import with_changes
-from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
@@ -302,7 +302,7 @@ def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
     return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
 
 
-def _app_missing_error(app_id: str, book: AppsAndKeys) -> HouseError:
+def _app_missing_error(app_id: str, book: AppsAndKeys) -> KioskError:
     if app_id in book.unreadable_apps:
         return NewerRelease(f"a newer release of kiosk wrote the app {app_id}; use its commands, or upgrade")
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}")

@@ -19,9 +19,9 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.errors import NotFound
 from cluster.records.archive.article_revision import PublisherKey
-from cluster.secrecy import Vault
 from cluster.store.archive.publisher_keys import PublisherKeyStore
 from cluster.store.refreshing_cache import RefreshingCache
 

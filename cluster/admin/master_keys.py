@@ -15,9 +15,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from cluster.crypto import Signer, Vault, create_master_key, key_text, parse_master_keys, read_master_keys
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, read_private, write_private
-from cluster.secrecy import Signer, Vault, create_master_key, key_text, parse_master_keys, read_master_keys
 from cluster.settings import Settings
 
 MASTER_KEY = "master.key"

@@ -16,9 +16,9 @@ from cluster.admin.second_factor import SecondFactors
 from cluster.artifacts.signing import resign_manifests
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup_pace import Progress, ignore_progress
+from cluster.crypto import Signer, Vault
 from cluster.errors import Fault
 from cluster.records.api_keys import reseal_key
-from cluster.secrecy import Signer, Vault
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.apps_and_keys import AppAndKeyStore
 

@@ -22,7 +22,7 @@ import structlog
 
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, Unavailable
-from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, SchemaStore, StoredSchema
 from cluster.store.stores import Stores
 
 LEASE = "schema"

@@ -22,9 +22,9 @@ from urllib.parse import quote
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
+from cluster.crypto import Vault
 from cluster.errors import Conflict, Fault, Invalid
 from cluster.records.account import Account
-from cluster.secrecy import Vault
 from cluster.store.administration.accounts import AccountStore
 
 STEP_S = 30

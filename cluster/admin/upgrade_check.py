@@ -13,7 +13,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import installed_version
 from cluster.errors import Fault, NotFound
 from cluster.store.connect import OpenStores
-from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, StoredSchema
 from cluster.store.seals.readability_scan import ReadabilityCounts, scan_records
 
 

@@ -18,8 +18,8 @@ from typing import Any, Literal
 import orjson
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
+from cluster.crypto import Signer
 from cluster.errors import Fault
-from cluster.secrecy import Signer
 
 _BEGINS = "manifest-"
 _ENDS = ".json"

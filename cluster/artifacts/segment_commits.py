@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from cluster import ids
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.manifest import (
     ORPHAN_AGE_MS,
     FileEntry,

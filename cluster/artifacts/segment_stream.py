@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.artifacts.compaction import latest_rows
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_commits import SegmentCommits

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from cluster.artifacts.address_limit import limit_users_per_address
 from cluster.artifacts.compacted_state import CompactedRecords, CompactedState, assemble_products
 from cluster.artifacts.compaction import (
     MergeRules,
@@ -25,13 +26,12 @@ from cluster.artifacts.compaction import (
     order_by_offset,
     split_tables,
 )
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.replaced_products import ReplacedProducts, select_replaced
 from cluster.artifacts.segment_commits import DamagedFile, SegmentCommits
 from cluster.artifacts.segment_format import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cluster.artifacts.manifest import Signature, find_signature, sign_manifest_bytes
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Signer
 from cluster.errors import Fault, NotFound
-from cluster.secrecy import Signer
 
 Report = Callable[[int], None]
 "Is called with the number of manifests read."

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.file_verification import sha256_of_file
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import Conflict, Fault, HouseError, NotFound
+from cluster.errors import Conflict, Fault, KioskError, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, seen: int = 0) -> l
             continue
         try:
             count = count_erasures_since(snapshots.manifest(app_id, engine_id, version), log, seen)
-        except HouseError:  # it is being removed or damaged, so no replica can serve it
+        except KioskError:  # it is being removed or damaged, so no replica can serve it
             continue
         if count:
             marked.append(MarkedSnapshot(engine_id, version, count))

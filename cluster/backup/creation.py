@@ -26,7 +26,7 @@ from cluster.artifacts.signing import is_manifest
 from cluster.artifacts.snapshots import FOLDER as SNAPSHOTS
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.artifact_copies import copy_artifacts
-from cluster.backup.audit_row import find_audit_position
+from cluster.backup.audit_position import find_audit_position
 from cluster.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
 from cluster.backup.chunks import CHUNK_BYTES, ChunkWriter
 from cluster.backup.removal import mark_target_in_use
@@ -37,12 +37,12 @@ from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.ids import new_request_id, position_from_offset
 from cluster.records.intake import Noun
 from cluster.store import keys
+from cluster.store.backup_key_classes import NOUNS, control_keys, is_kiosk_key, key_class
 from cluster.store.client.key_loader import PAGE, KeyLoader, KeyPart
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from cluster.store.data.erasures import order_field
-from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
 
 FOLLOWER = "backup"
 "The follower of the change logs that keeps them until they are copied."

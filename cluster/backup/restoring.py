@@ -29,14 +29,14 @@ from cluster.ids import position_from_offset
 from cluster.records.erasure import Person
 from cluster.records.intake import Noun
 from cluster.store import keys
+from cluster.store.backup_key_classes import NOUNS, is_kiosk_key, key_class
 from cluster.store.client.key_loader import KeyPart, StreamState
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.connect import OpenStores
 from cluster.store.data.erasures import erase_copies
-from cluster.store.installation.schema import StoredSchema
-from cluster.store.key_classes import NOUNS, is_kiosk_key, key_class
+from cluster.store.installation.schema_version import StoredSchema
 from cluster.store.seals.seal import salt_from_key, seal, unseal
 
 _PAGE = 500
@@ -115,7 +115,7 @@ def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
     return RestorePlan(start, later, at_ms)
 
 
-async def prepare_restore(
+async def empty_for_restore(
     stores: OpenStores, into: ArtifactStore, backup_id: str, *, replace: bool = False
 ) -> None:
     """Mark and empty an installation that may be replaced, or into which a restore ended half way; refuse any other

@@ -101,7 +101,7 @@ async def verify_sample(
     Half of the time is for chunks of keys, half for the checksums of files; both are chosen at random.
 
     Errors:
-        HouseError: the scratch Redis refuses a part
+        KioskError: the scratch Redis refuses a part
     """
     rng = secrets.SystemRandom()
     facts = backup.facts

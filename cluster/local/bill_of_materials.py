@@ -21,7 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 from cluster import build_info
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import find_redis
 
@@ -33,7 +33,7 @@ _LONGEST_LICENCE = 80
 "Some packages write the whole text of their licence into the field for its name."
 
 
-def read_lock(text: str) -> dict[tuple[str, str], list[str]]:
+def parse_lock_file(text: str) -> dict[tuple[str, str], list[str]]:
     """Return a lock file as (name, version) -> the SHA-256 of each file of that release."""
     packages: dict[tuple[str, str], list[str]] = {}
     hashes: list[str] = []
@@ -52,7 +52,7 @@ def build_bill(timestamp: str, serial: str) -> dict[str, Any]:
     installed = {
         canonicalize_name(each.name): each for each in importlib.metadata.distributions() if each.name
     }
-    lock = read_lock(LOCK.read_text("utf-8")) if LOCK.is_file() else {}
+    lock = parse_lock_file(LOCK.read_text("utf-8")) if LOCK.is_file() else {}
     packages = [_package(name, each, lock) for name, each in sorted(installed.items()) if name != PRODUCT]
     programs = list(_programs())
     product = {
@@ -137,14 +137,14 @@ def _programs() -> Iterable[dict[str, Any]]:
         # Redis left the BSD licence with 7.4.
         licence = "BSD-3-Clause" if server.product == "valkey" or server.version < (7, 4) else ""
         yield _program(server.product, version, licence, server.path, server.kind)
-    except HouseError:
+    except KioskError:
         pass
     try:
         path = find_haproxy()
         words = subprocess.run([path, "-v"], capture_output=True, text=True, timeout=10, check=False).stdout
         number = re.search(r"version (\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", words)
         yield _program("haproxy", number[1] if number else "", "GPL-2.0-or-later", path, "bundled")
-    except HouseError:
+    except KioskError:
         pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from cluster.errors import Fault, HouseError
+from cluster.errors import Fault, KioskError
 from cluster.paths import InstallationPaths
 from cluster.settings import Settings
 from cluster.store.client.address import Address
@@ -35,7 +35,7 @@ def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
         try:
             asyncio.run(_ping(address))
             return
-        except HouseError as error:
+        except KioskError as error:
             if time.monotonic() >= until:
                 reason = error.facts.get("reason") or error.message
                 advice = f"start it, or correct {_naming_variable(settings)}"

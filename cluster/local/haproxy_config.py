@@ -31,7 +31,7 @@ What `rewrite_ray_config` changes, and why:
 
 HAProxy learns valid keys from the answers of the replicas (`kiosk_keys`): a key is proven for ten minutes after a
 request with it was answered with 200, 404 or 422. Proven secret keys have no bounds by address,
-so a forged key gains nothing. Replicas read keys as HAProxy does (`deployments/edge/http/caller.py`).
+so a forged key gains nothing. Replicas read keys as HAProxy does (`deployments/edge/http/credentials.py`).
 
 Requests that HAProxy 2.8 can't parse as HTTP get its built-in error page, which no setting changes.
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import Invalid
-from cluster.local.redis_faults import Version, list_reachable_faults
+from cluster.local.redis_vulnerabilities import Version, list_reachable_vulnerabilities
 
 OLDEST = (6, 2)
 NEWEST_REDIS_FOR_VALKEY = (7, 2)
@@ -68,7 +68,9 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis", advice
     able = [binary for binary in binaries if binary.can_read(data_product, data_version)]
     if able:
         # The first of equals wins, so the order of `_candidates` decides among servers without faults.
-        return min(able, key=lambda binary: bool(list_reachable_faults(binary.product, binary.version)))
+        return min(
+            able, key=lambda binary: bool(list_reachable_vulnerabilities(binary.product, binary.version))
+        )
     if binaries:
         needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
         raise Invalid(

@@ -25,10 +25,10 @@ import structlog
 
 from cluster.artifacts.storage.local_files import sync_folder
 from cluster.errors import Fault, Unavailable
-from cluster.local.aof import repair_commands
+from cluster.local.aof_repair import repair_commands
 from cluster.local.aof_sync import AofSync
 from cluster.local.redis_binary import PRODUCTS, RedisBinary, find_redis
-from cluster.local.redis_faults import Version
+from cluster.local.redis_vulnerabilities import Version
 from cluster.paths import InstallationPaths, write_private
 from cluster.process.installation_processes import MARK
 from cluster.process.redis_memory import redis_memory_mb

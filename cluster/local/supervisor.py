@@ -30,11 +30,11 @@ import structlog
 
 from cluster.admin.master_keys import save_manifest_key
 from cluster.clock import SystemClock
-from cluster.errors import Fault, HouseError
+from cluster.errors import Fault, KioskError
 from cluster.local.api_watch import ApiWatch
 from cluster.local.external_redis import wait_for_redis
 from cluster.local.haproxy_process import HAProxyProcess
-from cluster.local.process_watch import EVERY_S, ProcessWatch, list_roles
+from cluster.local.process_restarts import EVERY_S, ProcessWatch, list_roles
 from cluster.local.ray_head import RayHead
 from cluster.local.redis_server import RedisServer
 from cluster.log import redact
@@ -144,7 +144,7 @@ class Supervisor:
                     return 1
             _log.info("stop_requested", signal=self._stopped_by)
             return 0
-        except HouseError as error:
+        except KioskError as error:
             self._save_phase("failed", error.message)
             return 1
         finally:
@@ -287,7 +287,7 @@ class Supervisor:
         try:
             redis.restart()
         # A full disk, for example: the next try may find room.
-        except (HouseError, OSError) as error:
+        except (KioskError, OSError) as error:
             self._save_phase(self.state.phase, f"Redis does not start again: {error}")
             return
         self._save_phase(self.state.phase, self.state.message, restarts=self._count_restart("redis"))

@@ -17,7 +17,7 @@ from cluster.admin.master_keys import manifest_signer
 from cluster.artifacts.storage.artifact_store import PATIENT, ArtifactStore, RetryPolicy
 from cluster.artifacts.storage.file_system_kind import is_network_folder
 from cluster.artifacts.storage.node_cache import SWEEP_S, NodeCache
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.process.installation_identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer
@@ -34,7 +34,7 @@ async def sweep_copies_forever(store: ArtifactStore, pause_s: float = SWEEP_S) -
             await asyncio.sleep(pause_s)
             try:
                 removed = await asyncio.get_running_loop().run_in_executor(thread, store.sweep_copies)
-            except (HouseError, OSError) as error:
+            except (KioskError, OSError) as error:
                 log.warning("copies_not_swept", reason=str(error))
                 continue
             if removed:

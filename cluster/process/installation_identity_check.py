@@ -18,9 +18,9 @@ import structlog
 
 from cluster.admin.master_keys import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, InvalidSetting, Unavailable
-from cluster.process.connecting import connect, run_blocking
+from cluster.errors import InvalidSetting, KioskError, Unavailable
 from cluster.process.installation_identity import read_artifact_id, refuse_mismatch
+from cluster.process.store_connections import connect, run_blocking
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
@@ -117,7 +117,7 @@ class IdentityWatch:
                     return
             except InvalidSetting:
                 return  # the next health check ends the process
-            except HouseError as error:
+            except KioskError as error:
                 _log.error("identity_not_checked", reason=error.message)
             await asyncio.sleep(every_s)
 

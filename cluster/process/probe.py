@@ -55,7 +55,7 @@ def is_healthy(host: str, port: int, within_s: float = 5.0) -> ProbeResult:
     return ProbeResult(status == 200, f"health check answered {status}")
 
 
-def has_recommendations(host: str, port: int, key: str, user_ids: Sequence[str]) -> ProbeResult:
+def probe_recommendations(host: str, port: int, key: str, user_ids: Sequence[str]) -> ProbeResult:
     """Check whether one of these users gets recommendations."""
     seen = ProbeResult(False, "nobody was asked")
     for user_id in user_ids:

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.machine_memory import machine_memory
 from cluster.meter import Meter
 from cluster.process.disk_guard import DiskGuard
@@ -51,7 +51,7 @@ Infos = Callable[[str], Awaitable[Sequence[Mapping[str, str]]]]
 "Returns a section of the `INFO` of each master of Redis."
 
 
-class MemoryGuard:
+class WriteGuard:
     """Watches the memory and the disk of Redis by what it reports; its owner calls `refresh` about once a second.
 
     The fullest master of a cluster counts. `otherwise` may give another reason to refuse writes, such as a
@@ -79,7 +79,7 @@ class MemoryGuard:
             share = max(map(used_memory_share, await self._infos("memory")))
             can_save = all(map(can_save_writes, await self._infos("persistence")))
         # An outage says nothing about the memory; clearing the reason would accept writes again.
-        except HouseError:
+        except KioskError:
             return
         self._meter.gauge("kiosk_redis_memory_share", share)
         reason = ""
@@ -98,6 +98,6 @@ def can_save_writes(persistence: Mapping[str, str]) -> bool:
     return persistence.get("aof_enabled") != "1" or persistence.get("aof_last_write_status", "ok") == "ok"
 
 
-def guard_writes(data_dir: Path, disk_limit: float, infos: Infos, meter: Meter, clock: Clock) -> MemoryGuard:
+def guard_writes(data_dir: Path, disk_limit: float, infos: Infos, meter: Meter, clock: Clock) -> WriteGuard:
     """Return the guard that refuses writes while Redis or the disk is nearly full."""
-    return MemoryGuard(infos, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)
+    return WriteGuard(infos, meter, DiskGuard(data_dir, disk_limit, clock).refusal_reason)

@@ -14,12 +14,12 @@ import structlog
 
 from cluster.admin.master_keys import open_vault
 from cluster.artifacts.signing import SigningResult, sign_manifests
+from cluster.crypto import Vault
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, write_private
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.connecting import ADMIN_S, connect
-from cluster.records.api_keys import bind_key, is_bound, reveal_key
-from cluster.secrecy import Vault
+from cluster.process.store_connections import ADMIN_S, connect
+from cluster.records.api_keys import is_signed, reveal_key, sign_key
 from cluster.settings import Settings
 from cluster.store.administration.apps_and_keys import AppAndKeyStore
 
@@ -60,11 +60,11 @@ async def sign_keys(access: AppAndKeyStore, vault: Vault, *, dry_run: bool = Fal
     for key in (await access.read_all()).keys.values():
         name = f"{key.key_id} ({key.kind} key of {key.app_id})"
         try:
-            if is_bound(key):
+            if is_signed(key):
                 reveal_key(vault, key)
                 valid += 1
                 continue
-            after = bind_key(vault, key)
+            after = sign_key(vault, key)
         except Fault:
             refused.append(name)
             continue

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from cluster import secrecy
+from cluster import crypto
 from cluster.errors import Fault
 from cluster.records.apps import App
 
@@ -50,34 +50,34 @@ class IssuedKey:
         return f"IssuedKey({self.record.hint})"
 
 
-def issue_key(vault: secrecy.Vault, app: App, kind: KeyKind, *, now_ms: int) -> IssuedKey:
+def issue_key(vault: crypto.Vault, app: App, kind: KeyKind, *, now_ms: int) -> IssuedKey:
     """Create a key of an app and encrypt it for its record."""
-    text = secrecy.mint_key(kind, app.environment)
-    sha256 = secrecy.key_sha256(text)
+    text = crypto.mint_key(kind, app.environment)
+    sha256 = crypto.key_sha256(text)
     record = ApiKey(
-        key_id=secrecy.new_key_id(),
+        key_id=crypto.new_key_id(),
         app_id=app.app_id,
         kind=kind,
         sha256=sha256,
         ciphertext=vault.seal(text, sha256),
-        hint=secrecy.key_hint(text),
+        hint=crypto.key_hint(text),
         created_at=now_ms,
     )
-    return IssuedKey(text, bind_key(vault, record))
+    return IssuedKey(text, sign_key(vault, record))
 
 
-def bind_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
+def sign_key(vault: crypto.Vault, record: ApiKey) -> ApiKey:
     """Bind a record's labels to its key: what kind it is, of which app, under which id."""
     vault.open(record.ciphertext, record.sha256)
     return record.model_copy(update={"mac": _signer(vault).sign(_PURPOSE, _labels(record))})
 
 
-def is_bound(record: ApiKey) -> bool:
+def is_signed(record: ApiKey) -> bool:
     """Return whether a record has any proof of its labels, valid or not."""
     return bool(record.mac)
 
 
-def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
+def reveal_key(vault: crypto.Vault, record: ApiKey) -> str:
     """Return the text of a stored key.
 
     Errors:
@@ -91,7 +91,7 @@ def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
     return text
 
 
-def reseal_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey | None:
+def reseal_key(vault: crypto.Vault, record: ApiKey) -> ApiKey | None:
     """Return a record sealed and bound by the current master key; None if it is already.
 
     Errors:
@@ -102,14 +102,14 @@ def reseal_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey | None:
         return None
     except Fault:
         text = reveal_key(vault, record)
-    return bind_key(vault, record.model_copy(update={"ciphertext": vault.seal(text, record.sha256)}))
+    return sign_key(vault, record.model_copy(update={"ciphertext": vault.seal(text, record.sha256)}))
 
 
-def _signer(vault: secrecy.Vault) -> secrecy.Signer:
+def _signer(vault: crypto.Vault) -> crypto.Signer:
     """Return what authenticates labels: a separate key, and a field beside the sealed text, so that earlier
     releases can read the record.
     """
-    return secrecy.Signer(vault.derive_all(_PURPOSE))
+    return crypto.Signer(vault.derive_all(_PURPOSE))
 
 
 def _labels(record: ApiKey) -> bytes:

@@ -12,13 +12,13 @@ import sys
 
 import structlog
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.log import set_up_logging
-from cluster.process.identity_start import mark_identity
+from cluster.process.identity_registration import mark_identity
 from cluster.process.installation_identity_check import prepare_external_key
 from cluster.process.signing_upgrade import sign_unsigned
 from cluster.runtime.actors.actor_roles import assigner_role, engine_operator_role
-from cluster.runtime.actors.roster import ensure_actor
+from cluster.runtime.actors.named_actors import ensure_actor
 from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles, start_schema
 from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
@@ -39,7 +39,7 @@ def main() -> int:
         leased = leased_roles(StartPlan("", 0, True, [], ""), settings)
         for actor in (*leased, assigner_role(ASSIGNER), engine_operator_role(ENGINES, leased)):
             ensure_actor(actor)
-    except HouseError as error:
+    except KioskError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1
     structlog.get_logger().info("attached", first_start=fresh)

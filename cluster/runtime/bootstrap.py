@@ -26,16 +26,16 @@ from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.admin.master_keys import open_vault
 from cluster.admin.schema import ensure_schema
 from cluster.clock import SystemClock
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault, KioskError, Unavailable
 from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.process import probe
-from cluster.process.connecting import ADMIN_S, connect
-from cluster.process.identity_start import mark_identity
+from cluster.process.identity_registration import mark_identity
 from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import find_lock_holder, load_state
 from cluster.process.signing_upgrade import sign_unsigned
 from cluster.process.start_progress import STALLED_S, StallTimer, count_work_steps, report_changes
+from cluster.process.store_connections import ADMIN_S, connect
 from cluster.process.tracing import check_tracing
 from cluster.runtime.actors.actor_roles import (
     ActorRole,
@@ -45,10 +45,10 @@ from cluster.runtime.actors.actor_roles import (
     tracker_role,
     trainer_role,
 )
-from cluster.runtime.actors.roster import ensure_actor
-from cluster.runtime.cluster_plan import replica_arguments
+from cluster.runtime.actors.named_actors import ensure_actor
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.ray_environment import driver_environment
+from cluster.runtime.replica_resources import replica_arguments
 from cluster.runtime.start_plan import API_APPLICATION, StartPlan
 from cluster.settings import Settings
 
@@ -93,8 +93,8 @@ def main(arguments: list[str]) -> int:
             if find_secrets(os.environ):  # on an existing cluster; `kiosk up` has moved them to files
                 prepare_node()
             bring_up(plan, Settings(), reporter)
-        # A HouseError has a message for operators; others also leave their traceback in the log.
-        except HouseError as error:
+        # A KioskError has a message for operators; others also leave their traceback in the log.
+        except KioskError as error:
             reporter.report("failed", error.message)
             return 1
         except Exception as error:  # noqa: BLE001 - the top of a process: reported, logged, and ended
@@ -327,7 +327,7 @@ def _deploy(plan: StartPlan) -> None:
     from ray import serve
     from ray.serve.config import HTTPOptions
 
-    from cluster.runtime.node_anchors import deploy_anchors
+    from cluster.runtime.node_proxies import deploy_node_proxies
 
     serve.start(
         proxy_location=plan.proxy_location,
@@ -343,7 +343,7 @@ def _deploy(plan: StartPlan) -> None:
         nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
         arguments = replica_arguments(nodes, arguments)
         if plan.proxy_location == "EveryNode":
-            deploy_anchors(plan.anchors, len(nodes))
+            deploy_node_proxies(plan.anchors, len(nodes))
     serve.run(_load(plan.api)(arguments), name=API_APPLICATION, route_prefix="/")
 
 
@@ -374,7 +374,7 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
     await probe.wait_until(
-        lambda: probe.has_recommendations(plan.host, plan.port, key, user_ids[:20]), STALLED_S, report
+        lambda: probe.probe_recommendations(plan.host, plan.port, key, user_ids[:20]), STALLED_S, report
     )
 
 

@@ -9,11 +9,11 @@ from cluster.admin.schema import newest_schema
 from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import FOLLOWING_MS, find_differing, follower_lag_ms, log_lag_ms
+from cluster.store.data.change_log import FOLLOWING_MS, find_differing, follower_lag_ms, log_lag_ms
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from cluster.store.installation.leases import LEASES, LeaseHolder, LeaseReader
 from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
-from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, SchemaStore, StoredSchema
 
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
@@ -100,7 +100,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
 
 
 async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]:
-    statuses = await stores.engine_watch.list_statuses(app_id)
+    statuses = await stores.engine_activity.list_statuses(app_id)
     overviews = []
     for engine in sorted(await stores.engines.all(app_id), key=lambda stored: stored.engine_id):
         status = statuses.get(engine.engine_id)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import structlog
 
-from cluster.errors import HouseError, Invalid, Unavailable
+from cluster.errors import Invalid, KioskError, Unavailable
 from cluster.log import set_up_logging
 from cluster.runtime.start_plan import PROXIES
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         seconds = parse_seconds(arguments)
         until = time.monotonic() + seconds
         drain_node(os.environ.get("RAY_ADDRESS", ""), seconds)
-    except HouseError as error:
+    except KioskError as error:
         log.error("not_drained", reason=error.message)
         return 2 if isinstance(error, Invalid) else 1
     # Waited for even without a replica: requests still arrive until balancers see the failed check.

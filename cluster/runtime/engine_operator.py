@@ -6,7 +6,7 @@ Commands only change records, so they work from any process and need not wait. O
 once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
 Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
 lease. On a cluster of several nodes it also keeps a stand-by of itself and of the other actors with a lease
-(`cluster.runtime.actors.standbys`). Nodes that join later get a proxy from it (`cluster.runtime.node_anchors`).
+(`cluster.runtime.actors.standbys`). Nodes that join later get a proxy from it (`cluster.runtime.node_proxies`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ray.serve.schema import ApplicationStatus, ReplicaState
 
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
-from cluster.errors import HouseError, NewerRelease
+from cluster.errors import KioskError, NewerRelease
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
 from cluster.runtime.actors import standbys
@@ -38,14 +38,14 @@ from cluster.runtime.engine_plan import (
     DeployEngine,
     EngineApplication,
     RemoveApplication,
-    RouteEngine,
+    RerouteEngine,
     Step,
     engine_status,
     is_at_target,
     plan_steps,
 )
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.node_anchors import add_missing_anchors
+from cluster.runtime.node_proxies import add_missing_proxies
 from cluster.runtime.start_plan import ANCHORS
 from cluster.store.connect import OpenStores
 
@@ -111,7 +111,7 @@ class EngineOperator:
                 try:
                     await self._reconcile(stores)
                     self._trouble = ""
-                except HouseError as error:
+                except KioskError as error:
                     self._log_failure(error.message)
                 except Exception as error:  # noqa: BLE001 - Serve is unavailable for a moment, or a builder is wrong
                     self._log_failure(f"{type(error).__name__}: {error}")
@@ -131,7 +131,7 @@ class EngineOperator:
         if self._clock.monotonic_s() - self._standbys_s >= standbys.LOOK_S:
             self._standbys_s = self._clock.monotonic_s()
             await self._standbys.keep()
-            await asyncio.to_thread(add_missing_anchors, ANCHORS)
+            await asyncio.to_thread(add_missing_proxies, ANCHORS)
 
     async def _keep_engines(self, stores: OpenStores) -> None:
         book = await stores.access.read_all()
@@ -159,7 +159,7 @@ class EngineOperator:
         last = {}
         for app_id in leaving:
             for (place, engine_id), engine_traffic in (
-                await stores.engine_watch.read_traffic(app_id, self._clock.now_ms())
+                await stores.engine_activity.read_traffic(app_id, self._clock.now_ms())
             ).items():
                 if place == "own":
                     last[Engine(app_id=app_id, engine_id=engine_id).application] = engine_traffic.last_ms
@@ -172,7 +172,7 @@ class EngineOperator:
         # After a restart or a lost lease, what was stored before is read once.
         if self._noted is None:
             stored = [
-                await stores.engine_watch.list_statuses(app_id)
+                await stores.engine_activity.list_statuses(app_id)
                 for app_id in {engine.app_id for engine in engines}
             ]
             self._noted = {
@@ -182,16 +182,16 @@ class EngineOperator:
         for engine in engines:
             status = engine_status(engine, seen.get(engine.application), self._clock.now_ms())
             if status is not None:
-                await stores.engine_watch.record(status)
+                await stores.engine_activity.record(status)
                 self._gauges.report_replicas(engine.application, status)
                 noted.add((engine.app_id, engine.engine_id))
         for app_id, engine_id in self._noted - noted:
-            await stores.engine_watch.delete(app_id, engine_id)
+            await stores.engine_activity.delete(app_id, engine_id)
             self._gauges.remove(application_name(app_id, engine_id))
         self._noted = noted
 
     async def _execute(self, step: Step, stores: OpenStores) -> None:
-        if isinstance(step, RouteEngine):
+        if isinstance(step, RerouteEngine):
             now_ms = self._clock.now_ms()
             placement = step.placement
 

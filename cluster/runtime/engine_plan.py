@@ -51,7 +51,7 @@ class DeployEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteEngine:
+class RerouteEngine:
     """Route the engine's queries to `placement` from now on."""
 
     engine: Engine
@@ -65,7 +65,7 @@ class RemoveApplication:
     name: str
 
 
-Step = DeployEngine | RouteEngine | RemoveApplication
+Step = DeployEngine | RerouteEngine | RemoveApplication
 
 
 def plan_steps(
@@ -102,10 +102,10 @@ def _steps(
             yield DeployEngine(engine)
         # Only when a replica answers: until then requests stay where they are answered now.
         elif engine.moving_to is not None and application.answers and not application.ending:
-            yield RouteEngine(engine, "own")
+            yield RerouteEngine(engine, "own")
         return
     if engine.moving_to is not None:
-        yield RouteEngine(engine, "door")
+        yield RerouteEngine(engine, "door")
     elif application is not None and application.ours and not application.ending:
         # An API replica that has not read the new record yet still sends queries to the application.
         busy_ms = max(engine.moved_at, last_dedicated_ms.get(engine.application, 0))

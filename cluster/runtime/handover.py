@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import structlog
 
 from cluster.admin.master_keys import MASTER_KEY, find_external_master_keys, save_manifest_key
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
 
@@ -115,7 +115,7 @@ def main(command: list[str]) -> int:
         prepare_node()
         # The process id stays, so the signals of a container's runtime reach the command.
         os.execvp(command[0], command)
-    except HouseError as error:
+    except KioskError as error:
         structlog.get_logger().error("not_handed_over", reason=error.message)
     except OSError as error:
         structlog.get_logger().error("not_started", command=command[0], reason=error.strerror)

@@ -49,7 +49,7 @@ class RayMeter:
     """`Meter` over Ray's metrics."""
 
     def __init__(self, *, export: Export | None = None, every_s: float = EVERY_S) -> None:
-        self._export = RayExport() if export is None else export
+        self._export = RayMetricExporter() if export is None else export
         self._every_s = every_s
         self._numbers = Numbers()
         self._gauges: dict[tuple[str, Tags], float] = {}
@@ -103,7 +103,7 @@ class RayMeter:
             self.flush()
 
 
-class RayExport:
+class RayMetricExporter:
     """Exports values to Ray; a metric is created with the tags of its first value."""
 
     def __init__(self) -> None:

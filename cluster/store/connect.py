@@ -11,7 +11,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store import keys
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
@@ -19,7 +19,7 @@ from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
-from cluster.store.app_bounds import UsageStore
+from cluster.store.app_quotas import UsageStore
 from cluster.store.archive.article_reads import ArticleReadStore
 from cluster.store.archive.article_revisions import ArticleRevisionStore
 from cluster.store.archive.client_rules import ClientRuleStore
@@ -36,7 +36,7 @@ from cluster.store.client.library_client import LibraryClient
 from cluster.store.client.multiplexed_client import MultiplexedClient
 from cluster.store.client.redis_client import HOT_S, SLOW_S, RedisClient
 from cluster.store.client.replies import split_pairs, text_of
-from cluster.store.data.changes import ChangeLog
+from cluster.store.data.change_log import ChangeLog
 from cluster.store.data.erasures import ErasureStore
 from cluster.store.data.idempotency import IdempotencyStore
 from cluster.store.data.imports import ImportStore
@@ -45,16 +45,16 @@ from cluster.store.data.interactions import InteractionStore
 from cluster.store.data.records import RecordStore
 from cluster.store.data.tasks import TaskStore
 from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
-from cluster.store.engines.engine_watch import EngineWatch
+from cluster.store.engines.engine_activity import EngineActivityStore
 from cluster.store.engines.engines import EngineStore
 from cluster.store.engines.experiments import ExperimentStore
 from cluster.store.engines.promotions import PromotionStore
 from cluster.store.engines.runs import RunStore, ScheduleStore
 from cluster.store.engines.shown_products import ShownProductStore
 from cluster.store.installation.leases import LeaseStore
-from cluster.store.installation.limits import LimitStore
 from cluster.store.installation.quarantine_store import QuarantineStore
-from cluster.store.installation.schema import SchemaStore
+from cluster.store.installation.rate_limits import LimitStore
+from cluster.store.installation.schema_version import SchemaStore
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.stores import Stores
 
@@ -173,7 +173,7 @@ def open_stores(
         interactions=interactions,
         changes=changes,
         engines=EngineStore(server, quarantine),
-        engine_watch=EngineWatch(server),
+        engine_activity=EngineActivityStore(server),
         boost_rules=RuleStore(server, quarantine),
         rule_versions=RuleVersionStore(server),
         limits=LimitStore(server),

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from cluster.clock import Clock, SystemClock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.records.engine import Engine
 from cluster.store.engines.engines import EngineStore
 
@@ -169,7 +169,7 @@ class RefreshingCache(Generic[Value]):
                 if away and back_event:
                     _log.info(back_event)
                 away = False
-            except HouseError as error:
+            except KioskError as error:
                 # Once for each outage, and not at each poll.
                 if not away:
                     _log.warning(away_event, reason=error.code)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
 from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
-from cluster.store.app_bounds import UsageStore
+from cluster.store.app_quotas import UsageStore
 from cluster.store.archive.article_reads import ArticleReadStore
 from cluster.store.archive.article_revisions import ArticleRevisionStore
 from cluster.store.archive.client_rules import ClientRuleStore
@@ -27,7 +27,7 @@ from cluster.store.archive.publisher_keys import PublisherKeyStore
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.threads import ThreadStore
 from cluster.store.archive.user_questions import QuestionStore
-from cluster.store.data.changes import ChangeLog
+from cluster.store.data.change_log import ChangeLog
 from cluster.store.data.erasures import ErasureStore
 from cluster.store.data.idempotency import IdempotencyStore
 from cluster.store.data.imports import ImportStore
@@ -36,16 +36,16 @@ from cluster.store.data.interactions import InteractionStore
 from cluster.store.data.records import RecordStore
 from cluster.store.data.tasks import TaskStore
 from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
-from cluster.store.engines.engine_watch import EngineWatch
+from cluster.store.engines.engine_activity import EngineActivityStore
 from cluster.store.engines.engines import EngineStore
 from cluster.store.engines.experiments import ExperimentStore
 from cluster.store.engines.promotions import PromotionStore
 from cluster.store.engines.runs import RunStore, ScheduleStore
 from cluster.store.engines.shown_products import ShownProductStore
 from cluster.store.installation.leases import LeaseStore
-from cluster.store.installation.limits import LimitStore
 from cluster.store.installation.quarantine_store import QuarantineStore
-from cluster.store.installation.schema import SchemaStore
+from cluster.store.installation.rate_limits import LimitStore
+from cluster.store.installation.schema_version import SchemaStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Stores:
     interactions: InteractionStore
     changes: ChangeLog
     engines: EngineStore
-    engine_watch: EngineWatch
+    engine_activity: EngineActivityStore
     boost_rules: RuleStore
     rule_versions: RuleVersionStore
     limits: LimitStore

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.ids import new_request_id
 from cluster.store.connect import open_stores
 
@@ -33,7 +33,7 @@ def lock_writer(url: str, path: str, *, wait_s: float = WAIT_S) -> Iterator[None
     try:
         yield
     finally:
-        with suppress(HouseError):  # it ends by itself
+        with suppress(KioskError):  # it ends by itself
             asyncio.run(_release(url, path, owner))
 
 

@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 
 from cluster.errors import Unprocessable
 from cluster.records.validation.json_limits import load_json
-from deployments.operations.frame.operation import Operation
+from deployments.operations.framework.operation import Operation
 
 PREFIX = "/v1/admin"
 MOST_FIELDS = 100

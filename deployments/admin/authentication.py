@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, Unauthenticated
+from cluster.crypto import is_token, key_sha256
+from cluster.errors import KioskError, TooMany, Unauthenticated
 from cluster.records.administration import TOKEN_PREFIX
-from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.edge.http.caller import HEADER as KEY_HEADER
-from deployments.edge.http.caller import read_key_parameter
+from deployments.edge.http.credentials import HEADER as KEY_HEADER
+from deployments.edge.http.credentials import read_key_parameter
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
-from deployments.operations.frame.principal import Principal, principal_of
+from deployments.operations.framework.principal import Principal, principal_of
 
 SessionPrincipal = Callable[[Request], Awaitable[Principal | None]]
 """Return who is signed in to the console; None: nobody. It raises `Forbidden` for a change without a valid token
@@ -114,7 +114,7 @@ class Authenticator:
             self._kept.popitem(last=False)
         return principal
 
-    def _refusal(self, message: str, address: str) -> HouseError:
+    def _refusal(self, message: str, address: str) -> KioskError:
         wait_s = self._limits.wait_s("failures", address, FAILURES)
         if wait_s:
             return TooMany("too many wrong tokens from this address", retry_after_s=wait_s)

@@ -13,20 +13,20 @@ from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
+from cluster.errors import KioskError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import PREFIX, AnyOperation, collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.edge.http.body_pace import FILE, FORM, UploadSlots
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
+from deployments.edge.http.replies import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.http.request import DeadlineExceeded, Scope
 from deployments.edge.http.request_log import HEADER as REQUEST_ID
 from deployments.edge.http.request_log import ClientDisconnected, RequestLog, RequestRecorder, send_reply
-from deployments.operations.frame.operation import Download, result_to_json
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
+from deployments.operations.framework.operation import Download, result_to_json
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
 
 MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
@@ -103,7 +103,7 @@ class AdminEndpoint:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
             reply = reply_from_error(error, "message", request_id=request_id)
-            if isinstance(error, HouseError) and error.facts.get("bearer"):
+            if isinstance(error, KioskError) and error.facts.get("bearer"):
                 challenge: Header = (b"www-authenticate", b'Bearer realm="kiosk administration"')
                 reply = Reply(reply.status, reply.body, (*reply.headers, challenge))
             return reply

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from deployments.admin.arguments import PREFIX, AnyOperation, takes_body
-from deployments.operations.frame.argument_fields import describe_argument
-from deployments.operations.frame.examples import example_arguments, example_result
+from deployments.operations.framework.argument_fields import describe_argument
+from deployments.operations.framework.examples import example_arguments, example_result
 
 SCHEME = "AdminToken"
 _SECURITY = {

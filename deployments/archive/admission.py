@@ -25,7 +25,7 @@ from cluster.records.archive.archive_client import (
     fold_client_name,
 )
 from cluster.store.archive.client_rules import ClientRuleStore
-from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.rate_limits import LimitStore
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.limits.leased_buckets import LEASE_S, LeasedBucket, cancel_leases
 

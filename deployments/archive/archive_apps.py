@@ -27,7 +27,7 @@ class ArchiveApps(Protocol):
         """Return the named archives by app."""
         ...
 
-    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+    def list_archive_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         """Return the terms that machines read, by app and name; apps without any are absent."""
         ...
 
@@ -48,7 +48,7 @@ class DefaultArchive:
     def list_archives(self) -> Mapping[str, NamedArchive]:
         return {}
 
-    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+    def list_archive_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         return {}
 
     def settings_of(self, app_id: str) -> AppSettings:

@@ -8,13 +8,13 @@ from functools import partial
 
 from cluster.records.archive.named_archive import NamedArchive
 from deployments.archive.archive_apps import ArchiveApps
-from deployments.archive.citation import CitationRules
-from deployments.archive.machine_terms import MachineTerms
+from deployments.archive.citation_rules import CitationRules
+from deployments.archive.licence_terms import LicenceTerms
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.oauth.client_identity.clients import OAuthClient
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.sign_in.identity_provider import ProviderConfig
 
 TITLE = "News Archive Search"
@@ -97,12 +97,12 @@ class ArchiveConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveCards:
+class ArchiveConfigs:
     """The configurations that the pages of archives show."""
 
     config: ArchiveConfig
     apps: ArchiveApps
-    addresses: ServerAddresses
+    addresses: ServerOrigin
 
     def find(self, archive_id: str) -> ArchiveConfig | None:
         """Return the configuration of an archive, the default one for an empty name; None if there is none."""
@@ -112,7 +112,7 @@ class ArchiveCards:
         archive = self.apps.find_archive(archive_id)
         return None if archive is None else self.config.for_archive(archive_id, archive)
 
-    def find_terms(self, archive_id: str) -> MachineTerms | None:
+    def find_terms(self, archive_id: str) -> LicenceTerms | None:
         """Return the terms of an archive for machines, the default one for an empty name; None if there is none."""
         if archive_id and self.apps.find_archive(archive_id) is None:
             return None
@@ -122,7 +122,7 @@ class ArchiveCards:
             else partial(self.apps.default_archive_app, self.config.app_id)
         )
         origin = self.addresses.public_url or self.addresses.fallback
-        return MachineTerms(self.apps, find_app, resource_of(origin, archive_id))
+        return LicenceTerms(self.apps, find_app, resource_of(origin, archive_id))
 
     def list_titles(self) -> dict[str, str]:
         """Return the titles of all archives by name, the default one first."""

@@ -33,13 +33,13 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
 from cluster.errors import NotFound
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.call_context import PLAIN, CallContext, link_address
-from deployments.archive.citation import (
+from deployments.archive.citation_rules import (
     CitationRules,
     citation_format,
     citation_instruction,
-    web_address,
+    sanitize_url,
 )
-from deployments.archive.machine_terms import MachineTerms
+from deployments.archive.licence_terms import LicenceTerms
 from deployments.archive.text_fence import fence_line, fence_text, remove_invisible
 from deployments.archive.tools import FETCH, GET, MOST_CONTEXT, SEARCH
 
@@ -149,7 +149,7 @@ class ArchiveTools:
     issuer: OffsetSigner
     fence_key: bytes
     citation: CitationRules
-    terms: MachineTerms
+    terms: LicenceTerms
     rows: int = 10
     has_teasers: bool = False
     "Whether locked articles that fit a question are named, by title and link."
@@ -212,10 +212,10 @@ class ArchiveTools:
         named = [
             {
                 "product_title": fence_line(teaser.title[:MOST_TITLE], self.fence_key),
-                "url": web_address(teaser.url),
+                "url": sanitize_url(teaser.url),
             }
             for teaser in teasers
-            if web_address(teaser.url)
+            if sanitize_url(teaser.url)
         ]
         return {"locked_articles": named} if named else {}
 
@@ -303,7 +303,7 @@ class ArchiveTools:
         result["authors"] = _authors(snippet.authors)
         if snippet.published:
             result["published_date"] = snippet.published
-        address = web_address(snippet.url)
+        address = sanitize_url(snippet.url)
         if address:
             result["url"] = address if context is PLAIN else link_address(context, product_id, address)
         result["score"] = round(snippet.score, 4)
@@ -314,7 +314,7 @@ class ArchiveTools:
     def describe_article(self, article: ArchiveArticle, context: CallContext) -> dict[str, Any]:
         """Return an article with its citation."""
         title = remove_invisible(article.title[:MOST_TITLE])
-        address = link_address(context, article.product_id, web_address(article.url))
+        address = link_address(context, article.product_id, sanitize_url(article.url))
         rules = self.citation if context.citation is None else replace(self.citation, extra=context.citation)
         authors = _authors(article.authors)
         result: dict[str, Any] = {"product_id": article.product_id, "product_title": title}
@@ -354,5 +354,5 @@ def _plain_title(title: str) -> str:
 
 def _citable_address(product_id: str, url: str, context: CallContext) -> str:
     """Return the address of an article; without one a name, because connectors refuse an empty address."""
-    address = link_address(context, product_id, web_address(url))
+    address = link_address(context, product_id, sanitize_url(url))
     return address or f"urn:article:{quote(product_id, safe='', errors='replace')}"

@@ -48,7 +48,7 @@ PLAIN = CallContext()
 "Of archives without marks and experiments."
 
 
-class CallOfTool(Protocol):
+class ToolCall(Protocol):
     """A call in progress."""
 
     @property
@@ -91,7 +91,7 @@ class CallContexts:
         self._assign = assign
         self._results: OrderedDict[tuple[str, str, str], tuple[float, CallContext]] = OrderedDict()
 
-    async def open(self, call: CallOfTool, product_id: str = "") -> CallContext:
+    async def open(self, call: ToolCall, product_id: str = "") -> CallContext:
         """Return the context of a question, or of the read of an article. Cost: 1 microsecond where nothing is on."""
         app_id = self._find_app()
         marks = self._find_settings(app_id).citation_marks
@@ -121,7 +121,7 @@ class CallContexts:
             ),
         )
 
-    def remember(self, call: CallOfTool, context: CallContext, articles: Iterable[str]) -> None:
+    def remember(self, call: ToolCall, context: CallContext, articles: Iterable[str]) -> None:
         """Remember the results of a question with marks or variants, for the reads that follow."""
         now_s = self._clock.monotonic_s()
         person = call.person

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.archive.messages import ArchiveArticle, Snippet
-from cluster.errors import HouseError, NotFound
+from cluster.errors import KioskError, NotFound
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import (
     NOT_ISSUED,
@@ -24,7 +24,7 @@ from deployments.archive.archive_tools import (
     split_snippet_id,
 )
 from deployments.archive.call_context import PLAIN, CallContext
-from deployments.archive.citation import citation_format
+from deployments.archive.citation_rules import citation_format
 
 _LEAST_COVERAGE = 0.01
 "Coverage of an archive that covers nothing of a question, so that its passages keep their order."
@@ -125,7 +125,7 @@ class CombinedTools:
         teasers: list[dict[str, Any]] = []
         for source in (self._main, *self._list_included()):
             if source.tools.has_teasers:
-                with contextlib.suppress(HouseError):
+                with contextlib.suppress(KioskError):
                     named = await source.tools.find_teasers(source.app_id, person, question)
                     teasers += [
                         {**each, "archive": source.title} for each in named.get("locked_articles", ())
@@ -149,7 +149,7 @@ class CombinedTools:
         absent: list[str] = []
         for source, reply in zip(sources, replies, strict=True):
             # Only expected errors: a fault must not look like an archive that is away.
-            if isinstance(reply, HouseError) and source is not self._main:
+            if isinstance(reply, KioskError) and source is not self._main:
                 absent.append(source.title)
             elif isinstance(reply, BaseException):
                 raise reply

@@ -17,15 +17,15 @@ from starlette.routing import BaseRoute, Route
 
 from cluster.errors import Invalid
 from cluster.records.archive.rsl_document import LICENCE_FILE, MEDIA_TYPE, licence_path
-from deployments.archive.archive_config import ArchiveCards, ArchiveConfig
-from deployments.archive.citation import licence_sentence
-from deployments.archive.config_page import CROSS_ORIGIN, ConfigPage
+from deployments.archive.archive_config import ArchiveConfig, ArchiveConfigs
+from deployments.archive.citation_rules import publisher_licence
+from deployments.archive.etag_page import CROSS_ORIGIN, ETagPage
 from deployments.archive.mcp.methods import VERSIONS
 from deployments.archive.mcp.stateless_validation import REVISION
 from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
 from deployments.archive.tools import Tool, build_tools, list_notices
-from deployments.edge.http.envelope import Header
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.replies import Header
+from deployments.edge.http.server_origin import ServerOrigin
 
 CARD_PATH = "/.well-known/mcp-server-card"
 "The first address of the card; its bytes stay as they were."
@@ -40,7 +40,7 @@ _REGISTRY_NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
 
 
-def build_pages(configs: ArchiveCards, addresses: ServerAddresses) -> list[BaseRoute]:
+def build_pages(configs: ArchiveConfigs, addresses: ServerOrigin) -> list[BaseRoute]:
     """Return the routes of all pages, those of named archives included."""
 
     def show_card(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
@@ -65,7 +65,7 @@ def build_pages(configs: ArchiveCards, addresses: ServerAddresses) -> list[BaseR
         if config is None or terms is None:
             return None
         licence_file = terms.describe("").get("license_url", "")
-        return render_guide(origin, config, VERSIONS, licence_file), "text/plain; charset=utf-8"
+        return render_llms_txt(origin, config, VERSIONS, licence_file), "text/plain; charset=utf-8"
 
     def show_licence(_: str, place: Mapping[str, str]) -> tuple[str, str] | None:
         terms = configs.find_terms(_named(place))
@@ -77,13 +77,13 @@ def build_pages(configs: ArchiveCards, addresses: ServerAddresses) -> list[BaseR
         return () if terms is None else terms.list_headers()
 
     named = mcp_path("{archive}")
-    card = ConfigPage(show_new_card, addresses, CROSS_ORIGIN, list_links)
-    guide = ConfigPage(show_guide, addresses, list_links=list_links)
-    licence = ConfigPage(show_licence, addresses, CROSS_ORIGIN)
+    card = ETagPage(show_new_card, addresses, CROSS_ORIGIN, list_links)
+    guide = ETagPage(show_guide, addresses, list_links=list_links)
+    licence = ETagPage(show_licence, addresses, CROSS_ORIGIN)
     files = (LICENCE_FILE, licence_path("{licence}"))
     return [
-        Route(CARD_PATH, endpoint=ConfigPage(show_card, addresses, list_links=list_links)),
-        Route(CATALOG_PATH, endpoint=ConfigPage(show_catalog, addresses, CROSS_ORIGIN)),
+        Route(CARD_PATH, endpoint=ETagPage(show_card, addresses, list_links=list_links)),
+        Route(CATALOG_PATH, endpoint=ETagPage(show_catalog, addresses, CROSS_ORIGIN)),
         *(Route(path, endpoint=card) for path in (NEW_CARD_PATH, named + "/server-card")),
         *(Route(path, endpoint=guide) for path in (GUIDE_PATH, named + GUIDE_PATH)),
         *(Route(root + name, endpoint=licence) for root in (MCP_PATH, named) for name in files),
@@ -222,7 +222,7 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def render_guide(
+def render_llms_txt(
     origin: str, config: ArchiveConfig, versions: tuple[str, ...], licence_file: str = ""
 ) -> str:
     """Return the page for clients that requested it at `origin`; `licence_file` has terms for machines."""
@@ -243,15 +243,17 @@ def render_guide(
         mcp=mcp,
         versions=", ".join((*versions, REVISION)),
         connectors=_CONNECTORS if len(tools) == len(build_tools()) else "",
-        install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp, archive_id or "archive")),
+        install="\n".join(
+            f"- {where}: {how}" for where, how in list_install_instructions(mcp, archive_id or "archive")
+        ),
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
-        licence=licence_sentence(rules.licence),
+        licence=publisher_licence(rules.licence),
         extra=f" {rules.extra}" if rules.extra else "",
         terms=f" [Terms for machines (RSL)]({licence_file})." if licence_file else "",
     )
 
 
-def list_installs(mcp: str, name: str = "archive") -> tuple[tuple[str, str], ...]:
+def list_install_instructions(mcp: str, name: str = "archive") -> tuple[tuple[str, str], ...]:
     """Return the instructions by which common clients add a server under a name, one line each."""
     cursor = json.dumps({"mcpServers": {name: {"url": mcp}}})
     code = json.dumps({"servers": {name: {"type": "http", "url": mcp}}})

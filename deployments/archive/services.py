@@ -11,28 +11,28 @@ from starlette.routing import BaseRoute, Route
 from actors.archive.client import ArchiveClient
 from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import Clock
-from cluster.document_client import DocumentClient
+from cluster.crypto import Vault
+from cluster.external_fetcher import ExternalFetcher
 from cluster.meter import Meter, SilentMeter
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.archive.named_archive import NamedArchive, why_left_out
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive import archive_tools, text_fence
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
-from deployments.archive.archive_config import ArchiveCards, ArchiveConfig
+from deployments.archive.archive_config import ArchiveConfig, ArchiveConfigs
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.call_context import AssignQuestion, CallContexts, assign_nothing
-from deployments.archive.citation import CitationRules
+from deployments.archive.citation_rules import CitationRules
 from deployments.archive.citations import article_reads, citation_marks
 from deployments.archive.citations.article_reads import ArticleReads
+from deployments.archive.citations.citation_endpoints import build_citation_routes
 from deployments.archive.citations.citation_marks import MarkSigner
-from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
-from deployments.archive.citations.visit_pages import VisitPages
+from deployments.archive.citations.visit_tracking import VisitTracker
 from deployments.archive.combined_tools import CombinedTools, SourceArchive
 from deployments.archive.discovery_pages import build_pages
-from deployments.archive.machine_terms import MachineTerms
+from deployments.archive.licence_terms import LicenceTerms
 from deployments.archive.mcp.endpoint import McpArchive, McpEndpoint
 from deployments.archive.mcp.methods import McpMethods
 from deployments.archive.mcp.stateless_methods import StatelessMethods
@@ -46,7 +46,7 @@ from deployments.archive.signatures.key_directories import KeyDirectories
 from deployments.archive.signatures.signed_agents import SignedAgents
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.http.request_log import RequestLog
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.edge.observation.request_observer import RequestObserver
 from deployments.edge.observation.request_tracing import TracedApp
 
@@ -62,7 +62,7 @@ class ArchiveServices:
     "Those of the default archive."
     archives: NamedArchives
     endpoint: McpEndpoint
-    visits: VisitPages
+    visits: VisitTracker
     clock: Clock
 
     @property
@@ -94,13 +94,13 @@ def open_archive(
     on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
     assign: AssignQuestion = assign_nothing,
     meter: Meter | None = None,
-    key_documents: DocumentClient | None = None,
+    key_documents: ExternalFetcher | None = None,
 ) -> ArchiveServices:
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
     None: always the one of the configuration. `assign` returns the variants of a question, and `key_documents` fetches
     keys of agents.
     """
-    addresses = ServerAddresses.from_config(
+    addresses = ServerOrigin.from_config(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
     )
     apps = apps or DefaultArchive()
@@ -164,7 +164,7 @@ def open_archive(
         log=log or RequestLog(),
         agents=_open_agents(config, stores, clock, meter or SilentMeter(), key_documents),
     )
-    visits = VisitPages(
+    visits = VisitTracker(
         marks, find_default, apps, workers.usage, stores.records, config.client_addresses, clock
     )
     return ArchiveServices(config, apps, oauth, workers, archives, endpoint, visits, clock)
@@ -184,7 +184,7 @@ class ToolBuilder:
         self, find_app: Callable[[], str], archive_id: str, rules: CitationRules, has_teasers: bool
     ) -> ArchiveTools:
         """Return the tools of an archive alone."""
-        terms = MachineTerms(self.apps, find_app, resource_of(self.origin, archive_id))
+        terms = LicenceTerms(self.apps, find_app, resource_of(self.origin, archive_id))
         return ArchiveTools(
             find_app, self.archive, self.signer, self.fence_key, rules, terms, has_teasers=has_teasers
         )
@@ -228,7 +228,7 @@ def _open_workers(
 
 
 def _open_agents(
-    config: ArchiveConfig, stores: Stores, clock: Clock, meter: Meter, documents: DocumentClient | None
+    config: ArchiveConfig, stores: Stores, clock: Clock, meter: Meter, documents: ExternalFetcher | None
 ) -> SignedAgents | None:
     if config.signed_agents == "off":
         return None
@@ -245,8 +245,8 @@ def build_archive_routes(
     routes: list[BaseRoute] = [
         # First, because most calls go there, and Starlette tries the routes in their order.
         *(Route(path, endpoint=endpoint) for path in (MCP_PATH, MCP_PATH + "/")),
-        *build_pages(ArchiveCards(services.config, services.apps, addresses), addresses),
-        *build_citation_pages(services.archives, services.config.client_addresses, services.clock),
+        *build_pages(ArchiveConfigs(services.config, services.apps, addresses), addresses),
+        *build_citation_routes(services.archives, services.config.client_addresses, services.clock),
         *services.visits.build_routes(),
         # After the pages, because the name of an archive would also take the names of pages.
         *(Route(path, endpoint=endpoint) for path in (named, named + "/")),

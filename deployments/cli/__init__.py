@@ -2,7 +2,7 @@
 
 command_line         puts the commands together and imports those that the first word needs
 subprocess_commands  commands whose work lies in another package
-frame         the installation of a command and what all commands print
+framework     the installation of a command and what all commands print
 installation  up, down, status, logs, backup, upgrade, existing Ray clusters     doctor   `kiosk doctor`
 training      train, evaluate, promote, engines, runs, schedules, learners
 content       products, rules, quarantine, export, recommend, forget

@@ -6,9 +6,9 @@ import atexit
 import gc
 import sys
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from deployments.cli.command_line import command_line
-from deployments.cli.frame import screen
+from deployments.cli.framework import screen
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 "Imports make some hundred thousand objects and hardly any garbage."
@@ -21,7 +21,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     try:
         command_line(sys.argv[1] if len(sys.argv) > 1 else "")()
-    except HouseError as error:
+    except KioskError as error:
         screen.print_error(error, as_json="--json" in sys.argv)
         sys.exit(screen.exit_code_of(error))
     except KeyboardInterrupt:

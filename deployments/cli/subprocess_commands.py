@@ -15,8 +15,8 @@ from cluster.build_info import package_root
 from cluster.errors import Invalid, Unavailable
 from cluster.runtime.handover import hidden_secrets
 from cluster.runtime.ray_environment import driver_environment, python_path
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from jobs.articles.cli import add_archive_command
 from jobs.encoders.cli import build_models_app
 from jobs.ingest.cli import build_ingest_app

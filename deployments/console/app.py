@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import Forbidden, HouseError, TooMany
+from cluster.errors import Forbidden, KioskError, TooMany
 from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.forms import find_bounds, read_form, split_form
@@ -29,7 +29,7 @@ from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.errors import build_error_headers, status_from_error
 from deployments.edge.http.request_log import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate
-from deployments.operations.frame.principal import Principal, principal_of
+from deployments.operations.framework.principal import Principal, principal_of
 from deployments.sign_in.password_checks import is_same_origin_form
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
@@ -104,7 +104,7 @@ class _Console:
             response = await self._answer(console_request, path)
         except ClientDisconnected:
             raise
-        except HouseError as error:
+        except KioskError as error:
             status = status_from_error(error)
             response = self._show_error(console_request, status, error.message)
             response.raw_headers += build_error_headers(error, status)
@@ -231,7 +231,7 @@ class _Console:
         """Handle a form; if an operation refuses, show the form again with the message."""
         try:
             return await page.handler(console_request)
-        except HouseError as error:
+        except KioskError as error:
             if isinstance(error, ClientDisconnected):
                 raise
             console_request.status = status_from_error(error)

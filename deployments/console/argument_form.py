@@ -11,8 +11,8 @@ from starlette.responses import Response
 from cluster.records.administration import AppRole
 from deployments.console.page import FormPage, Page
 from deployments.console.request import ConsoleRequest
-from deployments.operations.frame.argument_fields import ArgumentField, list_fields, parse_number
-from deployments.operations.frame.operation import Arguments
+from deployments.operations.framework.argument_fields import ArgumentField, list_fields, parse_number
+from deployments.operations.framework.operation import Arguments
 
 SHOWN = "-shown"
 "Ends the name of a hidden input: a form that has it has the check box, which an unchecked box does not tell."

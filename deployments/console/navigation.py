@@ -7,7 +7,7 @@ from typing import Any
 
 from deployments.console.page import NavigationEntry
 from deployments.console.request import path_of
-from deployments.operations.frame.principal import Principal
+from deployments.operations.framework.principal import Principal
 
 MOST_APPS = 500
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.services import ConsoleServices
-from deployments.operations.frame.principal import Principal
+from deployments.operations.framework.principal import Principal
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
 MOST_QUERY_FIELDS = 100
@@ -81,7 +81,7 @@ class ConsoleRequest:
         Arguments that stand in the address of the page come from there.
 
         Errors:
-            HouseError: the operation refuses; the framework shows the message on the page of the form
+            KioskError: the operation refuses; the framework shows the message on the page of the form
         """
         administration = self.services.administration
         fields = administration.operations[name].arguments.model_fields

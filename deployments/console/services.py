@@ -14,10 +14,10 @@ from cluster.store.administration.accounts import AccountStore
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.body_pace import UploadSlots
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.edge.limits.token_buckets import TokenBuckets
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.result_cache import ResultCache
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.result_cache import ResultCache
 from deployments.sign_in.sign_in import Browser, SignIn
 from deployments.sign_in.signing import SignInSigner
 
@@ -32,7 +32,7 @@ class ConsoleServices:
     limits: TokenBuckets
     "Of people and of addresses, in this process."
     clock: Clock
-    addresses: ServerAddresses
+    addresses: ServerOrigin
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
     client_addresses: ClientAddresses = DIRECT

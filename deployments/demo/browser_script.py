@@ -15,8 +15,8 @@ from pathlib import Path
 
 from starlette.routing import BaseRoute, Route
 
-from deployments.edge.http.envelope import CORS_ORIGIN, NOSNIFF
-from deployments.edge.http.published_document import PublishedDocument
+from deployments.edge.http.cached_document import CachedDocument
+from deployments.edge.http.replies import CORS_ORIGIN, NOSNIFF
 
 STATIC = Path(__file__).with_name("static")
 RELEASES = Path(__file__).with_name("releases")
@@ -74,5 +74,5 @@ def _order(version: str) -> list[int]:
 
 def _route(path: str, version: str, cache_control: str) -> Route:
     headers = {**_OPEN, "cache-control": cache_control}
-    document = PublishedDocument(partial(read_script, version), JAVASCRIPT, headers)
+    document = CachedDocument(partial(read_script, version), JAVASCRIPT, headers)
     return Route(path, endpoint=document.endpoint, methods=["GET"])

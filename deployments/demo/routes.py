@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from cluster.ids import AppId
 from deployments.demo.browser_script import JAVASCRIPT, STATIC
 from deployments.edge.access.keyring import Keyring
-from deployments.edge.http.published_document import PublishedDocument
+from deployments.edge.http.cached_document import CachedDocument
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -108,5 +108,5 @@ def _find_key(services: DemoServices) -> str:
     return credential.text if credential is not None and credential.app.read_only else ""
 
 
-def _asset(name: str, media_type: str) -> PublishedDocument:
-    return PublishedDocument(partial(STATIC.joinpath(name).read_bytes), media_type, _ASSET_HEADERS)
+def _asset(name: str, media_type: str) -> CachedDocument:
+    return CachedDocument(partial(STATIC.joinpath(name).read_bytes), media_type, _ASSET_HEADERS)

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 
 WRITE_EVERY_S = 0.5
 MOST_WAITING = 10_000
@@ -64,7 +64,7 @@ class BatchWriter(ABC, Generic[Entry]):
         """Write one batch.
 
         Errors:
-            HouseError: the store is unavailable; the batch is retried
+            KioskError: the store is unavailable; the batch is retried
         """
 
     def count_dropped(self, count: int) -> None:
@@ -102,7 +102,7 @@ class BatchWriter(ABC, Generic[Entry]):
                 except asyncio.CancelledError:  # at the end of the process, which writes once more
                     batches.appendleft(batch)
                     raise
-                except HouseError as error:
+                except KioskError as error:
                     batches.appendleft(batch)
                     self._log.warning(
                         f"{self._name}_kept",

@@ -9,7 +9,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
-from cluster.runtime.cluster_plan import reserved_bytes
+from cluster.runtime.replica_resources import reserved_bytes
 from cluster.settings import Settings
 from deployments.edge.scaling import POLICY
 from deployments.front.gateway import Gateway

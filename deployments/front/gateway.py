@@ -26,14 +26,14 @@ from actors.models.loading.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.admin.audit_log import begin_audit
+from cluster.admin.audit_setup import start_audit_log
 from cluster.admin.schema import check_schema, record_running
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import installed_version, package_root
 from cluster.clock import SystemClock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import freeze_objects
@@ -44,12 +44,12 @@ from cluster.process.priority import restore_priority
 from cluster.process.redis_memory import guard_writes
 from cluster.process.tracing import open_tracing
 from cluster.records.question import Answer, Question
-from cluster.runtime.actors import roster
+from cluster.runtime.actors import named_actors
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.store.installation.live_figures import LiveFigureStore
+from cluster.store.installation.live_metrics import LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.tracing import PROCESS
 from deployments.api.http.application import build_application
@@ -62,7 +62,7 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, preload_newly_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.archive_config import ArchiveConfig
-from deployments.archive.citation import CitationRules
+from deployments.archive.citation_rules import CitationRules
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.client_identity.document_clients import read_pinned_documents
 from deployments.archive.services import build_archive_routes, open_archive
@@ -72,11 +72,11 @@ from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import ClientAddresses
 from deployments.edge.http.request_log import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
-from deployments.edge.observation.live_figures import LiveMeter
+from deployments.edge.observation.live_metrics import LiveMeter
 from deployments.edge.observation.readiness import Readiness
 from deployments.edge.observation.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
-from deployments.front.administration import build_administration_routes, describe_routes
+from deployments.front.admin_routes import build_administration_routes, describe_routes
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 from deployments.sign_in.identity_provider import ProviderConfig
@@ -111,7 +111,7 @@ class Gateway:
         open_tracing(settings.trace_url, "api")
         self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
         self._identity = await IdentityWatch.open(stores, settings, has_key=True)
-        vault = await begin_audit(stores.audit, settings, clock)
+        vault = await start_audit_log(stores.audit, settings, clock)
         artifact_store = open_artifact_store(settings)
         self._keyring = Keyring(stores.access, vault)
         self._log = RequestLog(ACCESS_SHARE)
@@ -124,7 +124,7 @@ class Gateway:
         self._budget = budget = MemoryBudget(self._budget_mb << 20, meter, clock)
         self._host = host = EngineHost(stores, segments, clock, meter, budget, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
-        self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
+        self._connections = EngineConnections(run_dir, stores.engine_activity, _find_handle, (RayActorError,))
         self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
         encoders = EncoderStore(settings.data_dir / "models", artifact_store)
         passages = PassageSnapshotStore(artifact_store, encoders.find)
@@ -234,7 +234,7 @@ class Gateway:
             llm=settings.llm,
             app_ids=lambda: keys.app_ids,
             answered=self._record_answer,
-            tokens_of=keys.tokens_of,
+            llm_token_limit=keys.llm_token_limit,
             affiliation_of=keys.affiliation_of,
         )
         ask = AskServices(self._question_client, self._archive_host, self._stores.questions, clock, history)
@@ -274,7 +274,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
-        with contextlib.suppress(HouseError):
+        with contextlib.suppress(KioskError):
             await ReplicaMemoryStore(self._stores.server).delete(self._replica)
         parts: tuple[Any, ...] = (
             self._experiments,
@@ -299,7 +299,7 @@ class Gateway:
         """Load the archives before the first question, then every app that receives writes."""
         # Without repetitions: the default app may also have an address of its own.
         for archive_app in dict.fromkeys((app_id, *self._keyring.list_archives())):
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await self._archive_host.ask(ArchiveQuery(archive_app, "news"))
         await preload_newly_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
 
@@ -315,14 +315,14 @@ class Gateway:
                 await asyncio.gather(self._experiments.treatments.flush(), self._budget.evict())
                 await self._report_memory()
             for app_id, counts in self._engine_router.take_counts().items():
-                with contextlib.suppress(HouseError):
-                    await self._stores.engine_watch.add_requests(app_id, counts, SystemClock().now_ms())
+                with contextlib.suppress(KioskError):
+                    await self._stores.engine_activity.add_requests(app_id, counts, SystemClock().now_ms())
                     await self._connections.count_replicas(app_id, [engine_id for _, engine_id in counts])
 
     async def _report_memory(self) -> None:
         """Record what the loaded apps take, for `kiosk status`; without Redis nobody reads it."""
         memory = self._budget.describe_use(self._replica, SystemClock().now_ms())
-        with contextlib.suppress(HouseError):
+        with contextlib.suppress(KioskError):
             await ReplicaMemoryStore(self._stores.server).record(memory)
 
 
@@ -366,5 +366,5 @@ async def _find_handle(application: str) -> Any:
 async def _find_assigner() -> Any | None:
     """Return the actor that assigns users to variants, or None while it is not running."""
     with contextlib.suppress(RayError):
-        return await asyncio.to_thread(roster.find_actor, "assigner", installed_version())
+        return await asyncio.to_thread(named_actors.find_actor, "assigner", installed_version())
     return None

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from cluster.errors import Invalid, KioskError, NotFound, TooMany, Unavailable
 from deployments.operations.content.file_preview import preview_file
 from deployments.operations.content.preview_task import PreviewTask
 
@@ -37,7 +37,7 @@ _FEW_THREADS = {
     "POLARS_MAX_THREADS": "1",
 }
 "Each thread and each pool takes address space."
-_ERRORS: Mapping[str, type[HouseError]] = {error.code: error for error in (Invalid, NotFound, Unavailable)}
+_ERRORS: Mapping[str, type[KioskError]] = {error.code: error for error in (Invalid, NotFound, Unavailable)}
 _TOO_MUCH = "the file takes more memory or time than a look at it may take; is its format right?"
 
 
@@ -126,7 +126,7 @@ def main() -> int:
 def _answer(task: PreviewTask) -> dict[str, Any]:
     try:
         return {"result": preview_file(task)}
-    except HouseError as error:
+    except KioskError as error:
         return {"error": error.message, "code": error.code}
 
 

@@ -37,13 +37,13 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.process.artifact_access import open_artifact_store, sweep_copies_forever
-from cluster.process.connecting import connect
 from cluster.process.installation_identity_check import IdentityWatch
 from cluster.process.priority import restore_priority
+from cluster.process.store_connections import connect
 from cluster.process.tracing import open_tracing
 from cluster.records.engine import Engine, Scaling, application_name
-from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.replica_resources import reserved_bytes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.tracing import PROCESS

@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.serving.client import RemoteRecommenderClient
 from cluster.records.engine import application_name
-from cluster.store.engines.engine_watch import EngineWatch
+from cluster.store.engines.engine_activity import EngineActivityStore
 from deployments.hosts.local_channel import LocalChannelPool
 
 
@@ -21,7 +21,7 @@ class EngineConnections:
     def __init__(
         self,
         run_dir: Path,
-        watch: EngineWatch,
+        watch: EngineActivityStore,
         find_handle: Callable[[str], Awaitable[Any]],
         lost: tuple[type[Exception], ...],
     ) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.answers.repeated_questions import QuestionRepeater
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from actors.history.article_relevance import UploadedArticle
 from actors.history.messages import AnswerService
-from actors.history.monitor import RelevanceConfig
+from actors.history.news_monitor import RelevanceDependencies
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.access_tier import NOBODY, may_read
 from cluster.clock import SystemClock
@@ -19,9 +19,9 @@ from cluster.store.stores import Stores
 _MOST_PASSAGES = 200
 
 
-def open_tracker_services(stores: Stores) -> tuple[RelevanceConfig, AnswerService]:
+def open_tracker_services(stores: Stores) -> tuple[RelevanceDependencies, AnswerService]:
     """Return the configuration of the content monitor, and the service that answers questions again."""
-    return RelevanceConfig(read_article, HashingEmbedder()), open_answering(stores)
+    return RelevanceDependencies(read_article, HashingEmbedder()), open_answering(stores)
 
 
 def open_answering(stores: Stores) -> AnswerService:
@@ -31,7 +31,7 @@ def open_answering(stores: Stores) -> AnswerService:
 
 def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:
     """Read a stored product as an article; return None if it has no text, is excluded from answers, or locked."""
-    document = read_product(record)
+    document = document_from_product(record)
     if document is None or not may_read(document.access, NOBODY):
         return None
     passages = tuple(document.passage_text(passage) for passage in document.passages[:_MOST_PASSAGES])

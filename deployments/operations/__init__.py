@@ -2,7 +2,7 @@
 
 all_operations  the table of all use cases; each module of a subject adds its own
 open_admin      the administration over the stores of a process
-frame      what a use case is, who performs it, what authorizes, validates and records it
+framework  what a use case is, who performs it, what authorizes, validates and records it
 access     apps, keys, accounts, invitations, tokens, clients of the archive
 content    products, users, imports, quarantine, rules, questions
 models     engines, recipes, runs, schedules, snapshots, promotions, evaluations

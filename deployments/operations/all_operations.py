@@ -19,7 +19,7 @@ from deployments.operations.access import (
     people,
     personal_tokens,
     tiers,
-    user_tokens,
+    user_token_revocation,
 )
 from deployments.operations.content import (
     catalog,
@@ -32,15 +32,15 @@ from deployments.operations.content import (
     rule_history,
     rule_preview,
     rules,
-    user_insight,
+    users,
 )
-from deployments.operations.frame.operation import Operation, list_operations
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Operation, list_operations
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight import (
+    evaluation_runs,
     experiment_plan,
     experiments,
     interleaving,
-    measurements,
     outcomes,
     overview,
     replays,
@@ -64,8 +64,8 @@ AdminOperation = Operation[AdminServices, Any]
 
 _MODULES: tuple[ModuleType, ...] = (
     catalog,
-    user_insight,
-    user_tokens,
+    users,
+    user_token_revocation,
     erasures,
     tryout,
     imports,
@@ -91,7 +91,7 @@ _MODULES: tuple[ModuleType, ...] = (
     promotions,
     snapshot_trials,
     evaluations,
-    measurements,
+    evaluation_runs,
     rules,
     rule_history,
     rule_preview,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.content.preview_task import Previewer, preview_in_thread
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.services import (
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.services import (
     AdminConfig,
     AdminServices,
     ApiCaller,

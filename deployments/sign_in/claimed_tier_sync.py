@@ -13,9 +13,9 @@ import structlog
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.errors import Fault, Unavailable
 from cluster.records.account import Account
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.sign_in.identity_provider import Identity, IdentityProvider
 

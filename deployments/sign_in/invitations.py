@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.clock import Clock
+from cluster.crypto import is_token, key_sha256
 from cluster.errors import Conflict, Forbidden, NotFound, TooMany
 from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, INVITATION_PREFIX, AuditRow, Invitation
-from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
 from deployments.edge.limits.signin_limits import SignInLimits
 

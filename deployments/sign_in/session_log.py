@@ -8,7 +8,7 @@ from cluster.clock import Clock
 from cluster.records.account import Account
 from cluster.records.administration import AuditRow
 from cluster.store.administration.audit import AuditLog
-from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.rate_limits import LimitStore
 from deployments.edge.limits.signin_limits import APP
 
 Surface = Literal["console", "archive"]

@@ -19,8 +19,8 @@ from starlette.responses import Response
 
 from cluster.admin.second_factor import LOCKED_AFTER, SecondFactors
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.records.account import NAME_FORM, Account
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.edge.access.signing import sha256
 from deployments.edge.limits.signin_limits import SignInLimits, SignInRates
@@ -219,7 +219,7 @@ def username_from_form(text: str) -> str:
     return username if _NAME.fullmatch(username) else ""
 
 
-def safe_goal(text: str) -> str:
+def safe_redirect(text: str) -> str:
     """Return the page to which a sign-in may lead, of the console or of the archive; never an address elsewhere."""
     # `//host` and `/../` lead elsewhere in browsers, and pages of the sign-in would lead back to themselves.
     is_page = len(text) <= LONGEST_GOAL and _GOAL.fullmatch(text) and "//" not in text and "/../" not in text

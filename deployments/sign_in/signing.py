@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from deployments.edge.access.signing import PurposeSigner, SlotHash
 
 

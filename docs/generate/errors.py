@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import errors
-from cluster.errors import HouseError, messages
+from cluster.errors import KioskError, messages
 from deployments.edge.http.errors import reply_from_error
 from docs.generate.markdown import quote_code, write_page, write_table
 
@@ -70,9 +70,9 @@ def read_texts() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("errors.toml").read_text("utf-8"))
 
 
-def list_classes() -> dict[str, type[HouseError]]:
+def list_classes() -> dict[str, type[KioskError]]:
     """List the classes of `cluster.errors` that can leave their process, a parent before its children."""
-    return {kind.__name__: kind for kind in _walk(HouseError) if kind is not errors.ColumnsNotReady}
+    return {kind.__name__: kind for kind in _walk(KioskError) if kind is not errors.ColumnsNotReady}
 
 
 def list_messages() -> dict[str, str]:
@@ -81,7 +81,7 @@ def list_messages() -> dict[str, str]:
     return {name: text for name, text in found.items() if name not in _NOT_REFUSALS}
 
 
-def status_of(kind: type[HouseError]) -> str:
+def status_of(kind: type[KioskError]) -> str:
     """Ask the table of statuses what a class is answered with; empty when it never reaches a client."""
     if kind is errors.InvalidSetting:
         return ""
@@ -90,7 +90,7 @@ def status_of(kind: type[HouseError]) -> str:
     return str(reply_from_error(kind("x"), "message", request_id="docs").status)
 
 
-def _walk(kind: type[HouseError]) -> Iterator[type[HouseError]]:
+def _walk(kind: type[KioskError]) -> Iterator[type[KioskError]]:
     for below in kind.__subclasses__():
         if below.__module__ == errors.__name__:
             yield below

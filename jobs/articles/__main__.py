@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.settings import Settings
 from jobs.articles.cli import ArchiveImportOptions, add_archive_command
 from jobs.articles.driver import import_archive
@@ -17,7 +17,7 @@ from jobs.ingest.display import print_report_json, print_stop
 def _execute(options: ArchiveImportOptions, _: Sequence[str]) -> int:
     try:
         report = asyncio.run(import_archive(options, Settings()))
-    except HouseError as error:
+    except KioskError as error:
         return print_stop(error, options.as_json)
     if options.as_json and report is not None:
         print_report_json(options.ingest_order(), report)

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
-from cluster.errors import HouseError, Invalid, Unavailable
+from cluster.errors import Invalid, KioskError, Unavailable
 from jobs.articles import feeds, mediawiki, tables, wordpress_exports
 from jobs.articles.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest.files import sources
@@ -170,7 +170,7 @@ def detect_kind(source: SourceFile) -> Kind | None:
     return "wordpress" if wordpress_exports.MARK in beginning else "feed"
 
 
-def _read_error(source: SourceFile, error: Exception) -> HouseError:
+def _read_error(source: SourceFile, error: Exception) -> KioskError:
     """Return the error for an unreadable file: permanent for a local file, temporary for an object store."""
     kind = Invalid if source.is_local else Unavailable
     return kind(f"{source.name} can't be read to its end: {error}")

@@ -14,7 +14,7 @@ from jobs.command_line import WORDS, AsJson
 
 if TYPE_CHECKING:
     from jobs.articles.article_files import ArchiveReading
-    from jobs.ingest.pipeline import IngestOrder
+    from jobs.ingest.pipeline import IngestSpec
 
 _MOST = 100_000
 
@@ -36,11 +36,11 @@ class ArchiveImportOptions:
     as_json: bool = False
     "Whether standard output is reserved for a JSON object."
 
-    def ingest_order(self) -> IngestOrder:
+    def ingest_order(self) -> IngestSpec:
         """Return the order of the articles' ingest."""
-        from jobs.ingest.pipeline import IngestOrder
+        from jobs.ingest.pipeline import IngestSpec
 
-        return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
+        return IngestSpec(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
 
 
 AppIdOption = Annotated[str, typer.Option("--app", help="The app's id, for example development.")]

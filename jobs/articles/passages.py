@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.archive.passages import Document, read_product
+from actors.archive.passages import Document, document_from_product
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder
 from cluster.artifacts.manifest import Manifest
@@ -95,7 +95,7 @@ def _read_documents(records: list[bytes], later: _LogChanges) -> Iterator[Docume
             product_id = record["product_id"]
             if product_id in later.gone or (later.records.get(product_id, data) is not data):
                 continue
-            document = read_product(record)
+            document = document_from_product(record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("record_left_out", reason=type(error).__name__)
             continue

@@ -22,14 +22,14 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import choose_format
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.connecting import ADMIN_S, connect, run_blocking
+from cluster.process.store_connections import ADMIN_S, connect, run_blocking
 from cluster.records.field_types.times import moment_ms
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.export.columns import SCHEMAS
 from jobs.export.export_source import open_source
 from jobs.export.file_export import (
-    ExportOrder,
+    ExportSpec,
     ExportSummary,
     check_app,
     check_subject,
@@ -91,7 +91,7 @@ def export_file(
     Errors:
         as `export_frame`; Invalid also: the file can't be written
     """
-    order = ExportOrder(
+    order = ExportSpec(
         app_id, check_subject(subject), out, choose_format(out, form), ms_from_time(since), wait_s=_WAIT_S
     )
 

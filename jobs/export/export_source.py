@@ -31,7 +31,7 @@ from cluster.errors import Unavailable
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
 from cluster.store.archive.log_stream import LogBatch, LogStream
-from cluster.store.data.changes import ChangeLog, ChangeLogEntry
+from cluster.store.data.change_log import ChangeLog, ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 
@@ -222,7 +222,7 @@ class LogSource(Generic[Row]):
         """Return the rows that are not compacted yet."""
         source = self.compacted
         rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), source.commit)
-        rows = self.daily_log.add_context(source.app_id, rows, source.commit)
+        rows = self.daily_log.reconcile_rows(source.app_id, rows, source.commit)
         return rows.filter(pc.greater_equal(rows["at"], source.since_ms))
 
 

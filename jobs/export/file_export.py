@@ -37,7 +37,7 @@ ExportProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ExportOrder:
+class ExportSpec:
     """The parameters of an export."""
 
     app_id: str
@@ -56,7 +56,7 @@ class ExportOrder:
 class ExportSummary:
     """The result of an export."""
 
-    order: ExportOrder
+    order: ExportSpec
     rows: int
     until_ms: int
     "The file contains all data accepted up to this time, except `waiting`."
@@ -81,7 +81,7 @@ class ExportSummary:
 
 
 async def export_to_file(
-    order: ExportOrder,
+    order: ExportSpec,
     stores: Stores,
     artifacts: ArtifactStore,
     *,
@@ -153,7 +153,7 @@ def _table_from_batch(subject: Subject, batch: Any) -> Any:
     return table_from_records(subject, batch["json"].to_pylist(), batch["offset"].to_pylist())
 
 
-async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
+async def _wait_for_uploads(order: ExportSpec, stores: Stores) -> int:
     """Wait until accepted uploads are applied; return the number of those that are not."""
     if NOUN_OF.get(order.subject) not in ("user", "product"):
         return 0
@@ -164,7 +164,7 @@ async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
     return await stores.intake.depth(order.app_id)
 
 
-def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress | None) -> TableFile | None:
+def _write_file(order: ExportSpec, source: ExportSource, watch: ExportProgress | None) -> TableFile | None:
     """Write the file; return None, and write no file, if the rows are outdated."""
     file = TableFile(order.out, order.form, SCHEMAS[order.subject], keep_formulas=order.keep_formulas)
     try:

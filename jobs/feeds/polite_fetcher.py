@@ -1,6 +1,6 @@
 """Requests to the hosts of publishers: one at a time for each host, with pauses, and never where robots may not go.
 
-Every request goes to a checked address of a public host (`cluster.document_client`). Redirects are followed here, so
+Every request goes to a checked address of a public host (`cluster.external_fetcher`). Redirects are followed here, so
 that each of them is checked like the first address.
 """
 
@@ -14,10 +14,10 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
 
-from cluster.addresses.public_addresses import find_address_fault, find_host
+from cluster.addresses.ssrf_guard import find_address_fault, find_host
 from cluster.clock import Clock
-from cluster.document_client import DocumentClient, DocumentError, FetchedResponse, FetchRules
 from cluster.errors import Invalid
+from cluster.external_fetcher import DocumentError, ExternalFetcher, FetchedResponse, FetchRules
 from jobs.articles.feed_documents import LARGEST_DOCUMENT, decompress_body
 from jobs.feeds.robots import MOST_BYTES, NOTHING, RobotsRules, parse_robots
 
@@ -107,7 +107,7 @@ class PoliteFetcher:
 
     def __init__(
         self,
-        client: DocumentClient,
+        client: ExternalFetcher,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -128,7 +128,7 @@ class FeedPoll:
         """Poll the feed and return what happened; what a host does wrong is part of the result.
 
         Errors:
-            HouseError: the store, the intake or a bound of the app refuses the articles
+            KioskError: the store, the intake or a bound of the app refuses the articles
         """
         self._owners = frozenset(feed.name for feed in await self._feeds.all(self._feed.app_id))
         try:

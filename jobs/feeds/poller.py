@@ -17,7 +17,7 @@ import structlog
 
 from actors.hosting.job_lease import JobLease
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.records.archive.feed import Feed, FeedState, is_due, pause_after
 from cluster.store.stores import Stores
 from jobs.feeds.polite_fetcher import PoliteFetcher
@@ -162,7 +162,7 @@ class FeedPoller:
             await self._stores.feeds.update_state(
                 app_id, feed.name, lambda state: end_poll(feed, state, result, self._clock.now_ms(), jitter)
             )
-        except HouseError as error:
+        except KioskError as error:
             self._log.warning("feed_state_not_written", app=app_id, feed=feed.name, reason=error.message)
         finally:
             mine = [key for key, name in self._claims.items() if key[0] == app_id and name == feed.name]
@@ -176,7 +176,7 @@ class FeedPoller:
     async def _run(self, feed: Feed, poll: FeedPoll) -> PollResult:
         try:
             result = await poll.run()
-        except HouseError as error:
+        except KioskError as error:
             result = PollResult(error=error.message)
         except Exception:  # noqa: BLE001 - whatever the documents of a host hold
             self._log.exception("feed_failed", app=feed.app_id, feed=feed.name)

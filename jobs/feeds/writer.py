@@ -16,7 +16,7 @@ from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.apps import App
 from cluster.records.intake import Task
-from cluster.store.app_bounds import check_stored_bytes
+from cluster.store.app_quotas import check_stored_bytes
 from cluster.store.stores import Stores
 from jobs.ingest.validation import check_records
 from jobs.ingest.writing import RecordWriter, StoreRetry, SubmittedChunk

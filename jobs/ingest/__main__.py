@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.disk_guard import DiskGuard
 from cluster.settings import Settings
@@ -18,7 +18,7 @@ from cluster.store.connect import open_stores
 from jobs.command_line import run_program
 from jobs.ingest.cli import IngestOptions, build_ingest_app
 from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, show_files
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
+from jobs.ingest.pipeline import IngestReport, IngestSpec, ingest
 from jobs.ingest.progress import check_disk_space
 
 
@@ -39,14 +39,14 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
             report = _ingest_on_ray(order, options, state_dir)
         else:
             report = asyncio.run(_ingest_in_process(order, options, state_dir, settings))
-    except HouseError as error:
+    except KioskError as error:
         return print_stop(error, options.as_json)
     if options.as_json:
         print_report_json(order, report)
     return int(bool(report.refused or report.failed))
 
 
-def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) -> IngestReport:
+def _ingest_on_ray(order: IngestSpec, options: IngestOptions, state_dir: Path) -> IngestReport:
     from jobs.ingest.driver import ingest_files  # imports Ray
 
     display = IngestDisplay(as_json=options.as_json)
@@ -58,7 +58,7 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
 
 
 async def _ingest_in_process(
-    order: IngestOrder, options: IngestOptions, state_dir: Path, settings: Settings
+    order: IngestSpec, options: IngestOptions, state_dir: Path, settings: Settings
 ) -> IngestReport:
     if (address := settings.redis_address) is None:
         raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")

@@ -13,7 +13,7 @@ from cluster.errors import Invalid
 from jobs.command_line import WORDS, AsJson, DefaultGroup, build_app
 
 if TYPE_CHECKING:
-    from jobs.ingest.pipeline import IngestOrder
+    from jobs.ingest.pipeline import IngestSpec
 
 Noun = Literal["user", "product", "interaction"]
 
@@ -83,12 +83,12 @@ class IngestOptions:
     restart: bool = False
     as_json: bool = False
 
-    def build_order(self) -> IngestOrder:
+    def build_order(self) -> IngestSpec:
         """Return the order of an ingest."""
         from jobs.ingest.files.delimited_files import DelimitedFormat
-        from jobs.ingest.pipeline import IngestOrder
+        from jobs.ingest.pipeline import IngestSpec
 
-        return IngestOrder(
+        return IngestSpec(
             address=self.address,
             noun=self.noun,
             app_id=self.app_id,
@@ -239,7 +239,7 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
         as_json: AsJson = False,
     ) -> None:
         """List the fields of a noun, what each takes and which are required."""
-        from jobs.ingest.fields import show_fields
+        from jobs.ingest.fields_command import show_fields
 
         show_fields(noun, as_json=as_json)
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from jobs.ingest.files.sources import PlainFiles
 from jobs.ingest.mappings.column_proposal import propose_for_file
-from jobs.ingest.pipeline import IngestOrder, IngestReport
+from jobs.ingest.pipeline import IngestReport, IngestSpec
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.progress import IngestProgress
 from jobs.ingest.validation import RejectionReason
@@ -103,7 +103,7 @@ def print_rejections(console: Console, reasons: Sequence[RejectionReason], warni
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_files(order: IngestOrder, *, is_guess: bool, as_json: bool, now_ms: int) -> int:
+def show_files(order: IngestSpec, *, is_guess: bool, as_json: bool, now_ms: int) -> int:
     """Print a proposed mapping or the result of a dry run; return the exit code.
 
     Errors:
@@ -117,7 +117,7 @@ def show_files(order: IngestOrder, *, is_guess: bool, as_json: bool, now_ms: int
     return 1 if preview.refused else 0
 
 
-def show_preview(order: IngestOrder, preview: IngestPreview, *, as_json: bool) -> None:
+def show_preview(order: IngestSpec, preview: IngestPreview, *, as_json: bool) -> None:
     """Print the result of a dry run on standard output."""
     if as_json:
         fields = {
@@ -147,7 +147,7 @@ def show_preview(order: IngestOrder, preview: IngestPreview, *, as_json: bool) -
     print_rejections(console, preview.reasons, preview.warnings)
 
 
-def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
+def show_proposal(order: IngestSpec, *, as_json: bool) -> None:
     """Print a proposed mapping on standard output: a map file with the columns as comments.
 
     Errors:
@@ -186,7 +186,7 @@ def _reasons_json(reasons: Sequence[RejectionReason]) -> list[dict[str, object]]
     ]
 
 
-def print_report_json(order: IngestOrder, report: IngestReport) -> None:
+def print_report_json(order: IngestSpec, report: IngestReport) -> None:
     """Print the result of an ingest as one JSON object on standard output."""
     fields = {
         "app_id": order.app_id,
@@ -206,7 +206,7 @@ def print_report_json(order: IngestOrder, report: IngestReport) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
 
 
-def print_stop(error: HouseError, as_json: bool) -> int:
+def print_stop(error: KioskError, as_json: bool) -> int:
     """Print the error that stopped the ingest; return the exit code."""
     if as_json:
         sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")

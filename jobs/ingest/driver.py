@@ -3,8 +3,8 @@
     ray job submit -- python -m jobs.ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
 
     from jobs.ingest.driver import ingest_files            # the same from Python, on a machine of the cluster
-    from jobs.ingest.pipeline import IngestOrder
-    print(ingest_files(IngestOrder("s3://bucket/events", "interaction", "bookshop"), at_once=8))
+    from jobs.ingest.pipeline import IngestSpec
+    print(ingest_files(IngestSpec("s3://bucket/events", "interaction", "bookshop"), at_once=8))
 
 Files are independent of each other; if two files contain the same record, either one may win. Ray restarts a task
 that dies, and the task continues from its progress file. So all machines that run tasks must share the state
@@ -27,14 +27,14 @@ import ray
 from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, Refusal
+from cluster.errors import KioskError, Refusal
 from cluster.process.artifact_access import artifact_store_opener
-from cluster.process.connecting import ADMIN_S, connect
+from cluster.process.store_connections import ADMIN_S, connect
 from cluster.runtime.bootstrap import connect_ray
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.files.sources import find_files
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
+from jobs.ingest.pipeline import IngestReport, IngestSpec, ingest, run_from_order
 from jobs.ingest.validation import merge_reasons
 
 Connect = Callable[[], OpenStores]
@@ -48,7 +48,7 @@ CPUS = 0.5
 
 
 def ingest_files(
-    order: IngestOrder,
+    order: IngestSpec,
     *,
     state_dir: Path | None = None,
     restart: bool = False,
@@ -82,7 +82,7 @@ def ingest_files(
 
 
 def ingest_on_ray(
-    order: IngestOrder,
+    order: IngestSpec,
     connect: Connect,
     open_artifacts: OpenArtifacts,
     *,
@@ -97,7 +97,7 @@ def ingest_on_ray(
     every file that ends.
 
     Errors:
-        HouseError: the error of the first failed file, after the files in progress have ended
+        KioskError: the error of the first failed file, after the files in progress have ended
     """
     addresses = [
         _file_address(order.address, source.path) for source in find_files(order.address, order.format)
@@ -113,7 +113,7 @@ def ingest_on_ray(
     coming = list(enumerate(addresses))
     running: dict[Any, int] = {}
     reports: dict[int, IngestReport] = {}
-    failed: HouseError | None = None
+    failed: KioskError | None = None
     # After a failure no new file begins; those in progress end, so that their chunks are recorded.
     while running or (coming and failed is None):
         while coming and failed is None and len(running) < at_once:
@@ -161,7 +161,7 @@ def _connect() -> OpenStores:
 
 
 def _ingest_file(
-    order: IngestOrder, connect: Connect, open_artifacts: OpenArtifacts, state_dir: Path
+    order: IngestSpec, connect: Connect, open_artifacts: OpenArtifacts, state_dir: Path
 ) -> IngestReport | Refusal:
     async def work() -> IngestReport:
         async with connect() as stores:
@@ -171,7 +171,7 @@ def _ingest_file(
 
     try:
         return asyncio.run(work())
-    except HouseError as error:
+    except KioskError as error:
         # As data: Ray would wrap a raised error in a RayTaskError with the traceback of the worker.
         return Refusal.of(error)
 

@@ -20,12 +20,12 @@ from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import Embedder, HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, SystemClock
-from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
+from cluster.errors import Invalid, KioskError, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
 from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun
-from cluster.store.app_bounds import check_stored_bytes
+from cluster.store.app_quotas import check_stored_bytes
 from cluster.store.stores import Stores
 from jobs.ingest.files import sources as reading
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds
@@ -53,7 +53,7 @@ MOST_REJECTED_FIRST_ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class IngestOrder:
+class IngestSpec:
     """The parameters of an ingest."""
 
     address: str
@@ -107,7 +107,7 @@ class IngestReport:
 
 
 async def ingest(
-    order: IngestOrder,
+    order: IngestSpec,
     stores: Stores,
     *,
     state_dir: Path,
@@ -200,8 +200,8 @@ async def ingest(
 
 
 async def _continue_order(
-    order: IngestOrder, progress: IngestProgress, stores: Stores, patience: StoreRetry, now_ms: int
-) -> IngestOrder:
+    order: IngestSpec, progress: IngestProgress, stores: Stores, patience: StoreRetry, now_ms: int
+) -> IngestSpec:
     """Return the order of a run: with its chunks, and who was erased or deleted since its start.
 
     A continued run must bring none of them back.
@@ -221,7 +221,7 @@ async def _continue_order(
     return replace(order, chunk=progress.chunk or order.chunk, erased=erased)
 
 
-def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
+def run_from_order(order: IngestSpec, state_dir: Path) -> IngestRun:
     """Return the run of an order; the same files and reading options give the same run for any form of the address."""
     address = order.address
     if "://" not in address:
@@ -234,7 +234,7 @@ def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
 
 
 def _join_rows(
-    files: reading.RowFiles, mapping: FieldMap, order: IngestOrder, chunk_bytes: int
+    files: reading.RowFiles, mapping: FieldMap, order: IngestSpec, chunk_bytes: int
 ) -> BasketFiles | None:
     """Return the source of joined rows, None if no rule joins them; a limit counts rows before they are joined."""
     if mapping.order_rule is None:
@@ -283,7 +283,7 @@ class _IngestTask:
 
     def __init__(
         self,
-        order: IngestOrder,
+        order: IngestSpec,
         run: IngestRun,
         progress: IngestProgress,
         sources: Sequence[reading.SourceFile],
@@ -344,7 +344,7 @@ class _IngestTask:
 
         try:
             await self._process_chunks(append)
-        except HouseError:
+        except KioskError:
             # Nothing accepted: `_check_first_rows` may have deleted the run, and saving would bring it
             # back.
             if self._progress.accepted:

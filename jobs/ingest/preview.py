@@ -9,7 +9,7 @@ from jobs.ingest.files import sources as reading
 from jobs.ingest.files.unreadable_row import UnreadableRow
 from jobs.ingest.mappings.mapping import FieldMap, RowMapper
 from jobs.ingest.mappings.row_baskets import BasketFiles
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from jobs.ingest.validation import (
     CheckedChunk,
     ReasonCounter,
@@ -38,7 +38,7 @@ class IngestPreview:
     "The first records in upload form."
 
 
-def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
+def preview_ingest(order: IngestSpec, *, now_ms: int) -> IngestPreview:
     """Read, map and validate the first rows of an order, and return the result.
 
     Errors:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from cluster.errors import HouseError, Invalid, Unprocessable
+from cluster.errors import Invalid, KioskError, Unprocessable
 from cluster.records.erasure import RemovedRecords
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
 from cluster.records.intake import Noun
@@ -196,7 +196,7 @@ def _check_plain_chunk(
         if len(records) < len(rows) or any(map(_missing_actor_reason, records)):
             return None
         accepted = plain.accept(records, now_ms) or parse_interactions(records, now_ms=now_ms)
-    except (HouseError, TypeError, ValueError):
+    except (KioskError, TypeError, ValueError):
         return None
     return _chunk_without_rejections(accepted, row_numbers(rows, first))
 

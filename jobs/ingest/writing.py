@@ -30,8 +30,8 @@ from cluster.records.apps import App
 from cluster.records.erasure import RemovedRecords
 from cluster.records.intake import Noun, Task
 from cluster.records.validation.accepted_uploads import AcceptedInteractions, AcceptedRecords, TypeCheck
-from cluster.store.app_bounds import check_new_records
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.app_quotas import check_new_records
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.data.intake import IntakeReceipt
 from cluster.store.stores import Stores
 from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message

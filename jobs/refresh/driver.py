@@ -29,13 +29,13 @@ from actors.models.loading.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.document_client import DocumentClient
-from cluster.errors import HouseError, Refusal, Unavailable
+from cluster.errors import KioskError, Refusal, Unavailable
+from cluster.external_fetcher import ExternalFetcher
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
 from cluster.process.artifact_access import artifact_store_opener
-from cluster.process.connecting import connect_actor, run_blocking
+from cluster.process.store_connections import open_actor_stores, run_blocking
 from cluster.process.tracing import open_tracing
 from cluster.records.run import Run
 from cluster.runtime.actors.fail_fast import run_or_exit
@@ -116,7 +116,7 @@ class Trainer:
                 try:
                     self._sent += await scheduler.run_once()
                     self._rounds += 1
-                except HouseError as error:
+                except KioskError as error:
                     self._log.warning("round_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
             supervision.cancel()
@@ -139,7 +139,7 @@ class Trainer:
             while True:
                 try:
                     await supervisor.run_once()
-                except HouseError as error:
+                except KioskError as error:
                     self._log.warning("supervision_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
         finally:
@@ -152,13 +152,13 @@ class Trainer:
         from jobs.feeds.poller import FeedPoller  # imports lxml
 
         clock = SystemClock()
-        fetcher = PoliteFetcher(DocumentClient(rules=RULES), clock)
+        fetcher = PoliteFetcher(ExternalFetcher(rules=RULES), clock)
         poller = FeedPoller(stores, fetcher, clock, random.Random(), owner=owner)  # noqa: S311 - for pauses
         try:
             while True:
                 try:
                     await poller.run_once()
-                except HouseError as error:
+                except KioskError as error:
                     self._log.warning("feeds_not_polled", reason=error.message)
                 except Exception:  # noqa: BLE001 - trainings go on whatever the feeds hold, and the next look too
                     self._log.exception("feeds_failed")
@@ -189,7 +189,7 @@ class RayWorkerPool:
         package = None
         if assignment.code:  # ship the package: the node of the worker may have another data directory
             with contextlib.suppress(
-                HouseError, OSError
+                KioskError, OSError
             ):  # the worker reports the missing package in the run
                 package = read_package(code_path(Path(self._given[2]).parent), assignment.code)
         self._at_work[self._task.remote(assignment, *self._given, package)] = assignment
@@ -243,7 +243,7 @@ def _work(
 
     try:
         return asyncio.run(work())
-    except HouseError as error:
+    except KioskError as error:
         return Refusal.of(error)
     finally:
         PROCESS.close()
@@ -257,7 +257,7 @@ def train(
     promote: bool = False,
     by: str = "python",
     watch: Callable[[Run], None] | None = None,
-    connect: Connect = connect_actor,
+    connect: Connect = open_actor_stores,
     settings: Settings | None = None,
     working_dir: str | Path | None = None,
 ) -> Run:

@@ -27,18 +27,18 @@ from cluster.admin.allowed_learners import allowed_learners
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import Format, TableFile, choose_format
 from cluster.clock import SystemClock, iso_ms
-from cluster.errors import HouseError, Refusal, Unavailable
+from cluster.errors import KioskError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.process.artifact_access import artifact_store_opener
-from cluster.process.connecting import connect_actor
 from cluster.process.priority import lower_priority, use_idle_priority
+from cluster.process.store_connections import open_actor_stores
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from jobs.scoring.tables import LONG, NESTED, UserKey, UserList, count_users, read_users, table_from_lists
-from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
+from jobs.scoring.user_scorer import ScoringSpec, UserScorer, check_snapshot
 
 Connect = Callable[[], OpenStores]
 OpenArtifacts = Callable[[], ArtifactStore]
@@ -60,7 +60,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLAR
 class ScoringSummary:
     """Totals of a batch."""
 
-    order: ScoringOrder
+    order: ScoringSpec
     users: int = 0
     rows: int = 0
     snapshots: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class ScoredChunk:
 class ScoringWorker:
     """A worker: an actor that loads the app once and scores many chunks."""
 
-    def __init__(self, order: ScoringOrder, connect: Connect, open_artifacts: OpenArtifacts) -> None:
+    def __init__(self, order: ScoringSpec, connect: Connect, open_artifacts: OpenArtifacts) -> None:
         # Before anything is loaded: a load takes seconds of a whole core.
         use_idle_priority()
         # A snapshot may contain a custom model, whose code has no business with keys.
@@ -114,7 +114,7 @@ class ScoringWorker:
                 if not left:
                     return Refusal.of(error)
                 await asyncio.sleep(_PAUSE_S)
-            except HouseError as error:
+            except KioskError as error:
                 return Refusal.of(error)
         raise AssertionError("the last try returns")
 
@@ -131,7 +131,7 @@ class ScoringWorker:
         try:
             scorer = UserScorer(self._order, await stores, self._open_artifacts())
             await scorer.start()
-        except HouseError:
+        except KioskError:
             await stores.close()
             raise
         return scorer
@@ -148,7 +148,7 @@ def recommend(
     nested: bool = False,
     workers: int = 0,
     settings: Settings | None = None,
-    connect: Connect = connect_actor,
+    connect: Connect = open_actor_stores,
 ) -> pl.DataFrame:
     """Return the recommendations of `user_to_products` for users as a polars frame.
 
@@ -158,7 +158,7 @@ def recommend(
         NotFound: the app, engine or snapshot does not exist
         Invalid: the list of users or a filter is invalid
     """
-    order = ScoringOrder(app_id, engine_id, rows, snapshot, tuple(filters))
+    order = ScoringSpec(app_id, engine_id, rows, snapshot, tuple(filters))
     tables = [(NESTED if nested else LONG).empty_table()]
     summary = ScoringSummary(order)
     for lists in score_on_ray(order, users, summary, workers=workers, settings=settings, connect=connect):
@@ -169,7 +169,7 @@ def recommend(
 
 
 def recommend_file(
-    order: ScoringOrder,
+    order: ScoringSpec,
     users: Users,
     out: str,
     *,
@@ -179,7 +179,7 @@ def recommend_file(
     workers: int = 0,
     watch: ScoringProgress | None = None,
     settings: Settings | None = None,
-    connect: Connect = connect_actor,
+    connect: Connect = open_actor_stores,
 ) -> dict[str, Any]:
     """Write recommendations atomically into a file and return the summary.
 
@@ -196,7 +196,7 @@ def recommend_file(
 
 
 async def recommend_in_process(
-    order: ScoringOrder,
+    order: ScoringSpec,
     users: Users,
     out: str,
     stores: Stores,
@@ -228,14 +228,14 @@ async def recommend_in_process(
 
 
 def score_on_ray(
-    order: ScoringOrder,
+    order: ScoringSpec,
     users: Users,
     summary: ScoringSummary,
     *,
     workers: int = 0,
     watch: ScoringProgress | None = None,
     settings: Settings | None = None,
-    connect: Connect = connect_actor,
+    connect: Connect = open_actor_stores,
 ) -> Iterator[list[UserList]]:
     """Yield the results of users in their order, scored on the Ray cluster of this installation.
 

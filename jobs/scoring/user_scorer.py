@@ -28,7 +28,7 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.store.data.changes import ChangeLog, Follower
+from cluster.store.data.change_log import ChangeLog, Follower
 from cluster.store.stores import Stores
 from jobs.scoring.tables import UserKey, UserList
 
@@ -37,7 +37,7 @@ _READS_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringOrder:
+class ScoringSpec:
     """The query for all users of a batch."""
 
     app_id: str
@@ -79,7 +79,7 @@ class UserScorer:
 
     def __init__(
         self,
-        order: ScoringOrder,
+        order: ScoringSpec,
         stores: Stores,
         artifacts: ArtifactStore,
         clock: Clock | None = None,
@@ -151,7 +151,7 @@ class UserScorer:
         return scored
 
 
-async def check_engine(stores: Stores, order: ScoringOrder) -> None:
+async def check_engine(stores: Stores, order: ScoringSpec) -> None:
     """Check that an app and its engine exist.
 
     Errors:
@@ -167,7 +167,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
         raise NotFound(f"{messages.ENGINE_NOT_FOUND}: {order.app_id}/{order.engine_id}")
 
 
-def check_snapshot(artifacts: ArtifactStore, order: ScoringOrder) -> None:
+def check_snapshot(artifacts: ArtifactStore, order: ScoringSpec) -> None:
     """Check that the snapshot version exists.
 
     Errors:

@@ -7,5 +7,5 @@
     report     a table for people, JSON for machines
 
 All figures of a run are taken one after the other on the same machine, and bounds are ratios beside the echo
-of that run, so a slower machine does not fail and a faster one does not excuse.
+of that run, so a slower machine does not fail and a faster one does not discount_delivery.
 """

@@ -158,7 +158,7 @@ def counted(stack: Stack, app: str = "development") -> int:
 async def _count(app: str) -> int:
     from cluster.artifacts.segments import SegmentStore
     from cluster.artifacts.storage.artifact_store import ArtifactStore
-    from deployments.cli.frame.installation import Installation
+    from deployments.cli.framework.installation import Installation
 
     installation = Installation()
     segments = SegmentStore(ArtifactStore.open(installation.settings.artifacts_address))

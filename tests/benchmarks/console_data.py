@@ -33,7 +33,7 @@ from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
 from cluster.store import keys
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.seals.seal import salt_from_key, seal
 from tests.benchmarks import data
 from tests.browser.stage import Stage

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from actors.recommender.state.catalog import Catalog
-from cluster.query.columnar.compile import compile_filter
+from cluster.query.columnar.filter_evaluation import evaluate_filter
 from cluster.query.language.parser import parse
 from tests.benchmarks.recommender_inprocess import Shop
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
         mask = catalog.filter_mask(node)
         matches = frame.select(expression).to_series()
         assert mask.tolist() == matches.to_list(), name
-        ours = measure(lambda node=node: compile_filter(node, catalog.columns))  # type: ignore[misc]
+        ours = measure(lambda node=node: evaluate_filter(node, catalog.columns))  # type: ignore[misc]
         other = measure(lambda compared=expression: frame.select(compared).to_series().to_numpy())  # type: ignore[misc]
         print(f"{name:24}{ours:10.3f}{other:12.3f}{int(mask.sum()):10}")
     changed = {**products[7], "price": 7.5}

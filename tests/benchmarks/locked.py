@@ -31,16 +31,16 @@ from typing import Any
 
 import numpy as np
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.retrieval.autocomplete.field_index import FieldIndex
 from actors.retrieval.autocomplete.text_index import merge_hits
-from actors.retrieval.lexical.combined_parts import FREQUENT
+from actors.retrieval.lexical.joined_parts import FREQUENT
 from actors.retrieval.lexical.messages import TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from cluster.access_tier import access_of
@@ -129,7 +129,7 @@ def open_completions(case: str, records: list[Record]) -> Iterator[tuple[str, As
 
 def open_uploads(case: str, records: list[Record]) -> Iterator[tuple[str, Ask]]:
     """Return questions to the archive of uploaded articles in memory."""
-    library = PassageLibrary(HashingEmbedder(), share=WORDS_SHARE)
+    library = PassageIndex(HashingEmbedder(), share=WORDS_SHARE)
     library.put(read_articles(records))
     return ask_library(library, case)
 
@@ -147,10 +147,10 @@ def open_snapshot(case: str, records: list[Record]) -> Iterator[tuple[str, Ask]]
 
 def read_articles(records: list[Record]) -> Iterator[Document]:
     """Read the articles of records."""
-    return (document for record in records if (document := read_product(dict(record))) is not None)
+    return (document for record in records if (document := document_from_product(dict(record))) is not None)
 
 
-def ask_library(library: PassageLibrary, case: str) -> Iterator[tuple[str, Ask]]:
+def ask_library(library: PassageIndex, case: str) -> Iterator[tuple[str, Ask]]:
     """Return the kinds of questions, and join in between what is read together."""
 
     def ask(text: str, share: float = WORDS_SHARE) -> object:

@@ -35,11 +35,11 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
 from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.meter import SilentMeter
 from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
 from cluster.records.archive.archive_client import ClientRule
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.archive.passages import Document, read_product
+from actors.archive.passages import Document, document_from_product
 from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 
@@ -59,7 +59,7 @@ def questions(count: int, seed: int = 11) -> list[str]:
 def write_archive(folder: Path, count: int) -> int:
     """Write a snapshot of `count` articles; returns how many bytes it has."""
     documents: Iterator[Document] = (
-        document for document in map(read_product, articles(count)) if document is not None
+        document for document in map(document_from_product, articles(count)) if document is not None
     )
     PassageSnapshotStore(ArtifactStore.open(folder)).write(APP, documents, offset="0", written_at_ms=0)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

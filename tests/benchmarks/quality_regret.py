@@ -43,9 +43,9 @@ from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import AnyPart, Recipe, load_recipe_file
 from jobs.refresh.tuning.blend_weights import choose_blend
 from jobs.refresh.tuning.candidate_items import TuningCandidates
-from jobs.refresh.tuning.evidence import PartVariant, collect_evidence, tune_and_train
 from jobs.refresh.tuning.parameter_search import expand_time_decays
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog
+from jobs.refresh.tuning.variant_training import PartVariant, collect_split_candidates, tune_and_train
 from tests.benchmarks import quality_sets as sets
 
 USERS = 1_500
@@ -145,7 +145,7 @@ def _collect(case: Case, recipe: Recipe, cache: Path | None) -> Evidence:
         validation["new"] = trained.collect(recipe, unseen=True)
     for targets, trial in trials.items():
         rng = np.random.default_rng(1)
-        (tested[targets],) = collect_evidence(tests, [trial], rng, users=USERS, k=recipe.blend.k)
+        (tested[targets],) = collect_split_candidates(tests, [trial], rng, users=USERS, k=recipe.blend.k)
     evidence = Evidence(trained.variants, validation, tested)
     if cache is not None:
         _save(case, evidence, cache)

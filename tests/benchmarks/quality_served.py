@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import load_snapshot_models
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import load_snapshot_models
 from actors.models.user_histories import UserHistories
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender

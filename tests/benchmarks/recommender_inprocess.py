@@ -31,7 +31,7 @@ from actors.serving import dispatch
 from cluster.clock import iso_ms
 from cluster.query.language.parser import parse
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame

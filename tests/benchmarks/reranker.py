@@ -18,8 +18,8 @@ from unittest.mock import patch
 import numpy as np
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import RERANKER, SEARCH_RERANKER
 from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import OTHER_COLUMNS, ProductFacts, Reranker
 from actors.models.tree_ensemble import TreeEnsemble
@@ -140,7 +140,7 @@ def main() -> None:
             measured["search, without"].append(time_calls(lambda: market.search(market.plain)))
             measured["search, with the re-ranker"].append(time_calls(lambda: market.search(market.ranked)))
         measured["stage: features, trees, order"] = measure_stage(
-            market.answer, market, pipeline, "order_candidates"
+            market.answer, market, pipeline, "rerank_candidates"
         )
         measured["stage of searches"] = measure_stage(
             market.search, market, search_pipeline, "add_gains_to_hits"

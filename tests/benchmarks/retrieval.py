@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from actors.archive.candidates import CANDIDATES
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import Document, DocumentSection, Passage, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, DocumentSection, Passage, document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.archive.snapshot_store import PassageSnapshotStore
@@ -74,7 +74,7 @@ def whole(name: str, text: str, language: str) -> Document:
 
 def library_of(
     collection: Collection, embedder: Embedder | None, share: float, *, sketched: bool = False
-) -> PassageLibrary:
+) -> PassageIndex:
     """Put a set into a library."""
     documents = [whole(name, text, collection.language) for name, text in collection.documents.items()]
     analyzers = Analyzers()
@@ -83,10 +83,10 @@ def library_of(
     segment = build_segment(documents, analyzers, embedder, mean_length)
     if sketched and segment.vectors is not None:
         segment.vectors = segment.vectors.with_sketches(least=0)
-    return PassageLibrary(embedder, segments=[segment], share=share)
+    return PassageIndex(embedder, segments=[segment], share=share)
 
 
-def quality_of(collection: Collection, library: PassageLibrary) -> float:
+def quality_of(collection: Collection, library: PassageIndex) -> float:
     """Mean figure over all questions."""
     figures = []
     for name, question in collection.questions.items():
@@ -167,7 +167,7 @@ def generated(count: int, seed: int = 1) -> Iterator[Document]:
         sentences = [" ".join(text[at : at + 12]).capitalize() + "." for at in range(0, size, 12)]
         third = len(sentences) // 3 + 1
         parts = [" ".join(sentences[at : at + third]) for at in range(0, len(sentences), third)]
-        document = read_product(
+        document = document_from_product(
             {
                 "product_id": f"article-{number}",
                 "type": "article",
@@ -186,7 +186,7 @@ def generated(count: int, seed: int = 1) -> Iterator[Document]:
         yield document
 
 
-def questions_for(library: PassageLibrary, count: int, seed: int = 5) -> list[str]:
+def questions_for(library: PassageIndex, count: int, seed: int = 5) -> list[str]:
     """Questions of seven words that stand in some passage, small words around them."""
     rng = np.random.default_rng(seed)
     segment = library.segments[0]
@@ -236,7 +236,7 @@ def _show_speed(count: int, kept: Path | None) -> None:
         )
 
 
-def recall(library: PassageLibrary, query: Vector, count: int) -> float:
+def recall(library: PassageIndex, query: Vector, count: int) -> float:
     """Share of the truly nearest passages that a search for a hundred brings."""
     vectors = require(library.segments[0].vectors)
     exact = vectors.score(query, np.arange(len(vectors)))

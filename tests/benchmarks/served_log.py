@@ -26,7 +26,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import open_corner

@@ -23,11 +23,16 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
 from deployments.api.http.application import build_application
-from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.local_api import LocalApi
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import (
+    AdminConfig,
+    AdminServices,
+    ImportLauncher,
+    refuse_imports,
+)
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish

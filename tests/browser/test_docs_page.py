@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deployments.api.http.application import build_application
-from deployments.front.administration import describe_administration_routes
+from deployments.front.admin_routes import describe_administration_routes
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright, serving
 from tests.contract.test_try_page import SIZES

@@ -16,7 +16,7 @@ from cluster.records.question import Answer, CitedPassage, CitedSentence, Questi
 from cluster.store.connect import OpenStores
 from deployments.api.http.application import build_application
 from deployments.console.app import build_console_routes
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.services import AdminConfig
 from tests.browser.stage import (
     HOSTILE,
     NEEDS_BROWSER,

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.records.account import Grant
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import open_archive
 from tests.fakes.archive import SmallArchive

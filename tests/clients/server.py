@@ -19,9 +19,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_client import ArchiveCall
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.oauth.client_identity.metadata_validation import read_client_document
 from deployments.archive.services import build_archive_routes, open_archive

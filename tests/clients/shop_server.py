@@ -15,7 +15,7 @@ import uvicorn
 
 from cluster.clock import SystemClock
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.contract.example_player import ExamplePlayer
 
 _EVERY_S = 0.05
@@ -25,7 +25,7 @@ async def main(port: int) -> None:
     """Serve until told to stop, and apply what is uploaded."""
     player = await ExamplePlayer.open(SystemClock())
     corner = player.corner
-    app = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+    app = HotPathMiddleware(build_application(corner.handler, version="0"), lambda: corner.handler)
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
     applying = asyncio.create_task(_apply(player, server))
     try:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster.crypto import new_master_key
 from cluster.paths import InstallationPaths
 from cluster.process import probe
 from cluster.process.installation_processes import list_processes
 from cluster.runtime.ray_environment import THREAD_VARIABLES
-from cluster.secrecy import new_master_key
 from tests.suites.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

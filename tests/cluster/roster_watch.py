@@ -38,9 +38,9 @@ async def read_health(role: str, release: str) -> dict[str, Any] | None:
 async def _health(role: str, release: str) -> dict[str, Any] | None:
     import ray
 
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
-    handle = roster.find_actor(role, release)
+    handle = named_actors.find_actor(role, release)
     if handle is None:
         return None
     try:

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from actors.serving.client import RecommenderClient, RemoteRecommenderClient
+from cluster.crypto import create_master_key
 from cluster.records.engine import application_name
-from cluster.secrecy import create_master_key
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, furnish

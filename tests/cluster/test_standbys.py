@@ -46,7 +46,7 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
 ) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
     from cluster.runtime.actors.standbys import StandbyKeeper
 
     workers = two_nodes
@@ -55,17 +55,17 @@ async def test_a_standby_of_the_intake_takes_over_within_ten_seconds(
         partial(ArtifactStore.open, str(tmp_path)),
     )
     first = NodeAffinitySchedulingStrategy(workers[0].node_id, soft=False)
-    roster.find_or_create("intake", RELEASE, KIND, *arguments, placement=first)
-    await until(lambda: "intake" in roster.locate_actors(RELEASE), 60.0)
+    named_actors.find_or_create("intake", RELEASE, KIND, *arguments, placement=first)
+    await until(lambda: "intake" in named_actors.locate_actors(RELEASE), 60.0)
     keeper = StandbyKeeper([ActorRole("intake", KIND, arguments)], RELEASE)
     assert [step.kind for step in await keeper.keep()] == ["create"]
-    await until(lambda: "intake" + STANDBY in roster.locate_actors(RELEASE), 60.0)
-    places = roster.locate_actors(RELEASE)
+    await until(lambda: "intake" + STANDBY in named_actors.locate_actors(RELEASE), 60.0)
+    places = named_actors.locate_actors(RELEASE)
     assert places["intake"] == workers[0].node_id != places["intake" + STANDBY]
     assert await keeper.keep() == []
     await ended(stores, await upload(stores, "ann"))
 
-    handle = roster.find_actor("intake" + STANDBY, RELEASE)
+    handle = named_actors.find_actor("intake" + STANDBY, RELEASE)
     assert handle is not None
     assert (await handle.health.remote())["working"] is False
     working = await read_health("intake", RELEASE)

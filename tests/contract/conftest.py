@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from cluster.secrecy import mint_key
+from cluster.crypto import mint_key
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.archive.services import build_archive_routes
 from tests.contract.ways import URL, InProcess, Live, Way
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
@@ -30,7 +30,7 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     corner = await open_corner()
     app: Any = build_application(corner.handler, version="0")
     if request.param == "front":
-        app = HotLayer(app, lambda: corner.handler)
+        app = HotPathMiddleware(app, lambda: corner.handler)
     yield InProcess(corner, app)
 
 
@@ -41,7 +41,7 @@ async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
     if request.param == "in the replica":
         rest = await open_corner()
         ordinary = build_application(rest.handler, version="0", more=build_archive_routes(corner.services))
-        corner.app = HotLayer(ordinary, lambda: rest.handler)
+        corner.app = HotPathMiddleware(ordinary, lambda: rest.handler)
     return corner
 
 

@@ -132,7 +132,7 @@ async def stateless(corner: ArchiveCorner, name: str, arguments: dict[str, str])
 
 async def test_without_terms_nothing_differs(corner: ArchiveCorner) -> None:
     bare = await open_archive_corner()
-    corner.services.apps.list_terms().clear()  # type: ignore[attr-defined]
+    corner.services.apps.list_archive_terms().clear()  # type: ignore[attr-defined]
     for each in (bare, corner):
         answer = await each.post(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
         assert not {"link", "content-usage"} & answer.headers.keys()
@@ -145,7 +145,7 @@ async def test_without_terms_nothing_differs(corner: ArchiveCorner) -> None:
 
 async def test_changed_terms_apply_at_once(corner: ArchiveCorner) -> None:
     tag = (await get(corner, "/mcp/license.xml")).headers["etag"]
-    corner.services.apps.list_terms()["playground"][""] = AGENCY  # type: ignore[index]
+    corner.services.apps.list_archive_terms()["playground"][""] = AGENCY  # type: ignore[index]
     changed = await get(corner, "/mcp/license.xml", **{"if-none-match": tag})
     assert changed.status == 200
     ping = await corner.post(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')

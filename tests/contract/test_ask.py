@@ -12,8 +12,8 @@ import pytest
 
 from cluster.records.apps import AppSettings
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
-from deployments.edge.access.proof import sign_user_id
+from deployments.api.http.hot import HotPathMiddleware
+from deployments.edge.access.identity_proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
@@ -78,7 +78,7 @@ async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     corner = await open_corner()
     app: Any = build_application(corner.handler, version="0")
     if request.param == "front":
-        app = HotLayer(app, lambda: corner.handler)
+        app = HotPathMiddleware(app, lambda: corner.handler)
     await upload(corner.stores, ARTICLES, app_id="shop")
     await corner.asking.start()
     yield Desk(corner, app)

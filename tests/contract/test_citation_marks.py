@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from cluster.artifacts.logs.call_log import CallLogStore
-from deployments.archive.citations import citation_pages, visit_pages
+from deployments.archive.citations import citation_endpoints, visit_tracking
 from deployments.archive.citations.citation_marks import LIFE_H, MarkSigner, remove_mark
 from tests.benchmarks.readership import APP, BROWSER, MarkedArchive, Simulation, compare, forge_mark
 from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
@@ -116,7 +116,7 @@ async def test_visits_of_one_address_count_at_a_bounded_rate() -> None:
 async def test_a_body_that_does_not_arrive_in_time_is_refused(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (visit_pages, citation_pages):
+    for module in (visit_tracking, citation_endpoints):
         monkeypatch.setattr(module, "BODY_S", 0.05)
     corner, sent = await open_marked("landing"), list[dict[str, Any]]()
 

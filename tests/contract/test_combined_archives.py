@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
 from cluster.access_tier import NOBODY
+from cluster.crypto import Vault
 from cluster.errors import Unavailable
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.archive.named_archive import NamedArchive
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps

@@ -11,7 +11,7 @@ import pytest
 from cluster.records.apps import AppSettings
 from cluster.records.experiment import Experiment
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.api.resources import experiments
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
@@ -65,7 +65,7 @@ async def way(request: pytest.FixtureRequest) -> InProcess:
     corner = await with_experiments()
     app: Any = build_application(corner.handler, version="0")
     if request.param == "front":
-        app = HotLayer(app, lambda: corner.handler)
+        app = HotPathMiddleware(app, lambda: corner.handler)
     return InProcess(corner, app)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cluster.crypto import mint_key
 from cluster.records.engine import Engine
-from cluster.secrecy import mint_key
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.edge.http.compression import LEAST_BYTES, LEAST_HOT_BYTES
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
@@ -28,7 +28,7 @@ async def corner() -> Corner:
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     ordinary = build_application(corner.handler, version="0")
-    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
+    return HotPathMiddleware(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def upload(corner: Corner, app: Any, *products: dict[str, Any]) -> None:

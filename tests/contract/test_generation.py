@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from actors.answers.generation import MODEL_FAILED, NO_TEXT
-from actors.answers.llm.provider_endpoint import ModelConfig
-from actors.answers.llm.writer import ModelWriter
+from actors.answers.llm.provider_endpoint import LanguageModelConfig
+from actors.answers.llm.writer import LanguageModelWriter
+from actors.answers.text_generation import MODEL_FAILED, NO_TEXT
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.question import NOTHING_SUPPORTED, TEMPLATES
@@ -42,10 +42,10 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 async def corner(provider: Provider) -> AsyncIterator[Corner]:
-    terms = ModelConfig(
+    terms = LanguageModelConfig(
         url=provider.url, model="m-1", key="sk-1", may_be_internal=True, total_s=2.0, first_s=1.0
     )
-    writer = ModelWriter(terms, SystemClock(), SilentMeter())
+    writer = LanguageModelWriter(terms, SystemClock(), SilentMeter())
     corner = await open_corner(writer=writer)
     await upload(corner.stores, [*ARTICLES, *SHOP], app_id="shop")
     await corner.asking.start()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from actors.history.tracker import ThreadTracker
+from cluster.crypto import Vault
 from cluster.records.engine import Engine
-from cluster.secrecy import Vault
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from deployments.edge.http.request_log import RequestLog
@@ -38,7 +38,7 @@ def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
         log=RequestLog(),
     )  # fmt: skip
     ordinary = build_application(corner.handler, version="0", more=build_archive_routes(archive))
-    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
+    return HotPathMiddleware(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 def is_kept_by_nobody(answer: Answer) -> bool:

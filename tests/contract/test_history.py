@@ -15,7 +15,7 @@ from actors.history.tracker import ThreadTracker
 from cluster.errors import Unavailable
 from cluster.store.stores import Stores
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
@@ -53,7 +53,7 @@ async def with_threads() -> Corner:
 
 def over(corner: Corner, kind: str) -> InProcess:
     app: Any = build_application(corner.handler, version="0")
-    return InProcess(corner, HotLayer(app, lambda: corner.handler) if kind == "front" else app)
+    return InProcess(corner, HotPathMiddleware(app, lambda: corner.handler) if kind == "front" else app)
 
 
 @pytest.fixture(params=["framework", "front"])

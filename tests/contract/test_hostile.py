@@ -12,7 +12,7 @@ import pytest
 
 from cluster.records.intake import Noun
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.contract.ways import Way
 from tests.fakes.asgi import HungUp, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
@@ -153,7 +153,7 @@ async def test_a_streamed_body_over_the_limit_is_refused_without_being_kept(corn
 
 
 async def test_nothing_of_a_hostile_body_is_written(corner: Corner) -> None:
-    front = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+    front = HotPathMiddleware(build_application(corner.handler, version="0"), lambda: corner.handler)
     nouns: tuple[tuple[str, Noun], ...] = (
         ("users", "user"),
         ("products", "product"),

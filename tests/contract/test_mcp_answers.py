@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.archive.messages import ArchiveQuery, ArchiveResult
+from cluster.crypto import Vault
 from cluster.errors import Fault, Unavailable
 from cluster.records.archive.archive_client import ClientRule
-from cluster.secrecy import Vault
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.text_fence import PURPOSE, fence_line
 from deployments.archive.tools import TOOLS

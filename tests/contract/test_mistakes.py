@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cluster.secrecy import mint_key
+from cluster.crypto import mint_key
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.api.http.request_handler import KEY_IN_ADDRESS
 from tests.contract.served_shop import open_served_shop
 from tests.fakes.asgi import Answer, call
@@ -27,7 +27,7 @@ async def corner() -> AsyncIterator[Corner]:
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     ordinary = build_application(corner.handler, version="0")
-    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
+    return HotPathMiddleware(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def ask(corner: Corner, app: Any, body: dict[str, Any], path: str = RECOMMEND) -> Answer:

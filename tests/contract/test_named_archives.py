@@ -38,7 +38,7 @@ class Apps:
     def list_archives(self) -> Mapping[str, NamedArchive]:
         return self.archives
 
-    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+    def list_archive_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         return self.terms
 
     def settings_of(self, app_id: str) -> AppSettings:

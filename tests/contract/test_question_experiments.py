@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import document_from_product
 from actors.archive.retrieve import resize_snippets, search_passages
 from actors.experiments.assignment import ExperimentCache, TreatmentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.question_report import build_question_report
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Vault
 from cluster.errors import Invalid
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from deployments.operations.insight.archive.readership import load_calls
@@ -152,8 +152,8 @@ async def test_a_variant_with_an_engine_is_refused() -> None:
 def test_snippets_have_the_words_that_follow_their_passage() -> None:
     words = [f"word{at}" for at in range(900)]
     record = {"product_id": "a", "type": "article", "title": "River", "paragraphs": [" ".join(words)]}
-    library = PassageLibrary(None)
-    document = read_product(record)
+    library = PassageIndex(None)
+    document = document_from_product(record)
     assert document is not None
     library.put([document])
     result = search_passages(library, ArchiveQuery(APP, "word300 word301"), 0)

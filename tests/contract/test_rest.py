@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.edge.access.proof import sign_user_id
+from deployments.edge.access.identity_proof import sign_user_id
 from tests.contract.scenario import Scenario, differences, filled, load
 from tests.contract.ways import Way
 from tests.fakes.asgi import Answer

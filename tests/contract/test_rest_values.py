@@ -15,15 +15,15 @@ from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.api.wire.autocomplete import Autocomplete
-from deployments.api.wire.recommendation_bodies import (
+from deployments.api.wire.query_bodies import GeoFilter
+from deployments.api.wire.recommendation import (
     UserToAttributes,
     UserToCategories,
     UserToTrending,
     to_query,
 )
-from deployments.api.wire.shared import GeoFilter
 from jobs.playground.loader import load_playground
 from tests.fakes.asgi import Answer, call
 from tests.fakes.local_recommender import LocalRecommenderClient
@@ -58,7 +58,7 @@ async def corner() -> Corner:
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     ordinary = build_application(corner.handler, version="0")
-    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
+    return HotPathMiddleware(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def ask(corner: Corner, app: Any, path: str, body: dict[str, Any], **headers: str) -> Answer:

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from cluster.records.engine import Engine
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.fakes.request_handler import open_corner
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ class _Served(threading.Thread):
         corner = await open_corner()
         self.key = corner.secret()
         await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-        app = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+        app = HotPathMiddleware(build_application(corner.handler, version="0"), lambda: corner.handler)
         self.server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         self.ready.set()
         await self.server.serve(sockets=[self.socket])

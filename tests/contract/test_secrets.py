@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, open_corner
 from tests.fakes.tokens import token_of
@@ -29,7 +29,7 @@ async def test_canaries_in_every_place_leave_no_trace(
     logging.getLogger().setLevel(logging.DEBUG)
     corner = await open_corner(share=1.0)
     app = build_application(corner.handler, version="0")
-    entry = HotLayer(app, lambda: corner.handler) if way == "front" else app
+    entry = HotPathMiddleware(app, lambda: corner.handler) if way == "front" else app
     token = token_of({"user_id": f"{CANARY}-reader"}, corner.secret())
     if broken:
         corner.recommender.wrong = RuntimeError(f"{CANARY} {corner.secret()}")

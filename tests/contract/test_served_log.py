@@ -12,7 +12,7 @@ from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.engine import Engine
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from deployments.api.http.served_log_writer import ServedLogWriter
 from tests.contract.test_ask import Desk
 from tests.fakes.asgi import call

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
+from cluster.crypto import derive_token_key
 from cluster.records.apps import AppSettings, Limits, new_app_settings
-from cluster.secrecy import derive_token_key
-from deployments.edge.access.proof import sign_user_id
+from deployments.edge.access.identity_proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import segment, token_of
@@ -408,7 +408,7 @@ async def test_a_neighbour_can_not_compute_who_a_nameless_visitor_is(corner: Cor
 
 
 async def test_a_bulk_ends_with_its_key(corner: Corner) -> None:
-    from cluster.secrecy import key_sha256
+    from cluster.crypto import key_sha256
 
     revoked: list[int] = []
     answer_first = corner.recommender.answer

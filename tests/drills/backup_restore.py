@@ -39,12 +39,12 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.compact_json import dump_compact
+from cluster.crypto import new_master_key
 from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine as EngineRecord
 from cluster.records.interaction import RecentEvent
-from cluster.secrecy import new_master_key
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.seals.seal import salt_from_key, seal

@@ -8,7 +8,7 @@ import socket
 import sys
 
 from cluster.clock import SystemClock
-from cluster.document_client import DocumentClient
+from cluster.external_fetcher import ExternalFetcher
 from cluster.store.connect import open_stores
 from jobs.feeds.polite_fetcher import RULES, PoliteFetcher
 from jobs.feeds.poller import FeedPoller
@@ -27,7 +27,7 @@ async def poll(url: str, port: int, owner: str) -> None:
         return socket.create_connection(("127.0.0.1", port), timeout)
 
     async with open_stores(url, is_serving=False) as stores:
-        clock, client = SystemClock(), DocumentClient(look_up=look_up, connect=connect, rules=RULES)
+        clock, client = SystemClock(), ExternalFetcher(look_up=look_up, connect=connect, rules=RULES)
         fetcher = PoliteFetcher(client, clock, lambda _: asyncio.sleep(0))
         poller = FeedPoller(stores, fetcher, clock, random.Random(), owner=owner)
         while True:

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from actors.answers.client import QuestionClient, open_question_client
-from actors.answers.llm.provider_endpoint import ModelConfig
-from actors.answers.llm.writer import ModelWriter
+from actors.answers.llm.provider_endpoint import LanguageModelConfig
+from actors.answers.llm.writer import LanguageModelWriter
 from actors.archive.host import ArchiveHost
 from actors.intake.daily_log_compaction import DailyLogCompactor
 from actors.intake.loop import IntakeLoop
@@ -285,10 +285,10 @@ async def press(
     await settle(stores, artifacts, watched)
     archive = ArchiveHost(stores, artifacts, None, clock, watched.meter)
     async with Provider() as provider:
-        config = ModelConfig(url=provider.url, model="m", may_be_internal=True, **QUICK)
+        config = LanguageModelConfig(url=provider.url, model="m", may_be_internal=True, **QUICK)
         client = open_question_client(
             stores, archive, clock, watched.meter, app_ids=lambda: (APP,),
-            writer=ModelWriter(config, clock, watched.meter), tokens_of=lambda app_id: press.tokens,
+            writer=LanguageModelWriter(config, clock, watched.meter), llm_token_limit=lambda app_id: press.tokens,
         )  # fmt: skip
         press = Press(stores, client, provider)
         await client.start()

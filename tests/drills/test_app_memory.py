@@ -24,7 +24,7 @@ import pytest
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
 from cluster.records.field_types.fields import MAX_TITLE
-from cluster.runtime.cluster_plan import reserved_bytes
+from cluster.runtime.replica_resources import reserved_bytes
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk
 from tests.drills.engines import replicas, say, seed

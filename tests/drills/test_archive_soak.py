@@ -24,9 +24,9 @@ import psutil
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.process.free_ports import free_ports
 from cluster.records.account import Grant
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import open_archive
 from tests.benchmarks.load import drive, http_request

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.process.connecting import connect
+from cluster.process.store_connections import connect
 from cluster.records.engine import Engine
 from cluster.settings import Settings
 from tests.benchmarks.stack import Stack
@@ -152,7 +152,7 @@ def _counting(stack: Stack) -> Iterator[list[int]]:
     async def look() -> None:
         async with connect(Settings(data_dir=stack.data_dir)) as stores:
             while not over.is_set():
-                counts.append((await stores.engine_watch.list_statuses(APP))["default"].target)
+                counts.append((await stores.engine_activity.list_statuses(APP))["default"].target)
                 await asyncio.sleep(0.5)
 
     thread = threading.Thread(target=lambda: asyncio.run(look()), daemon=True)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from cluster.crypto import Vault
 from cluster.errors import Unauthenticated
 from cluster.records.api_keys import issue_key
 from cluster.records.apps import App
-from cluster.secrecy import Vault
+from deployments.edge.access.identity_proof import compare_hash, sign_user_id
 from deployments.edge.access.keyring import Keyring
-from deployments.edge.access.proof import compare_hash, sign_user_id
-from deployments.edge.access.tokens import read_token
+from deployments.edge.access.tokens import verify_token
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.tokens import token_of
@@ -98,7 +98,7 @@ def test_a_token_signature_takes_the_same_time_however_much_of_it_is_right() -> 
 
     def read(text: str) -> None:
         try:
-            read_token(f"{head}.{text}", (SECRET.encode(),), now_s=0.0)
+            verify_token(f"{head}.{text}", (SECRET.encode(),), now_s=0.0)
         except Unauthenticated:
             return
         raise AssertionError

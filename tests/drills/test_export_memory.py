@@ -31,13 +31,13 @@ from pathlib import Path
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.apps import (App)
 from tests.fakes.stores.memory import memory_stores
-from jobs.export.file_export import ExportOrder, export_to_file
+from jobs.export.file_export import ExportSpec, export_to_file
 
 async def main(folder, out, form):
     stores = memory_stores()
     await stores.access.put_app(App(app_id="market", environment="development", created_at=0))
     began = time.monotonic()
-    summary = await export_to_file(ExportOrder("market", "interactions", out, form), stores, ArtifactStore.open(folder))
+    summary = await export_to_file(ExportSpec("market", "interactions", out, form), stores, ArtifactStore.open(folder))
     # not `ru_maxrss`, which a new process has from its parent
     peak_mb = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
     print(json.dumps([summary.rows, peak_mb, time.monotonic() - began]))

@@ -32,7 +32,7 @@ NODE = 'eval "$(kiosk node env)"\n'
 NEXT = "1+next"
 COLOUR = """
 import asyncio
-from cluster.process.connecting import connect
+from cluster.process.store_connections import connect
 from cluster.settings import Settings
 
 async def main():

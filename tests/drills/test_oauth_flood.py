@@ -16,10 +16,10 @@ import pytest
 import uvicorn
 
 from cluster.clock import SystemClock
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from cluster.store.connect import OpenStores
 from deployments.archive.oauth.services import OAuthLimits, OAuthServices, open_oauth
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.edge.limits.token_buckets import BucketRate
 from tests.fakes.archive_oauth import (
     MASTER,
@@ -43,7 +43,7 @@ OPEN = OAuthLimits(
 
 def services_for(stores: OpenStores, limits: OAuthLimits | None = None) -> OAuthServices:
     """Put the means together over Redis."""
-    addresses = ServerAddresses.from_config("https://news.example.com")
+    addresses = ServerOrigin.from_config("https://news.example.com")
     return open_oauth(stores, Vault(MASTER), SystemClock(), addresses, limits=limits)
 
 

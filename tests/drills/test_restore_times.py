@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.restoring import RestoreJob, empty_for_restore, plan_restore
 from cluster.errors import Conflict
 from tests.suites.restore_histories import APPS, MARK, Dump, History, is_record_key, open_histories
 
@@ -82,7 +82,7 @@ async def restore_moment(history: History, at_ms: int) -> Dump:
     """Restore a time into the other side; return its records."""
     other = history.empty_other()
     plan = plan_restore(history.target, MARK, at_ms=at_ms)
-    await prepare_restore(other.stores, other.artifacts, plan.backup.facts.backup_id)
+    await empty_for_restore(other.stores, other.artifacts, plan.backup.facts.backup_id)
     await RestoreJob(plan, history.target, other.stores, other.artifacts, history.now_ms).run()
     return only_records(await other.read_all())
 

@@ -21,7 +21,7 @@ from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
 from cluster.process.installation_processes import list_processes
 from cluster.settings import Settings
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from tests.benchmarks.data import interactions, products, users
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 

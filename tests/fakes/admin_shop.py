@@ -14,11 +14,11 @@ from cluster.meter import SilentMeter
 from cluster.records.administration import AppRole
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.local_api import LocalApi
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminConfig, AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminConfig, AdminServices
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
 from tests.fakes.local_recommender import LocalRecommenderClient

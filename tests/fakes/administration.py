@@ -9,9 +9,9 @@ from starlette.applications import Starlette
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
+from cluster.crypto import Vault, key_sha256, mint_token
 from cluster.records.account import Account
 from cluster.records.administration import TOKEN_PREFIX, AdminToken, AppRole
-from cluster.secrecy import Vault, key_sha256, mint_token
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.admin.authentication import Authenticator, SessionPrincipal

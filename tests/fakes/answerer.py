@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.history.article_relevance import UploadedArticle
 from actors.history.messages import AnswerService
-from actors.history.monitor import RelevanceConfig
+from actors.history.news_monitor import RelevanceDependencies
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.records.thread import ThreadAnswer
 from cluster.store.stores import Stores
@@ -68,6 +68,6 @@ class ReadyAnswerer:
         return ThreadAnswer(True, True, sources, f"{question_id} {question_id[::-1]}")
 
 
-def ready_answer_services(stores: Stores) -> tuple[RelevanceConfig, AnswerService]:
+def ready_answer_services(stores: Stores) -> tuple[RelevanceDependencies, AnswerService]:
     """Give a tracker plain articles and ready answers."""
-    return RelevanceConfig(read_plain, HashingEmbedder()), ReadyAnswerer()
+    return RelevanceDependencies(read_plain, HashingEmbedder()), ReadyAnswerer()

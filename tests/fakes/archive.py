@@ -13,7 +13,6 @@ from typing import Any
 from starlette.applications import Starlette
 
 from actors.archive.citations import check_citations
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import (
     ArchiveArticle,
     ArchiveQuery,
@@ -22,14 +21,15 @@ from actors.archive.messages import (
     CitationState,
     Snippet,
 )
-from actors.archive.passages import read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import document_from_product
 from actors.archive.teasers import list_teasers
 from cluster.access_tier import may_read
-from cluster.document_client import DocumentClient
+from cluster.crypto import Vault
+from cluster.external_fetcher import ExternalFetcher
 from cluster.meter import Meter
 from cluster.records.account import Grant
 from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision, revision_of
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps
 from deployments.archive.archive_config import ArchiveConfig
@@ -102,12 +102,12 @@ class SmallArchive:
         await self._trouble()
         return check_citations(self._library(), self.changes, citations, tiers)
 
-    def _library(self) -> PassageLibrary:
-        library = PassageLibrary(None)
+    def _library(self) -> PassageIndex:
+        library = PassageIndex(None)
         library.put(
             document
             for article in self.articles.values()
-            if (document := read_product(_record(article, self.access.get(article.product_id, ""))))
+            if (document := document_from_product(_record(article, self.access.get(article.product_id, ""))))
             is not None
         )
         return library
@@ -262,7 +262,7 @@ async def open_archive_corner(
     apps: ArchiveApps | None = None,
     *,
     meter: Meter | None = None,
-    key_documents: DocumentClient | None = None,
+    key_documents: ExternalFetcher | None = None,
     **config: Any,
 ) -> ArchiveCorner:
     """Open an archive at https://news.example.com with three articles."""

@@ -17,14 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.records.account import Account, Role
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.oauth.client_identity.document_clients import DocumentClients
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthLimits, OAuthServices, open_oauth
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.sign_in.identity_provider import ProviderConfig
 
 MASTER = bytes(range(32))
@@ -59,7 +59,7 @@ def oauth_services(
     documents: DocumentClients | None = None,
 ) -> OAuthServices:
     """Put the means together."""
-    addresses = ServerAddresses.from_config(public_url, plain_sign_in=plain_sign_in)
+    addresses = ServerOrigin.from_config(public_url, plain_sign_in=plain_sign_in)
     return open_oauth(
         stores, Vault(MASTER), clock, addresses, limits=limits, provider=provider, has_passwords=has_passwords,
         documents=documents,

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from deployments.cli.__main__ import command_line
 
 
@@ -23,8 +23,8 @@ def run_json(*words: str, typed: str | None = None, code: int = 0) -> Any:
     return json.loads(result.stdout)
 
 
-def refusal_of(*words: str, typed: str | None = None) -> HouseError:
+def refusal_of(*words: str, typed: str | None = None) -> KioskError:
     """Run a command that is refused, and return the error."""
     error = run_command(*words, typed=typed).exception
-    assert isinstance(error, HouseError), error
+    assert isinstance(error, KioskError), error
     return error

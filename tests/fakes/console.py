@@ -13,19 +13,19 @@ from starlette.applications import Starlette
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.records.administration import AppRole
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.console.app import build_console_routes
 from deployments.console.page import Page
 from deployments.console.pages.all_pages import PAGES
 from deployments.console.services import ConsoleServices
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from deployments.edge.limits.signin_limits import SignInRates
 from deployments.edge.limits.token_buckets import TokenBuckets
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.services import AdminServices
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import SignIn
 from tests.fakes.archive_oauth import MASTER, PASSWORD, an_account
@@ -64,7 +64,7 @@ def open_console_services(
         provider=None if provider is None else IdentityProvider(provider, clock),
     )  # fmt: skip
     return ConsoleServices(
-        administration, stores.accounts, sign_in, TokenBuckets(clock), clock, ServerAddresses.from_config(public_url),
+        administration, stores.accounts, sign_in, TokenBuckets(clock), clock, ServerOrigin.from_config(public_url),
         app_ids=lambda: tuple(app_ids), display_name_of=display_name_of, version="0",
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
 

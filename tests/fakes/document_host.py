@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cluster.document_client import DocumentClient, FetchRules
+from cluster.external_fetcher import ExternalFetcher, FetchRules
 from tests.fakes.certificates import Authority
 
 HOSTS = ("app.example.com", "other.example.com", "localhost")
@@ -51,9 +51,9 @@ class DocumentHost:
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def client(self, look_up: Callable[[str, int], list[str]] | None = None, **rules: Any) -> DocumentClient:
+    def client(self, look_up: Callable[[str, int], list[str]] | None = None, **rules: Any) -> ExternalFetcher:
         """Return a client for which every public address leads here."""
-        return DocumentClient(
+        return ExternalFetcher(
             look_up=look_up or (lambda host, port: [PUBLIC]),
             connect=self._connect,
             rules=FetchRules(**rules),

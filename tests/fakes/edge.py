@@ -11,7 +11,7 @@ import uvicorn
 from cluster.clock import SystemClock
 from cluster.process.free_ports import free_ports
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.archive.services import build_archive_routes
 from deployments.edge.http.client_address import ClientAddresses
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
@@ -45,7 +45,7 @@ class Edge:
         ordinary = build_application(
             self.corner.handler, version="0", more=build_archive_routes(self.archive.services)
         )
-        layer = HotLayer(ordinary, lambda: self.corner.handler)
+        layer = HotPathMiddleware(ordinary, lambda: self.corner.handler)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http" and scope["path"] == "/-/healthz":

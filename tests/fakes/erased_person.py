@@ -10,7 +10,7 @@ from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 
 def erase_person(artifacts: ArtifactStore, clock: Clock, app_id: str, number: int) -> None:

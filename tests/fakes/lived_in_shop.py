@@ -28,9 +28,9 @@ from cluster.meter import SilentMeter
 from cluster.records.apps import AppSettings
 from cluster.records.engine import Engine, Exploration
 from cluster.store.connect import OpenStores
-from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.local_api import LocalApi
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.operations.frame.services import AdminConfig, AdminServices
+from deployments.operations.framework.services import AdminConfig, AdminServices
 from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes.admin_shop import AdminShop
 from tests.fakes.asgi import call

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Vault
 from cluster.records.administration import AppRole
 from cluster.records.apps import App
 from cluster.records.engine import Engine
-from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminServices
 from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.report_store import ReportStore
 from tests.fakes.audit_list import AuditList

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 from jobs.refresh.tuning.plan import TuningPlan, is_settled, make_plan, plan_without_tuning
 from jobs.refresh.tuning.split_selection import split_for_recipe
+from jobs.refresh.tuning.variant_training import StepCallback, ignore_step
 
 
 def plan_on_newest(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TuningPlan:

@@ -10,21 +10,21 @@ import orjson
 import pyarrow as pa
 
 from actors.history.messages import ThreadChange
-from actors.history.monitor import LAG_MS, AppMonitor, RelevanceConfig
+from actors.history.news_monitor import LAG_MS, NewsMonitor, RelevanceDependencies
 from actors.history.tracker import ThreadTracker
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.segment_format import RECORDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.meter import Meter, SilentMeter
 from cluster.records.thread import Thread
-from cluster.store.data.changes import LIVE_MS
+from cluster.store.data.change_log import LIVE_MS
 from cluster.store.data.intake import Batch, RecordPut
 from cluster.store.stores import Stores
 from tests.fakes.answerer import ScriptedAnswerer, read_plain
 from tests.fakes.request_handler import StillClock
 
 APP = "shop"
-JUDGES = RelevanceConfig(read_plain, HashingEmbedder())
+JUDGES = RelevanceDependencies(read_plain, HashingEmbedder())
 SALE = (
     "The old cement works at Harrow Bay were sold on Monday. The owner, a cooperative of boat builders, paid two "
     "million and wants to open a yard in spring."
@@ -38,7 +38,7 @@ class Newsroom:
     stores: Stores
     clock: StillClock
     answerer: ScriptedAnswerer = field(default_factory=ScriptedAnswerer)
-    monitor: AppMonitor | None = None
+    monitor: NewsMonitor | None = None
     uploads: int = 0
     segments: SegmentStore | None = None
     meter: Meter = field(default_factory=SilentMeter)
@@ -90,7 +90,7 @@ class Newsroom:
     async def rounds(self, count: int = 4) -> None:
         for _ in range(count):
             if self.monitor is None:
-                self.monitor = AppMonitor(
+                self.monitor = NewsMonitor(
                     APP, self.stores, JUDGES, self.answerer, self.clock, self.meter, segments=self.segments
                 )
             await self.monitor.run_once()

@@ -14,7 +14,7 @@ EVERY_S = 1.0
 
 
 class Endpoint:
-    """An `Export` with the names and buckets of `RayExport`."""
+    """An `Export` with the names and buckets of `RayMetricExporter`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

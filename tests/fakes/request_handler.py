@@ -10,7 +10,7 @@ from typing import Any, get_args
 import orjson
 
 from actors.answers.client import QuestionClient, open_question_client
-from actors.answers.llm.writer import ModelWriter
+from actors.answers.llm.writer import LanguageModelWriter
 from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
 from actors.history.tracker import ThreadTracker
@@ -18,13 +18,13 @@ from actors.recommender.messages import RecommendationResult, RecommendedGroup, 
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.errors import NotFound, messages
 from cluster.ids import ServiceId, new_service_id
 from cluster.meter import SilentMeter
 from cluster.records.api_keys import KeyKind, issue_key
 from cluster.records.apps import App, AppSettings, Environment, Limits
 from cluster.records.question import Answer, Question
-from cluster.secrecy import Vault
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
@@ -190,7 +190,7 @@ async def open_corner(
     artifacts: ArtifactStore | None = None,
     find_unknown_products: Callable[[str, Iterable[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
-    writer: ModelWriter | None = None,
+    writer: LanguageModelWriter | None = None,
     new_service_id: Callable[[], ServiceId] = new_service_id,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.reranker import ProductFacts, Reranker
 from actors.models.tree_ensemble import TreeArrays, TreeEnsemble

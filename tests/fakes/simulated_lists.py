@@ -15,7 +15,7 @@ import numpy as np
 from actors.models.user_histories import DAY_S
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import TrainedEngine
-from jobs.refresh.build.rerank import cut_histories
+from jobs.refresh.build.reranker_training import cut_histories
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.served_lists import ServedLists
 from jobs.refresh.evaluation.metrics import rank_top_items

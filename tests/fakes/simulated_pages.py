@@ -20,7 +20,7 @@ import uvicorn
 from cluster.process.free_ports import free_ports
 from cluster.store.stores import Stores
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.demo.browser_script import build_script_routes
 from tests.fakes.request_handler import BROWSER, StillClock
 from tests.fakes.simulated_shop import APP, ROWS, ShownList, SimulatedShop, open_world
@@ -130,7 +130,7 @@ async def open_simulated_pages(folder: Path, seed: int, stores: Stores) -> Async
     """Serve the API of an empty world on a port, and open the program that runs the pages."""
     shop = await open_world(SimulatedPages, folder, seed, StillClock(), stores)
     ordinary = build_application(shop.corner.handler, version="0", more=build_script_routes())
-    app = HotLayer(ordinary, lambda: shop.corner.handler)
+    app = HotPathMiddleware(ordinary, lambda: shop.corner.handler)
     port = free_ports(1)[0]
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, lifespan="off", access_log=False))
     serving = asyncio.create_task(server.serve())

@@ -18,7 +18,7 @@ from actors.search.sort import blend_scores
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import TrainedEngine
-from jobs.refresh.build.rerank import cut_histories
+from jobs.refresh.build.reranker_training import cut_histories
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.served_lists import ServedLists
 from tests.fakes.simulated_lists import LISTED, STRAY, Likings, falling_looks, list_soon, list_visits

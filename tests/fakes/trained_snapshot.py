@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
 from actors.recommender.recommender import Recommender

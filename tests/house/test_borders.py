@@ -47,7 +47,7 @@ HOMES = {
 }
 "Library -> where it may be imported."
 SHARED_STORE = {
-    "stores", "refreshing_cache", "app_bounds", "data", "engines", "archive", "administration", "installation",
+    "stores", "refreshing_cache", "app_quotas", "data", "engines", "archive", "administration", "installation",
 }  # fmt: skip
 "What the rest of the project imports of the store: the stores, but neither the client nor keys and seals."
 _WHOLE_STORE = {
@@ -55,10 +55,10 @@ _WHOLE_STORE = {
     "cluster/process/": "opens the stores of every kind of process",
     "cluster/backup/": "copies keys as they stand: a store for that would hand out Redis under another name",
     "cluster/admin/upgrade_check.py": "reads every record in one walk through the keys, whatever release wrote it",
-    "deployments/front/administration.py": "hands the open stores of the API replica on",
+    "deployments/front/admin_routes.py": "hands the open stores of the API replica on",
     "deployments/operations/open_admin.py": "hands the open stores of a command on",
     "deployments/operations/insight/overview.py": "reports on the Redis servers, which belong to no store",
-    "deployments/operations/frame/services.py": "holds the open stores for all use cases",
+    "deployments/operations/framework/services.py": "holds the open stores for all use cases",
 }
 "What works on everything that is stored, whatever store it belongs to, and why."
 

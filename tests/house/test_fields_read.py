@@ -20,7 +20,7 @@ from cluster.records.interaction import INTERACTION_MODELS, Campaign, Context, P
 from cluster.records.product import Child, Product
 from cluster.records.user import User
 from deployments.api.wire.experiments import ExperimentEdit
-from deployments.api.wire.shared import RequestModel
+from deployments.api.wire.query_bodies import RequestModel
 from tests.house.tree import ROOT, sources
 
 READ_AT_THE_EDGE: Final = {"user_hash", "anonymous_hash", "user_type", "jwt_token"}
@@ -75,7 +75,7 @@ _HANDLERS: Final = (
 _OF_USERS: Final = (
     "actors/models/cohorts.py",
     "deployments/console/pages/users.py",
-    "deployments/operations/content/user_insight.py",
+    "deployments/operations/content/users.py",
 )
 _OF_PRODUCTS: Final = (
     "actors/",

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cluster.local.bill_of_materials import read_lock
+from cluster.local.bill_of_materials import parse_lock_file
 from tests.house.tree import ROOT
 
 if sys.version_info >= (3, 11):
@@ -75,7 +75,7 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
 @pytest.mark.parametrize("name", ["run", "test", "build", "clients"])
 def test_each_locked_version_has_hashes_and_no_address(name: str) -> None:
     text = (LOCKS / f"{name}.lock").read_text("utf-8")
-    lock = read_lock(text)
+    lock = parse_lock_file(text)
     assert lock
     assert [pin for pin, hashes in lock.items() if not hashes] == []
     for line in text.splitlines()[1:]:

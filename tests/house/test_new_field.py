@@ -21,7 +21,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from deployments.admin.openapi import describe_administration
-from deployments.cli.frame import operation_commands
+from deployments.cli.framework import operation_commands
 from deployments.cli.command_line import command_line
 from deployments.operations.all_operations import OPERATIONS
 from docs.generate.commands import build_page

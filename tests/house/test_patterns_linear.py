@@ -35,7 +35,7 @@ _DATA_FILES = "actors.language.language_data"
 _DATA_COMPILERS = (
     "actors/language/language_data.py",
     "actors/language/language_schema.py",
-    "cluster/store/key_classes.py",
+    "cluster/store/backup_key_classes.py",
 )
 _REPRESENTATIVES = "a1_A 0.-:/\n\t\"'<>&?=,éñ漢z!\\[]{}()+*#@|~^%$"
 

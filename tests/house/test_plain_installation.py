@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from cluster.local.bill_of_materials import read_lock
+from cluster.local.bill_of_materials import parse_lock_file
 from tests.house.tree import PACKAGES, ROOT, sources
 
 NEEDS_AN_EXTRA = {"jobs.encoders.onnx_graph": "onnx", "jobs.refresh.learners.transformer_steps": "jax"}
@@ -34,7 +34,9 @@ print(json.dumps(missing))
 
 def _find_other_packages() -> set[str]:
     """Return the import packages that no distribution of a plain installation holds."""
-    plain = {name for name, _ in read_lock(Path(ROOT, "cluster/locks/run.lock").read_text())} | {"kiosk"}
+    plain = {name for name, _ in parse_lock_file(Path(ROOT, "cluster/locks/run.lock").read_text())} | {
+        "kiosk"
+    }
     return {
         package
         for package, distributions in packages_distributions().items()

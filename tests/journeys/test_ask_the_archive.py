@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 
 from actors.archive.host import ArchiveHost
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.meter import SilentMeter
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive

@@ -34,9 +34,9 @@ from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.connect import OpenStores
-from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.local_api import LocalApi
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.operations.frame.services import AdminConfig, AdminServices
+from deployments.operations.framework.services import AdminConfig, AdminServices
 from tests.fakes.admin_shop import AdminShop
 from tests.fakes.asgi import call
 from tests.fakes.audit_list import AuditList

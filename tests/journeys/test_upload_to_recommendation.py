@@ -21,10 +21,10 @@ from actors.serving.host import EngineHost
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
+from cluster.crypto import Vault
 from cluster.meter import SilentMeter
 from cluster.records.api_keys import issue_key
 from cluster.records.apps import App, AppSettings
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler

@@ -18,9 +18,9 @@ from click import Context
 from typer.main import get_command
 
 from cluster.admin.schema import record_running
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.process.free_ports import free_ports
-from cluster.runtime.cluster_plan import PROCESS_MB, reserved_bytes
+from cluster.runtime.replica_resources import PROCESS_MB, reserved_bytes
 from cluster.settings import SECRET_VARIABLES, Settings
 from cluster.store.client.acl import acl_rules
 from cluster.store.connect import open_stores
@@ -473,7 +473,7 @@ async def test_the_password_of_the_charts_redis_has_the_rights_of_kiosk_only(tmp
                 await record_running(stores, 1)
                 assert [running.at_ms for running in await stores.schema.list_releases(1)] == [1]
                 for command in (("CONFIG", "SET", "maxmemory", "1"), ("FLUSHALL",), ("SHUTDOWN", "NOSAVE")):
-                    with pytest.raises(HouseError, match=r"NOPERM|no permissions"):
+                    with pytest.raises(KioskError, match=r"NOPERM|no permissions"):
                         await stores.server.execute_slow(*command)
         finally:
             server.kill()

@@ -26,11 +26,11 @@ from cluster.records.file_import import ImportProgress
 from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-from jobs.ingest.pipeline import IngestOrder, ingest
+from jobs.ingest.pipeline import IngestSpec, ingest
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.training_source import read_training_source
@@ -206,7 +206,7 @@ async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
     ]
     path = folder / "people.jsonl"
     path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
-    await ingest(IngestOrder(str(path), "user", APP), stores, state_dir=folder / "ingest")
+    await ingest(IngestSpec(str(path), "user", APP), stores, state_dir=folder / "ingest")
     path.unlink()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import Batch, RecordPut
 from tests.suites.doing import APP, NOW, body, view_interaction
@@ -195,7 +195,7 @@ async def pause_under_load(stop_s: float, *, tasks: int = 32) -> PauseFigures:
                     try:
                         await stores.interactions.recent(APP, ["u:u1", "a:v1"])
                         answers.append((begin, time.monotonic() - begin, True))
-                    except HouseError:
+                    except KioskError:
                         answers.append((begin, time.monotonic() - begin, False))
                     await asyncio.sleep(0.01)
 

@@ -13,7 +13,7 @@ import orjson
 from actors.intake.loop import IntakeLoop
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.clock import SystemClock
-from cluster.document_client import DocumentClient
+from cluster.external_fetcher import ExternalFetcher
 from cluster.meter import SilentMeter
 from cluster.records.apps import App
 from cluster.records.archive.feed import Feed, FeedState
@@ -32,7 +32,7 @@ class Newsstand:
     """Feeds of one app, polled in a time that passes only while somebody waits."""
 
     stores: Stores
-    client: DocumentClient
+    client: ExternalFetcher
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_780_000_000_000))
     rounds: int = 0
 
@@ -129,7 +129,7 @@ def plain_text(record: dict[str, Any]) -> str:
     return unescape(text.replace("<p>", "").replace("</p>", "").strip())
 
 
-def site_client(site: PublisherSite) -> DocumentClient:
+def site_client(site: PublisherSite) -> ExternalFetcher:
     """Return a client for which the hosts of the publisher are public, except the internal one."""
     from jobs.feeds.polite_fetcher import RULES
     from tests.fakes.document_host import PUBLIC
@@ -139,4 +139,4 @@ def site_client(site: PublisherSite) -> DocumentClient:
             raise socket.gaierror("unknown")
         return ["10.0.0.7"] if host.startswith("internal") else [PUBLIC]
 
-    return DocumentClient(look_up=look_up, connect=site._connect, rules=RULES)
+    return ExternalFetcher(look_up=look_up, connect=site._connect, rules=RULES)

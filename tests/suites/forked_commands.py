@@ -18,8 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED = (
-    "deployments.cli.frame.server_operations",
-    "deployments.cli.frame.running_api",
+    "deployments.cli.framework.cli_operations",
+    "deployments.cli.framework.running_api",
     "jobs.refresh.cli",
     "jobs.refresh.runs.local_worker",
 )

@@ -22,7 +22,7 @@ from cluster.meter import SilentMeter
 from cluster.records.apps import Limits, new_app_settings
 from cluster.store.connect import OpenStores
 from deployments.api.http.query_log_writer import QueryLogWriter
-from deployments.edge.access.proof import sign_user_id
+from deployments.edge.access.identity_proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 

@@ -42,25 +42,25 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import load_backup
 from cluster.backup.creation import BackupJob
-from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.restoring import RestoreJob, empty_for_restore, plan_restore
 from cluster.backup.verification import compare_records, verify_sample
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
-from cluster.errors import HouseError
+from cluster.crypto import Signer, Vault
+from cluster.errors import KioskError
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import parse_upload
-from cluster.secrecy import Signer, Vault
 from cluster.store import keys
+from cluster.store.backup_key_classes import key_class
 from cluster.store.client.replies import text_of
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.key_classes import key_class
 from cluster.store.seals.seal import salt_from_key, unseal
 from deployments.cli.installation.backup_verification import Verification, compare_answers
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.principal import COMMAND_LINE
 from deployments.operations.open_admin import open_admin
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
@@ -260,7 +260,7 @@ class History:
             try:
                 await job.run()
                 return
-            except HouseError:
+            except KioskError:
                 self.figures.backups_repeated += 1
                 await until_it_works(self.stores)
             finally:
@@ -290,7 +290,7 @@ class History:
         plan = plan_restore(self.target, MARK)
         sample = await verify_sample(self.target, plan.backup, other.stores, SystemClock(), seconds=2.0)
         assert sample.is_good, sample
-        await prepare_restore(other.stores, other.artifacts, plan.backup.facts.backup_id)
+        await empty_for_restore(other.stores, other.artifacts, plan.backup.facts.backup_id)
         await RestoreJob(plan, self.target, other.stores, other.artifacts, self.now_ms).run()
         restored = await other.read_all()
         assert_equal_keys(restored, self.dumps, at_cut=self.dumps[-1])
@@ -328,7 +328,7 @@ class History:
         try:
             await self.operations[name][1]()
             self.figures.operations[name] += 1
-        except HouseError:
+        except KioskError:
             self.figures.refused[name] += 1
 
     @cached_property

@@ -169,5 +169,5 @@ class RunMachine(StoreMachine):
             state = (run.status, run.owner, run.attempt, run.version)
             assert state == (expected.status, expected.owner, expected.attempt, expected.version)
         going = {run_id for run_id, run in self.model.items() if run.status in ("queued", "running")}
-        assert {run.run_id for run in self._do(self._stores.runs.open(APP))} == going
+        assert {run.run_id for run in self._do(self._stores.runs.list_open(APP))} == going
         assert len(self._do(self._stores.runs.newest(APP))) == len(self.model)

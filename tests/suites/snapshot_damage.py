@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from actors.serving.model_registry import SnapshotLoader
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from tests.fakes.corner_shop import APP
 
 
@@ -36,7 +36,7 @@ def damaged_loads(
             path.write_bytes(bytes(hurt))
         try:
             models.load(APP, "default", version)
-        except HouseError:
+        except KioskError:
             refused += 1
         finally:
             path.write_bytes(whole)

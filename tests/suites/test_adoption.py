@@ -205,7 +205,7 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
     )
     pool = ProcessWorkerPool()
     assert await RunScheduler(redis_stores, pool, SystemClock(), owner="one").run_once() == 0
-    assert await redis_stores.runs.open(generated_market.APP) == []
+    assert await redis_stores.runs.list_open(generated_market.APP) == []
     assert pool.pids == {}
 
 

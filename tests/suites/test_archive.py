@@ -22,7 +22,7 @@ from cluster.records.apps import App
 from cluster.store.stores import Stores
 from jobs.articles.article_files import ArchiveReading
 from jobs.articles.passages import build_passages
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
+from jobs.ingest.pipeline import IngestReport, IngestSpec, ingest
 from jobs.ingest.progress import IngestProgress
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 from tests.suites.waiting import until
@@ -54,7 +54,7 @@ def dump(path: Path, count: int) -> str:
 async def bring(
     stores: Stores, tmp_path: Path, address: str, watch: Callable[[IngestProgress], None]
 ) -> IngestReport:
-    order = IngestOrder(address=address, noun="product", app_id=APP, chunk=10, window=2)
+    order = IngestSpec(address=address, noun="product", app_id=APP, chunk=10, window=2)
     return await ingest(order, stores, state_dir=tmp_path / "state", watch=watch, files=ArchiveReading())
 
 

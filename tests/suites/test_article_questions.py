@@ -10,7 +10,7 @@ import pytest
 from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.extractive.sentence_splitter import split_sentences
 from actors.answers.llm.draft import NO_ANSWER
-from actors.answers.llm.provider_endpoint import ModelConfig
+from actors.answers.llm.provider_endpoint import LanguageModelConfig
 from actors.answers.render import composed_from_answer
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from actors.archive.retrieve import search_passages
@@ -114,7 +114,7 @@ async def model_run() -> AsyncIterator[ModelRun]:
     clock, stores, archive = SystemClock(), memory_stores(), LibraryArchiveClient()
     async with Provider() as provider:
         llm = {"url": provider.url, "model": "recorded", "key": "k", "may_be_internal": True}
-        assert ModelConfig(**llm)
+        assert LanguageModelConfig(**llm)
         client = open_question_client(
             stores, archive, clock, SilentMeter(), app_ids=lambda: (articles.APP,), llm=llm
         )

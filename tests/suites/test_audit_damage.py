@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from cluster.admin.audit_log import FIRST_PROVEN, begin_audit
-from cluster.backup.audit_row import find_audit_position, record_restore
+from cluster.admin.audit_setup import FIRST_PROVEN, start_audit_log
+from cluster.backup.audit_position import find_audit_position, record_restore
 from cluster.backup.catalogue import AuditPosition, BackupFacts
 from cluster.clock import SystemClock
+from cluster.crypto import new_master_key
 from cluster.errors import Fault
 from cluster.records.administration import AuditRow
-from cluster.secrecy import new_master_key
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.administration.audit import AuditFilter, AuditLog, pack_rows, unpack_rows
@@ -405,8 +405,8 @@ async def test_a_replica_begins_a_proven_log_once_and_reports_its_rows(
 ) -> None:
     settings = Settings(data_dir=tmp_path, master_key=new_master_key())
     with structlog.testing.capture_logs() as lines:
-        await begin_audit(redis_stores.audit, settings, SystemClock())
-        await begin_audit(redis_stores.audit, settings, SystemClock())
+        await start_audit_log(redis_stores.audit, settings, SystemClock())
+        await start_audit_log(redis_stores.audit, settings, SystemClock())
         row = await redis_stores.audit.append(a_row(1))
     assert [stored.operation async for stored in redis_stores.audit.rows()] == [FIRST_PROVEN, "keys.rotate"]
     assert [line["row"]["chain"] for line in lines if line["event"] == "audit_row"][-1] == row.chain

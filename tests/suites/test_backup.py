@@ -26,17 +26,17 @@ from cluster.backup.removal import (
     plan_removal,
     remove_backups,
 )
-from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore, prepare_restore
+from cluster.backup.restoring import RestoreJob, RestorePlan, empty_for_restore, plan_restore
 from cluster.backup.verification import compare_records, find_damage
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock
+from cluster.crypto import Signer, new_master_key, parse_master_key
 from cluster.errors import Conflict, NewerRelease, NotFound
 from cluster.records.engine import Engine
-from cluster.secrecy import Signer, new_master_key, parse_master_key
 from cluster.store import keys
+from cluster.store.backup_key_classes import key_class
 from cluster.store.connect import OpenStores
 from cluster.store.data.intake import RecordPut
-from cluster.store.key_classes import key_class
 from deployments.cli.command_line import command_line
 from tests.suites.doing import APP, NOW, accept, put, remove, view_interaction
 from tests.suites.test_small_stores import a_key, an_app
@@ -344,12 +344,12 @@ async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(sides: Sid
     with pytest.raises(Conflict, match="another master key"):
         plan_restore(target, "0" * 32)
     with pytest.raises(Conflict, match="runs"):
-        await prepare_restore(redis_stores, source, "b", replace=True)
+        await empty_for_restore(redis_stores, source, "b", replace=True)
     await redis_stores.server.execute_slow("DEL", keys.lease("intake"))
     with pytest.raises(Conflict, match="has data"):
-        await prepare_restore(redis_stores, source, "b")
-    await prepare_restore(easy_stores, into, "b")
-    await prepare_restore(redis_stores, source, "b", replace=True)
+        await empty_for_restore(redis_stores, source, "b")
+    await empty_for_restore(easy_stores, into, "b")
+    await empty_for_restore(redis_stores, source, "b", replace=True)
     assert sorted(await redis_stores.server.execute_slow("KEYS", "*")) == [b"foreign", keys.schema().encode()]
     assert (await redis_stores.schema.read()).restoring == "b"
     assert source.entries("") == []

@@ -21,13 +21,13 @@ from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore
 from cluster.backup.verification import ComparedRecords
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
+from cluster.crypto import Signer
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
-from cluster.secrecy import Signer
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from cluster.store.data.intake import RecordPut
 from deployments.cli.installation.backup_verification import Verification, compare_answers
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products

@@ -18,19 +18,19 @@ from cluster.artifacts.file_verification import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.backup.audit_row import record_restore
+from cluster.backup.audit_position import record_restore
 from cluster.backup.catalogue import AuditPosition, Backup, load_backup
 from cluster.backup.chunks import ChunkWriter
 from cluster.backup.creation import BackupJob
-from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.restoring import RestoreJob, empty_for_restore, plan_restore
 from cluster.backup.verification import verify_sample
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock, iso_ms
+from cluster.crypto import Signer
 from cluster.errors import Conflict, Fault
 from cluster.records.apps import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Person
-from cluster.secrecy import Signer
 from cluster.store import keys
 from cluster.store.client.key_loader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
@@ -378,7 +378,7 @@ async def test_a_restore_that_ended_half_way_is_refused_and_starts_over(
     target, backup = await small_backup(redis_stores, tmp_path)
     into = ArtifactStore.open(tmp_path / "into", signer=SIGNER)
     backup_id, now_ms = backup.facts.backup_id, SystemClock().now_ms()
-    await prepare_restore(easy_stores, into, backup_id)
+    await empty_for_restore(easy_stores, into, backup_id)
     dying = _DyingStore.open(tmp_path / "target", signer=SIGNER)
     _DyingStore.reads_left = reads
     with pytest.raises(_Killed):
@@ -388,7 +388,7 @@ async def test_a_restore_that_ended_half_way_is_refused_and_starts_over(
             await start
     with pytest.raises(Conflict, match="ended half way"):
         await BackupJob(easy_stores, into, target, MARK).run()
-    await prepare_restore(easy_stores, into, backup_id)
+    await empty_for_restore(easy_stores, into, backup_id)
     await restore(target, easy_stores, into)
     await check_schema(easy_stores)
     assert not (await easy_stores.schema.read()).restoring
@@ -396,4 +396,4 @@ async def test_a_restore_that_ended_half_way_is_refused_and_starts_over(
     assert await easy_stores.records.count(APP, "product") == 30
     assert [entry.path for entry in into.entries("")] == [f"loose/{number}" for number in range(4)]
     with pytest.raises(Conflict, match="has data"):
-        await prepare_restore(easy_stores, into, backup_id)
+        await empty_for_restore(easy_stores, into, backup_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from cluster.records.intake import Noun
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put

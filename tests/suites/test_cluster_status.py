@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
-from cluster.process.identity_start import mark_identity
+from cluster.process.identity_registration import mark_identity
 from cluster.process.installation_identity_check import prepare_external_key
 from cluster.records.engine import Engine, EngineStatus
 from cluster.records.question import LATE_RECHECK, RECHECK
@@ -25,11 +25,11 @@ from cluster.runtime.cluster_report import LEASES, read_cluster
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import Follower, log_lag_ms
+from cluster.store.data.change_log import Follower, log_lag_ms
 from cluster.store.installation.replica_memory import ReplicaMemory, ReplicaMemoryStore
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
-from deployments.cli.frame.installation import read_clock_ms
+from deployments.cli.framework.installation import read_clock_ms
 from deployments.cli.installation.cluster_status import build_table
 from tests.suites.doing import APP
 from tests.suites.test_identity import write_identity
@@ -79,7 +79,7 @@ async def installation(
     await redis_stores.engines.put(Engine(app_id=APP, engine_id="default"))
     await redis_stores.engines.put(Engine(app_id=APP, engine_id="own", placement="own"))
     running = EngineStatus(app_id=APP, engine_id="own", state="running", replicas=2, target=2, at=now)
-    await redis_stores.engine_watch.record(running)
+    await redis_stores.engine_activity.record(running)
     return redis_stores
 
 
@@ -117,7 +117,7 @@ async def test_each_part_that_is_not_well_is_named(
     monkeypatch.setattr(Api, "ready", 503)
     await installation.leases.release("trainer", "trainer of n2")
     failed = EngineStatus(app_id=APP, engine_id="own", state="failed", target=2, message="no memory")
-    await installation.engine_watch.record(failed)
+    await installation.engine_activity.record(failed)
     await installation.server.execute_slow("DEL", keys.releases())
     code, status = await run("cluster", "status", "--url", api)
     assert code == 1

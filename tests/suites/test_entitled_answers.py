@@ -15,7 +15,7 @@ from cluster.records.question import entitled_answer_id
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import PersonTraces, erase_all
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import Corner, open_corner
@@ -45,9 +45,15 @@ async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Desk]]:
         corners[0].keys = corners[1].keys
         await corners[0].keyring.refresh()
         yield [
-            Desk(corner, HotLayer(build_application(corner.handler, version="0"), lambda corner=corner: corner.handler))
+            Desk(
+                corner,
+                HotPathMiddleware(
+                    build_application(corner.handler, version="0"),
+                    lambda corner=corner: corner.handler,  # type: ignore[misc]
+                ),
+            )
             for corner in corners
-        ]  # fmt: skip
+        ]
 
 
 def token_for(*tiers: str, seconds: int = 600, user_id: str = "gina") -> dict[str, Any]:

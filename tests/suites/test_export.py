@@ -36,14 +36,14 @@ from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.records.user import User
 from cluster.store.stores import Stores
 from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
 from jobs.export.export_source import open_source
-from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file, read_tables
-from jobs.ingest.pipeline import IngestOrder, ingest
+from jobs.export.file_export import ExportSpec, ExportSummary, export_to_file, read_tables
+from jobs.ingest.pipeline import IngestSpec, ingest
 from tests.fakes.request_handler import StillClock
 from tests.suites.store_kinds import STORE_KINDS, open_store_kind
 
@@ -153,7 +153,7 @@ class World:
 
     async def ingest_file(self, path: Path, subject: str, app_id: str = APP) -> None:
         """Bring a file in."""
-        order = IngestOrder(str(path), NOUN_OF[subject], app_id)
+        order = IngestSpec(str(path), NOUN_OF[subject], app_id)
         report = await ingest(order, self.stores, state_dir=self.folder / "state", restart=True)
         assert report.accepted == report.rows, report.reasons
 
@@ -164,7 +164,7 @@ class World:
     async def export(self, subject: Any, out: str = "out.jsonl", **options: Any) -> ExportSummary:
         """Export into the folder."""
         path = str(self.folder / out)
-        order = ExportOrder(options.pop("app_id", APP), subject, path, choose_format(path), **options)
+        order = ExportSpec(options.pop("app_id", APP), subject, path, choose_format(path), **options)
         return await export_to_file(order, self.stores, self.artifacts)
 
     async def rows(self, subject: Any, **options: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import pytest
 from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
-from actors.intake.person_places import PersonPlaces
+from actors.intake.personal_data import PersonalDataReader
 from actors.language.hashing_embedder import HashingEmbedder
 from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.artifacts.segments import SegmentStore
@@ -33,9 +33,9 @@ from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from jobs.refresh.recipe import Recipe, load_recipe_file
-from jobs.refresh.runs import training
+from jobs.refresh.runs import training_stages
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt
@@ -253,7 +253,7 @@ async def test_an_export_holds_everything_a_receipt_counts(world: World) -> None
     await fill(world, live=True)
     person = await world.stores.erasures.person(APP, USER, "")
     assert set(person.anonymous_ids) == {VISITOR, SECOND}
-    places = PersonPlaces(world.stores, world.artifacts, LocalPersonFiles(world.folder))
+    places = PersonalDataReader(world.stores, world.artifacts, LocalPersonFiles(world.folder))
     found = await places.read(person)
     text = repr(found)
     for needle in canary.NEEDLES:
@@ -292,7 +292,7 @@ async def test_nobody_else_loses_anything(world: World) -> None:
 
 async def _read_places(world: World, user_id: str) -> dict[str, Any]:
     person = await world.stores.erasures.person(APP, user_id, "")
-    return await PersonPlaces(world.stores, world.artifacts).read(person)
+    return await PersonalDataReader(world.stores, world.artifacts).read(person)
 
 
 async def test_a_visitor_is_forgotten_alone_and_not_when_linked(world: World) -> None:
@@ -306,7 +306,7 @@ async def test_a_visitor_is_forgotten_alone_and_not_when_linked(world: World) ->
     assert receipt.left == 0
     person = await world.stores.erasures.person(APP, "", "stray-4411")
     assert {
-        k: v for k, v in (await PersonPlaces(world.stores, world.artifacts).read(person)).items() if v
+        k: v for k, v in (await PersonalDataReader(world.stores, world.artifacts).read(person)).items() if v
     } == {}
     assert await world.stores.records.get(APP, "user", USER) is not None
 
@@ -316,7 +316,7 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
 ) -> None:
     await fill(world, live=True)
     seen: list[bool] = []
-    write_snapshot = training.train_and_write_snapshot
+    write_snapshot = training_stages.train_and_write_snapshot
     going = asyncio.get_running_loop()
 
     def slow(attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: dict[str, Any]) -> Path:
@@ -326,7 +326,7 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
             asyncio.run_coroutine_threadsafe(world.forgotten(user_id=USER), going).result(90)
         return folder
 
-    monkeypatch.setattr(training, "train_and_write_snapshot", slow)
+    monkeypatch.setattr(training_stages, "train_and_write_snapshot", slow)
     done = await world.trained()
     assert (done.status, done.error, seen) == ("finished", "", [True, False])
     assert [version.version for version in SnapshotStore(world.artifacts).versions(APP, "default")] == [
@@ -357,14 +357,14 @@ async def test_a_training_ends_when_people_are_erased_every_time(
 ) -> None:
     await fill(world, live=False)
     erased = iter(range(READERS))
-    load_plan = training.load_plan
+    load_plan = training_stages.load_plan
 
     def disturbed(*given: Any) -> TuningPlan:
         plan = load_plan(*given)
         SegmentStore(world.artifacts).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
         return plan
 
-    monkeypatch.setattr(training, "load_plan", disturbed)
+    monkeypatch.setattr(training_stages, "load_plan", disturbed)
     done = await world.trained()
     assert (done.status, next(erased)) == ("failed", MOST_RESTARTS + 1)
     assert "people were erased" in done.error
@@ -387,7 +387,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
         return f":recent:u:{user_id}\r\n".encode() not in kept()
 
     async def is_requested() -> bool:
-        state = await world.stores.erasures.log_file()
+        state = await world.stores.erasures.read_append_only_file()
         return state.requested_ms > state.done_ms > 0
 
     await world.stores.interactions.erase(APP, ["reader-1"])
@@ -396,7 +396,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     await until(is_requested)
     await asyncio.sleep(1.0)  # many rounds of the intake
     assert not is_gone("reader-2")
-    state = await world.stores.erasures.log_file()
+    state = await world.stores.erasures.read_append_only_file()
     await world.stores.server.execute_slow("HSET", keys.log_rewrite(), "done", state.done_ms - 3_600_000)
     await until(lambda: is_gone("reader-2"))
 
@@ -409,7 +409,7 @@ async def test_the_receipt_names_the_duty_of_the_operator_of_an_external_redis()
         assert (left.place, left.until) == ("append-only file", "its operator rewrites it")
         assert "BGREWRITEAOF" in left.reason
         assert {trace.partition("/")[0] for trace in await world.traces()} == {"redis"}
-        assert (await world.stores.erasures.log_file()).done_ms == 0
+        assert (await world.stores.erasures.read_append_only_file()).done_ms == 0
 
 
 async def test_no_key_is_named_by_a_person(world: World) -> None:
@@ -434,7 +434,7 @@ async def test_an_order_survives_the_death_of_whoever_carries_it_out(world: Worl
     receipt = await erasures.wait(ordered)
     assert receipt.left == 0
     assert {
-        k: v for k, v in (await PersonPlaces(world.stores, world.artifacts).read(person)).items() if v
+        k: v for k, v in (await PersonalDataReader(world.stores, world.artifacts).read(person)).items() if v
     } == {}
 
     async def is_done() -> bool:

@@ -15,8 +15,8 @@ from cluster.backup import catalogue
 from cluster.backup.catalogue import ArtifactCopy, Backup, list_backup_ids, load_backup
 from cluster.backup.chunks import ChunkWriter
 from cluster.backup.restoring import plan_restore
-from cluster.errors import Fault, HouseError
-from cluster.secrecy import Signer
+from cluster.crypto import Signer
+from cluster.errors import Fault, KioskError
 from cluster.store import keys
 from tests.suites.test_backup import MARK, Sides, back_up, fill, into, restore, sides, source, target
 
@@ -34,7 +34,7 @@ async def backup(sides: Sides) -> Backup:
 
 async def refuse_restore(sides: Sides, match: str) -> None:
     """Restore, and check that it is refused and the installation stays marked, without any app."""
-    with pytest.raises(HouseError, match=match):
+    with pytest.raises(KioskError, match=match):
         await restore(plan_restore(sides.target, MARK), sides.target, sides.easy_stores, sides.into)
     assert (await sides.easy_stores.access.read_all()).apps == {}
     assert (await sides.easy_stores.schema.read()).restoring

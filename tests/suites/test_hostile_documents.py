@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cluster.document_client import MOST_AT_ONCE, DocumentClient, DocumentError, FetchedDocument
+from cluster.external_fetcher import MOST_AT_ONCE, DocumentError, ExternalFetcher, FetchedDocument
 from deployments.archive.oauth.client_identity.metadata_validation import read_client_document
 from deployments.archive.oauth.replies import OAuthError
 from tests.fakes.certificates import Authority
@@ -134,7 +134,7 @@ async def test_no_address_leads_to_a_host_that_is_not_public() -> None:
         connected.append(target[0])
         raise ConnectionRefusedError
 
-    client = DocumentClient(look_up=addresses.look_up, connect=connect)
+    client = ExternalFetcher(look_up=addresses.look_up, connect=connect)
     outcomes: Counter[str] = Counter()
     for _ in range(ADDRESSES):
         began_s = time.monotonic()
@@ -214,7 +214,7 @@ def host(trusted_authority: Authority) -> Iterator[DocumentHost]:
         yield host
 
 
-async def _fetch(client: DocumentClient, person: str, address: str) -> str:
+async def _fetch(client: ExternalFetcher, person: str, address: str) -> str:
     """Return how a fetch ends: `client`, or the kind of refusal."""
     try:
         document: FetchedDocument = await client.fetch(address, person=person)

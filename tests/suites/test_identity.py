@@ -15,19 +15,19 @@ from cluster.admin.master_keys import ensure_master_key, open_vault
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
 from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
-from cluster.process.connecting import connect
-from cluster.process.identity_start import mark_identity
+from cluster.process.identity_registration import mark_identity
 from cluster.process.installation_identity import IDENTITY_FILE
 from cluster.process.installation_identity_check import (
     IdentityWatch,
     prepare_external_key,
     prepare_master_key,
 )
+from cluster.process.store_connections import connect
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from deployments.cli.command_line import command_line
-from deployments.cli.frame.screen import exit_code_of
+from deployments.cli.framework.screen import exit_code_of
 from tests.suites.doing import NOW
 from tests.suites.redis_process import RedisProcess
 

@@ -19,11 +19,12 @@ import pytest
 from actors.intake.client import Erasures
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.errors import (
     Conflict,
     Forbidden,
-    HouseError,
     Invalid,
+    KioskError,
     NotFound,
     ReadOnly,
     TooLarge,
@@ -35,13 +36,12 @@ from cluster.records.administration import AppRole
 from cluster.records.apps import App
 from cluster.records.erasure import Erasure
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
-from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import IMPORTS
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminConfig, AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminConfig, AdminServices
 from jobs.ingest.upload import upload_ingest
 from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.fakes.audit_list import AuditList
@@ -460,7 +460,7 @@ async def test_a_launch_that_fails_leaves_the_import_as_it_was(desk: Desk) -> No
     broken = Administration(services, OPERATIONS, desk.audit, desk.clock)
     principal = Principal("ada", "1", "console", is_administrator=True)
     for _ in range(2):
-        with pytest.raises(HouseError, match="no process today"):
+        with pytest.raises(KioskError, match="no process today"):
             await broken.perform(principal, "imports.start", {"app_id": APP, "import_id": import_id})
     assert (await desk.status(import_id))["status"] == "uploaded"
 

@@ -31,7 +31,7 @@ from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_interactions
 from cluster.store.stores import Stores
 from jobs.ingest import validation
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
+from jobs.ingest.pipeline import IngestReport, IngestSpec, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
 from jobs.ingest.writing import InteractionWriter, StoreRetry
 from tests.fakes.dying_shelf import Killed
@@ -62,7 +62,7 @@ async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options
         if name in options
     }
     return await ingest(
-        IngestOrder(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options
+        IngestSpec(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options
     )
 
 
@@ -169,7 +169,7 @@ async def test_finished_interactions_are_not_ingested_twice_without_restart(
     assert (await run(stores, tmp_path, address, "interaction", chunk=10)).accepted == 30
     assert len(await logged(stores)) == 55
     report = await ingest(
-        IngestOrder(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
+        IngestSpec(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
     )
     assert not report.already
 
@@ -187,7 +187,7 @@ async def test_interactions_are_in_once_however_their_file_is_named_and_cut(
 
 async def test_the_same_ingest_twice_at_once_is_refused(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "clicks.jsonl", clicks(10))
-    order = IngestOrder(address, "interaction", APP, chunk=4)
+    order = IngestSpec(address, "interaction", APP, chunk=4)
     with run_from_order(order, tmp_path / "state").lock(), pytest.raises(Conflict, match="at work"):
         await run(stores, tmp_path, address, "interaction", chunk=4)
     assert await logged(stores) == []
@@ -196,14 +196,14 @@ async def test_the_same_ingest_twice_at_once_is_refused(stores: Stores, tmp_path
 async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
     with pytest.raises(NotFound):
-        await ingest(IngestOrder(address, "user", "nobody"), stores, state_dir=tmp_path)
+        await ingest(IngestSpec(address, "user", "nobody"), stores, state_dir=tmp_path)
 
 
 async def test_a_playground_is_not_written_to(stores: Stores, tmp_path: Path) -> None:
     await stores.access.put_app(App(app_id="sample", environment="playground", created_at=0))
     file = write(tmp_path / "a.jsonl", [{"product_id": "p"}])
     with pytest.raises(ReadOnly, match=r"playground.* --app"):
-        await ingest(IngestOrder(file, "product", "sample"), stores, state_dir=tmp_path / "state")
+        await ingest(IngestSpec(file, "product", "sample"), stores, state_dir=tmp_path / "state")
     assert not await stores.records.get("sample", "product", "p")
 
 
@@ -442,7 +442,7 @@ async def test_an_erasure_between_two_lives_of_an_ingest_repeats_nothing_and_bri
     for step in range(100):
         app_id = f"shop{step}"
         await stores.access.put_app(App(app_id=app_id, environment="development", created_at=0))
-        order = IngestOrder(address, "interaction", app_id, chunk=4 if parts == "one part" else 6)
+        order = IngestSpec(address, "interaction", app_id, chunk=4 if parts == "one part" else 6)
         state = tmp_path / "state"
         is_killed = False
         try:

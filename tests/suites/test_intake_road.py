@@ -27,7 +27,7 @@ from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
 from cluster.records.intake import Noun
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.stores import Stores
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal

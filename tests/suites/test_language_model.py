@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from actors.answers.client import QuestionClient, open_question_client
 from actors.answers.llm.model_breaker import FAILURES_TO_OPEN
-from actors.answers.llm.provider_endpoint import ModelConfig
-from actors.answers.llm.writer import LanguageModelError, ModelWriter
+from actors.answers.llm.provider_endpoint import LanguageModelConfig
+from actors.answers.llm.writer import LanguageModelError, LanguageModelWriter
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import Snippet
 from cluster.clock import SystemClock
@@ -58,8 +58,10 @@ def a_snippet(text: str = "The mill closed.", **more: Any) -> Snippet:
     return Snippet(**{**usual, "text": text, **more})
 
 
-def terms(url: str, **more: Any) -> ModelConfig:
-    return ModelConfig(**{"url": url, "model": "m-1", "key": KEY, "may_be_internal": True, **QUICK, **more})
+def terms(url: str, **more: Any) -> LanguageModelConfig:
+    return LanguageModelConfig(
+        **{"url": url, "model": "m-1", "key": KEY, "may_be_internal": True, **QUICK, **more}
+    )
 
 
 @pytest.fixture
@@ -72,7 +74,11 @@ class Press:
     """Stores, a small archive, and whoever answers with the provider's help."""
 
     def __init__(
-        self, stores: Stores, questions: QuestionClient, writer: ModelWriter, reported_tokens: list[int]
+        self,
+        stores: Stores,
+        questions: QuestionClient,
+        writer: LanguageModelWriter,
+        reported_tokens: list[int],
     ) -> None:
         self.stores = stores
         self.questions = questions
@@ -104,11 +110,11 @@ async def press(provider: Provider, most_tokens: int) -> AsyncIterator[Press]:
     clock, stores = SystemClock(), memory_stores()
     await upload(stores, ARTICLES, app_id=APP)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
-    writer = ModelWriter(terms(provider.url), clock, SilentMeter())
+    writer = LanguageModelWriter(terms(provider.url), clock, SilentMeter())
     reported_tokens: list[int] = []
     questions = open_question_client(
         stores, host, clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer,
-        tokens_of=lambda app_id: most_tokens,
+        llm_token_limit=lambda app_id: most_tokens,
         answered=lambda question, answer, tokens: reported_tokens.append(tokens),
     )  # fmt: skip
     await questions.start()
@@ -256,7 +262,7 @@ async def test_a_question_ends_in_time_whatever_the_provider_does(
 async def test_a_provider_that_is_not_there_or_speaks_no_tls_costs_little(provider: Provider) -> None:
     gone, provider.behaviour = "http://127.0.0.1:9/v1", "no tls"
     for url in (gone, provider.url.replace("http:", "https:")):
-        writer = ModelWriter(terms(url), SystemClock(), SilentMeter())
+        writer = LanguageModelWriter(terms(url), SystemClock(), SilentMeter())
         began_s = time.monotonic()
         with pytest.raises(LanguageModelError):
             await _all(writer)
@@ -266,7 +272,7 @@ async def test_a_provider_that_is_not_there_or_speaks_no_tls_costs_little(provid
 
 async def test_the_breaker_opens_tries_once_and_closes(provider: Provider) -> None:
     clock = ManualClock()
-    writer = ModelWriter(terms(provider.url), clock, SilentMeter())
+    writer = LanguageModelWriter(terms(provider.url), clock, SilentMeter())
     provider.behaviour = "500"
     for _ in range(FAILURES_TO_OPEN):
         assert writer.breaker.state == "closed"
@@ -291,7 +297,7 @@ async def test_the_breaker_opens_tries_once_and_closes(provider: Provider) -> No
 
 
 async def test_internal_addresses_are_not_spoken_to_unless_allowed(provider: Provider) -> None:
-    guarded = ModelWriter(terms(provider.url, may_be_internal=False), SystemClock(), SilentMeter())
+    guarded = LanguageModelWriter(terms(provider.url, may_be_internal=False), SystemClock(), SilentMeter())
     with pytest.raises(LanguageModelError, match="an internal address"):
         await _all(guarded)
     assert provider.requests == []
@@ -324,7 +330,7 @@ async def test_hostile_passages_stand_behind_a_fence_they_cannot_close(
 
 
 async def test_a_reader_who_has_enough_is_no_failure(provider: Provider) -> None:
-    writer = ModelWriter(terms(provider.url, at_once=1), SystemClock(), SilentMeter())
+    writer = LanguageModelWriter(terms(provider.url, at_once=1), SystemClock(), SilentMeter())
     provider.behaviour = "crawl"
     pieces = writer.write("x", [a_snippet()])
     assert await pieces.__anext__()
@@ -336,7 +342,7 @@ async def test_a_reader_who_has_enough_is_no_failure(provider: Provider) -> None
     await writer.close()
 
 
-async def _all(writer: ModelWriter) -> str:
+async def _all(writer: LanguageModelWriter) -> str:
     return "".join([piece async for piece in writer.write("who", [a_snippet()])])
 
 
@@ -359,7 +365,7 @@ async def test_each_call_of_a_model_has_a_span_without_texts(
 ) -> None:
     exporter = InMemorySpanExporter()
     monkeypatch.setattr(PROCESS, "tracer", OtelTracer(SimpleSpanProcessor(exporter), "api"))
-    writer = ModelWriter(terms(provider.url), SystemClock(), SilentMeter())
+    writer = LanguageModelWriter(terms(provider.url), SystemClock(), SilentMeter())
     try:
         assert await _all(writer) == provider.text
         provider.behaviour = "503"

@@ -273,7 +273,7 @@ async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: P
 
 
 async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:
-    watch = memory_stores(SystemClock()).engine_watch
+    watch = memory_stores(SystemClock()).engine_activity
     await watch.record(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
     requests: list[str] = []
 

@@ -19,6 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
+from cluster.crypto import Vault
 from cluster.errors import Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
@@ -26,15 +27,14 @@ from cluster.records.apps import App
 from cluster.records.engine import Engine, Exploration
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import Run
-from cluster.records.served_answer import RANKED, ServedAnswer
-from cluster.secrecy import Vault
+from cluster.records.served_list import RANKED, ServedAnswer
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminServices
-from jobs.refresh.evaluation.logged_report import REFUSED, list_notes
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminServices
+from jobs.refresh.evaluation.off_policy_report import REFUSED, list_notes
 from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS, happen, upload

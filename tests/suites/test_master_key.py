@@ -24,19 +24,19 @@ from cluster.backup.creation import BackupJob
 from cluster.backup.restoring import RestoreJob, plan_restore
 from cluster.backup_pace import Pace
 from cluster.clock import SystemClock
+from cluster.crypto import Signer, Vault, key_text
 from cluster.errors import Conflict, InvalidSetting, Unavailable
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.identity_start import mark_identity
+from cluster.process.identity_registration import mark_identity
 from cluster.records.account import Account
 from cluster.records.api_keys import ApiKey, issue_key, reveal_key
 from cluster.records.apps import App
-from cluster.secrecy import Signer, Vault, key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.security_checks import check_artifacts, check_previous_keys
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from tests.fakes import generated_market
 from tests.suites.doing import NOW, require
 
@@ -54,7 +54,7 @@ from cluster.admin.master_keys import open_vault
 from cluster.artifacts.segments import SegmentStore
 from cluster.log import set_up_logging
 from cluster.process.artifact_access import open_artifact_store
-from cluster.process.connecting import connect
+from cluster.process.store_connections import connect
 from cluster.settings import Settings
 from deployments.edge.access.keyring import Keyring
 

@@ -11,15 +11,15 @@ import pytest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Vault
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.administration import AppRole
 from cluster.records.run import Run
-from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminServices
 from jobs.refresh.runs.worker import TrainingWorker, WorkerResources
 from tests.fakes import generated_market
 from tests.fakes.audit_list import AuditList

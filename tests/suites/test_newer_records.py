@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.crypto import Vault
 from cluster.errors import Conflict, NewerRelease
 from cluster.records.account import Account
 from cluster.records.archive.archive_client import ClientRule, Registration, short_id
@@ -21,7 +22,6 @@ from cluster.records.field_types.record_changes import with_changes
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
 from cluster.records.thread import Thread, UserThreads
-from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.seals.seal import salt_from_key, seal, unseal

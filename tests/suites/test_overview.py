@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.errors import Forbidden
 from cluster.records.apps import App
 from cluster.records.question import LATE_RECHECK
-from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import Follower
-from deployments.operations.frame.operation import Arguments
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminConfig, AdminServices
+from cluster.store.data.change_log import Follower
+from deployments.operations.framework.operation import Arguments
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminConfig, AdminServices
 from deployments.operations.insight.installation_checks import check_lease, check_redis_memory
 from deployments.operations.insight.overview import Overview, read_overview
 from tests.fakes.archive_oauth import MASTER

@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from typer.testing import CliRunner, Result
 
-from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable, Unprocessable
+from cluster.crypto import key_text
+from cluster.errors import Conflict, Invalid, KioskError, NotFound, Unavailable, Unprocessable
 from cluster.paths import InstallationPaths
 from cluster.process.installation_state import InstallationLock, InstallationState, save_state
-from cluster.secrecy import key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
@@ -35,9 +35,9 @@ async def _run(*words: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, command_line(), ["products", *words])
 
 
-async def _refusal(*words: str) -> HouseError:
+async def _refusal(*words: str) -> KioskError:
     error = (await _run(*words)).exception
-    assert isinstance(error, HouseError), error
+    assert isinstance(error, KioskError), error
     return error
 
 

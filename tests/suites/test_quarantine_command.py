@@ -26,7 +26,7 @@ from cluster.records.apps import App, AppSettings
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from deployments.cli.__main__ import command_line, main
-from jobs.ingest.pipeline import IngestOrder, ingest
+from jobs.ingest.pipeline import IngestSpec, ingest
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -214,7 +214,7 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     file = tmp_path / "products.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     state = tmp_path / "data" / "ingest"
-    do(url, lambda stores: ingest(IngestOrder(str(file), "product", APP), stores, state_dir=state))
+    do(url, lambda stores: ingest(IngestSpec(str(file), "product", APP), stores, state_dir=state))
     report = run_json("list", APP, "--kind", "row")
     assert report["entries"] == 3
     by_row = {entry["name"].split()[1]: entry for entry in report["newest"]}
@@ -237,7 +237,7 @@ def test_interactions_of_an_ingest_go_into_the_log(url: str, tmp_path: Path) -> 
     file = tmp_path / "clicks.jsonl"
     file.write_text(json.dumps({"type": "click", "product_ids": ["p"], "user": "ada"}) + "\n")
     state = tmp_path / "data" / "ingest"
-    do(url, lambda stores: ingest(IngestOrder(str(file), "interaction", APP), stores, state_dir=state))
+    do(url, lambda stores: ingest(IngestSpec(str(file), "interaction", APP), stores, state_dir=state))
     path = next(state.glob("*/quarantine.jsonl"))
     path.write_text(path.read_text().replace('\\"user\\"', '\\"user_id\\"'))
     assert run_json("replay", APP, "--all")["replayed"] == 1

@@ -14,7 +14,7 @@ from cluster.store.client.script import Script
 from cluster.store.connect import OpenStores
 from cluster.store.data import intake, interactions
 from cluster.store.data.append_plan import MANY, BrowserWriteLimits
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from cluster.store.data.intake import RecordPut
 from cluster.store.data.salts import Salts
 from cluster.store.engines import shown_products

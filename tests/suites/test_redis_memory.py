@@ -11,7 +11,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
-from cluster.process.redis_memory import MemoryGuard, redis_memory_mb, used_memory_share
+from cluster.process.redis_memory import WriteGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
 from deployments.operations.insight.installation_checks import check_redis_memory
 from tests.fakes.asgi import Answer, call
@@ -37,7 +37,7 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
 ) -> None:
     stores, meter = easy_stores, Gauges()
     corner = await open_corner(clock=SystemClock(), stores=stores)
-    guard = MemoryGuard(stores.infos, meter)
+    guard = WriteGuard(stores.infos, meter)
     corner.handler._gate.why_no_writes = guard.refusal_reason
 
     async def send(method: str, path: str, body: Any = None) -> Answer:

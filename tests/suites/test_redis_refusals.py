@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.process.free_ports import free_ports
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
@@ -137,6 +137,6 @@ async def test_every_entry_point_raises_only_unavailable(private_server: RedisPr
             "read": lambda: stores.changes.read(APP, {"product": "0"}, count=1, block_ms=50),
         }
         for _ in range(5):
-            with pytest.raises(HouseError) as refused:
+            with pytest.raises(KioskError) as refused:
                 await calls[way]()
             assert type(refused.value) is Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import MOST_BYTES as MOST_OF_A_LOG
+from cluster.store.data.change_log import MOST_BYTES as MOST_OF_A_LOG
 from cluster.store.data.intake import MOST_BYTES as MOST_OF_A_CLAIM
 from tests.suites.doing import APP, NOW, OTHER, accept, claim_one
 

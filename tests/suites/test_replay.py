@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import SEARCH_RERANKER
+from actors.models.loading.snapshot_models import SEARCH_RERANKER
 from actors.models.reranker import Reranker
 from actors.serving.replay.answer_replay import REPLAYED_ENDPOINTS, AnswerReplayer, ReplayedAnswer
 from actors.serving.replay.past_app import load_past_app, read_past_settings
-from actors.serving.replay.past_state import PastState
+from actors.serving.replay.state_position import StatePosition
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.errors import Invalid, NotFound, Unavailable
-from cluster.records.served_answer import RULE
-from jobs.refresh.runs import training
+from cluster.records.served_list import RULE
+from jobs.refresh.runs import training_stages
 from tests.fakes.corner_shop import APP
 from tests.fakes.lived_in_shop import LivedInShop, live_a_day, open_lived_in_shop
 from tests.fakes.reranked_shop import raise_frequent
@@ -30,7 +30,7 @@ async def replay_all(shop: LivedInShop, rows: list[dict[str, Any]]) -> list[Repl
     users = [row["user"] for row in rows if row["user"]]
     past = await asyncio.to_thread(load_past_app, shop.artifacts, APP, settings, users)
     replayer = AnswerReplayer(past, HashingEmbedder())
-    ordered = sorted(rows, key=lambda row: PastState.parse(row["state"]).order)
+    ordered = sorted(rows, key=lambda row: StatePosition.parse(row["state"]).order)
     return [await asyncio.to_thread(replayer.replay, row) for row in ordered]
 
 
@@ -61,13 +61,13 @@ async def test_lists_of_a_lived_in_day_are_ranked_again_as_they_were(tmp_path: P
 async def test_searches_with_a_learned_order_are_ranked_again_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build_extras = training._build_extras
+    build_extras = training_stages._build_extras
 
     def build_with_reranker(attempt: Any, engine: Any, source: Any, *more: Any) -> Any:
         reranker = raise_frequent(engine, 200, source.data)
         return {**build_extras(attempt, engine, source, *more), SEARCH_RERANKER: reranker.save()}
 
-    monkeypatch.setattr(training, "_build_extras", build_with_reranker)
+    monkeypatch.setattr(training_stages, "_build_extras", build_with_reranker)
     async with open_lived_in_shop(tmp_path, seed=13) as shop:
         await shop.live(40)
         await shop.train()

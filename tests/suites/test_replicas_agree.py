@@ -18,7 +18,7 @@ from actors.serving.model_registry import SnapshotLoader
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.intake import Noun
-from cluster.store.data.changes import find_differing
+from cluster.store.data.change_log import find_differing
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.replicas import APP, ReplicatedShop, equal_shares, lists, queries

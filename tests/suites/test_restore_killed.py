@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import new_master_key
 from cluster.errors import Unavailable
 from cluster.paths import InstallationPaths
 from cluster.process.free_ports import free_ports
 from cluster.process.installation_processes import end_processes, list_processes
-from cluster.secrecy import new_master_key
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from tests.suites.redis_process import RedisProcess

@@ -53,10 +53,10 @@ class TestRuns:
         await kept(stores, a_run("late", created_at=NOW + 5))
         working = await kept(stores, claim_run(await kept(stores, a_run("working")), "one", NOW))
         await kept(stores, cancel_run(await kept(stores, a_run("gone")), NOW))
-        assert [run.run_id for run in await stores.runs.open(APP)] == ["working", "late"]
+        assert [run.run_id for run in await stores.runs.list_open(APP)] == ["working", "late"]
         await kept(stores, end_run(working, "one", 1, NOW, "finished", {"version": "v"}))
-        assert [run.run_id for run in await stores.runs.open(APP)] == ["late"]
-        assert await stores.runs.open(OTHER) == []
+        assert [run.run_id for run in await stores.runs.list_open(APP)] == ["late"]
+        assert await stores.runs.list_open(OTHER) == []
 
     async def test_the_newest_come_first(self, stores: Stores) -> None:
         for at in (3, 1, 2):

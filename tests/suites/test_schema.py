@@ -30,7 +30,7 @@ from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
-from cluster.process.connecting import connect_serving_actor
+from cluster.process.store_connections import open_serving_stores
 from cluster.records.engine import Engine
 from cluster.runtime.actors import fail_fast
 from cluster.runtime.actors.actor_roles import (
@@ -44,11 +44,11 @@ from cluster.runtime.actors.actor_roles import (
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, StoredSchema
 from cluster.store.seals.record_seal import noun_of
 from cluster.store.seals.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
-from deployments.cli.frame.screen import exit_code_of
+from deployments.cli.framework.screen import exit_code_of
 from deployments.operations.insight.installation_checks import check_release
 from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
@@ -297,7 +297,7 @@ async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     intake = IntakeHost(
-        connect_serving_actor,
+        open_serving_stores,
         lambda: ArtifactStore.open(tmp_path / "shelf"),
         end_process=lambda code: loop.call_soon_threadsafe(ended.set),
     )
@@ -313,7 +313,7 @@ async def test_the_assigner_refuses_until_the_data_can_be_read_again(redis_store
     opened = list[OpenStores]()
 
     def connect() -> OpenStores:
-        opened.append(connect_serving_actor())
+        opened.append(open_serving_stores())
         return opened[-1]
 
     host = AssignerHost(connect)

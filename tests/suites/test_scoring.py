@@ -26,7 +26,7 @@ from cluster.records.validation.boost_rules import read_rules
 from jobs.scoring import driver
 from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_in_process
 from jobs.scoring.tables import UserKey, count_users, read_users
-from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
+from jobs.scoring.user_scorer import ScoringSpec, UserScorer, check_snapshot
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.local_recommender import LocalRecommenderClient
@@ -71,7 +71,7 @@ class Shop:
 
     def scorer(self, **fields: Any) -> UserScorer:
         """A recommender of its own."""
-        order = ScoringOrder(APP, **fields)
+        order = ScoringSpec(APP, **fields)
         return UserScorer(order, self.corner.stores, self.artifacts, self.corner.clock)
 
 
@@ -193,10 +193,10 @@ async def test_what_does_not_exist_is_refused(shop: Shop) -> None:
         with pytest.raises(error):
             await scorer.start()
     with pytest.raises(NotFound, match="there is no snapshot nothing"):
-        check_snapshot(shop.artifacts, ScoringOrder(APP, snapshot="nothing"))
+        check_snapshot(shop.artifacts, ScoringSpec(APP, snapshot="nothing"))
     for fields in ({"rows": 0}, {"rows": 1_001}, {"filters": ("price:[1 TO",)}):
         with pytest.raises(Invalid):
-            ScoringOrder(APP, **fields).build_query()
+            ScoringSpec(APP, **fields).build_query()
 
 
 async def test_a_worker_holds_back_neither_the_log_nor_an_erasure(shop: Shop) -> None:
@@ -251,7 +251,7 @@ async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     users = shop.folder / "users.csv"
     users.write_text("user_id,anonymous_id,city\nu1,,Leeds\n,v7,\nnobody,,\n", "utf-8")
     stores, artifacts = shop.corner.stores, shop.artifacts
-    order = ScoringOrder(APP, rows=3)
+    order = ScoringSpec(APP, rows=3)
     out = shop.folder / "scores.parquet"
     summary = await recommend_in_process(order, str(users), str(out), stores, artifacts)
     assert (summary["users"], summary["rows"], summary["snapshots"]) == (3, 9, [shop.versions[0]])

@@ -9,16 +9,16 @@ from copy import copy
 import pytest
 
 from cluster.admin.app_key_admin import AppKeyAdmin
+from cluster.crypto import Vault
 from cluster.records.api_keys import ApiKey
 from cluster.records.apps import App, AppSettings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.engine import Engine, EngineStatus
-from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.administration import apps_and_keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.idempotency import IdempotencyState
-from cluster.store.installation.limits import TokenGrant
+from cluster.store.installation.rate_limits import RateLimitGrant
 from cluster.store.stores import Stores
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, Mortal
@@ -218,7 +218,7 @@ class TestEngines:
 
 class TestEngineWatch:
     async def test_requests_add_up_over_the_last_minute(self, stores: Stores) -> None:
-        watch, begin = stores.engine_watch, NOW - NOW % 60_000
+        watch, begin = stores.engine_activity, NOW - NOW % 60_000
         await watch.add_requests(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
         await watch.add_requests(APP, {("own", "big"): 6}, begin + 60_000)
         traffic = await watch.read_traffic(APP, begin + 90_000)
@@ -229,7 +229,7 @@ class TestEngineWatch:
         assert await watch.read_traffic(OTHER, begin) == {}
 
     async def test_failed_answers_of_a_trial_add_up_by_snapshot(self, stores: Stores) -> None:
-        watch = stores.engine_watch
+        watch = stores.engine_activity
         for count in (2, 3):
             await watch.add_failures(APP, "t1", "v2", count)
         await watch.add_failures(APP, "t1", "v1", 1)
@@ -238,7 +238,7 @@ class TestEngineWatch:
         assert await watch.read_failures(OTHER, "t1") == {}
 
     async def test_a_status_is_read_back_replaced_and_forgotten(self, stores: Stores) -> None:
-        watch = stores.engine_watch
+        watch = stores.engine_activity
         seen = EngineStatus(app_id=APP, engine_id="big", state="starting", at=NOW)
         await watch.record(seen)
         await watch.record(seen.model_copy(update={"state": "running", "replicas": 2}))
@@ -251,18 +251,18 @@ class TestEngineWatch:
 class TestLimits:
     async def take(
         self, stores: Stores, want: int, now_ms: int, *, rate: float = 10, bucket: str = "query"
-    ) -> TokenGrant:
+    ) -> RateLimitGrant:
         return await stores.limits.take(APP, "k1", bucket, rate=rate, burst=20, want=want, now_ms=now_ms)
 
     async def test_a_fresh_bucket_holds_its_burst(self, stores: Stores) -> None:
-        assert await self.take(stores, 15, NOW) == TokenGrant(15, 0)
-        assert await self.take(stores, 15, NOW) == TokenGrant(5, 0)
-        assert await self.take(stores, 1, NOW) == TokenGrant(0, 100)
+        assert await self.take(stores, 15, NOW) == RateLimitGrant(15, 0)
+        assert await self.take(stores, 15, NOW) == RateLimitGrant(5, 0)
+        assert await self.take(stores, 1, NOW) == RateLimitGrant(0, 100)
 
     async def test_a_bucket_refills_by_time_and_not_above_its_burst(self, stores: Stores) -> None:
         await self.take(stores, 20, NOW)
         assert (await self.take(stores, 20, NOW + 450)).granted == 4
-        assert await self.take(stores, 1, NOW + 480) == TokenGrant(0, 20)
+        assert await self.take(stores, 1, NOW + 480) == RateLimitGrant(0, 20)
         assert (await self.take(stores, 99, NOW + 3_600_000)).granted == 20
 
     async def test_tokens_are_shared_and_never_given_twice(self, stores: Stores) -> None:

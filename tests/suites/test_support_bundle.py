@@ -13,10 +13,10 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
+from cluster.crypto import mint_key
 from cluster.records.apps import App
 from cluster.records.engine import Engine, Promotion
 from cluster.records.run import Run
-from cluster.secrecy import mint_key
 from cluster.store.connect import open_stores
 from deployments.cli.__main__ import command_line
 from deployments.operations.insight.support_bundle import (

@@ -70,7 +70,7 @@ async def test_the_indicator_reads_as_the_threads_say(stores: Stores) -> None:
     threads = await change(stores, "ada", rules.append_update(threads, "q1", "u1", "5-0", NOW))
     assert await stores.threads.has_new(APP, "ada")
     assert not await stores.threads.has_new(APP, "bob")
-    threads = await change(stores, "ada", rules.dismiss_account(threads, NOW))
+    threads = await change(stores, "ada", rules.dismiss_overall(threads, NOW))
     assert not await stores.threads.has_new(APP, "ada")
     threads = await change(stores, "ada", rules.append_update(threads, "q1", "u2", "6-0", NOW))
     assert await stores.threads.has_new(APP, "ada")

@@ -34,7 +34,7 @@ from cluster.tracing import PROCESS
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import roll_back_version
 from jobs.refresh.runs.run_commands import cancel_training, create_run
-from jobs.refresh.runs.training import KEPT_VERSIONS
+from jobs.refresh.runs.training_stages import KEPT_VERSIONS
 from jobs.refresh.runs.uncompacted_data import wait_for_compaction
 from jobs.refresh.runs.worker import LEFTOVER_AGE_MS, TrainingWorker, WorkerResources
 from tests.fakes import generated_market

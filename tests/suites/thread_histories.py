@@ -18,7 +18,7 @@ from typing import Any
 from actors.history import threads as rules
 from actors.history.messages import ThreadChange, ThreadVerb
 from actors.history.tracker import ThreadTracker
-from cluster.errors import HouseError, NotFound
+from cluster.errors import KioskError, NotFound
 from cluster.records.thread import UserThreads
 from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
@@ -69,7 +69,7 @@ def _alone(verb: str, name: str, threads: UserThreads, now_ms: int) -> tuple[Use
         "subscribe": lambda: rules.set_subscription(threads, name, on=True, offset="0"),
         "unsubscribe": lambda: rules.set_subscription(threads, name, on=False),
         "dismiss_thread": lambda: rules.dismiss_thread(threads, name),
-        "dismiss_overall": lambda: rules.dismiss_account(threads, now_ms),
+        "dismiss_overall": lambda: rules.dismiss_overall(threads, now_ms),
         "update": lambda: rules.append_update(threads, name[:2], name, "1-0", now_ms),
     }
     return steps[verb](), None
@@ -154,7 +154,7 @@ class Clients:
                 return None
             named = () if verb in ("delete_all", "dismiss_overall") else (name,)
             changed = await client.change(ThreadChange(APP, self.user_id, verb, named, text="renamed"))
-        except HouseError as error:
+        except KioskError as error:
             return error.message
         return changed.count if verb in ("delete", "touch") else None
 

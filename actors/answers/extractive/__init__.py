@@ -10,7 +10,7 @@ sentence_scorer     weigh the features: which sentence answers best, and whether
 answer_evidence     decide whether a sentence has what the question asks for, and what happens to it
 number_parser       parse numbers in digits or words, with their units
 entity_recognition  find numbers, dates, names, places and reasons in a sentence
-verify              check whether a passage supports a sentence, with its numbers
+support_scorer      check whether a passage supports a sentence, with its numbers
 injection_filter    remove text that gives orders to a language model
 followups           make a follow-up question understandable by itself
 question_generation make questions of English sentences

@@ -14,20 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.extractive.answer_evidence import has_evidence, is_complete
-from actors.answers.extractive.form_evidence import score_form
+from actors.answers.extractive.answer_form import score_form
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.question_analysis import QuestionAnalysis, analyze_question
-from actors.answers.extractive.sentence_features import ScoredSentence, score_sentences, starts_with_reference
+from actors.answers.extractive.sentence_features import (
+    CandidateSentence,
+    build_candidate_sentences,
+    starts_with_reference,
+)
 from actors.answers.extractive.sentence_scorer import (
     THRESHOLD,
-    certainty_features,
+    build_certainty_features,
+    build_ranking_features,
     estimate_certainty,
     is_unsupported,
-    rank_features,
     score_quality,
 )
+from actors.answers.extractive.support_scorer import MIN_SUPPORT, score_support
 from actors.answers.extractive.text_tokens import TextTokenizer
-from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.archive.messages import Snippet
 from actors.language.analysis import Analyzers
 from actors.language.analysis import split_words as words_of
@@ -116,7 +120,7 @@ def compose_answer(question: str, snippets: Sequence[Snippet], *, language: str 
 
 def rank_sentences(
     question: str, snippets: Sequence[Snippet], language: str = ""
-) -> tuple[QuestionAnalysis, list[tuple[float, ScoredSentence]]]:
+) -> tuple[QuestionAnalysis, list[tuple[float, CandidateSentence]]]:
     """Return all sentences with their scores, the best first; the first is safe to show."""
     question = clean_text(question[:_READ])
     spoken = language[:2].lower() or _guess_language(question, snippets)
@@ -125,12 +129,12 @@ def rank_sentences(
         return analysis, []
     ranked = [
         (
-            score_quality(rank_features(analysis, scored))
+            score_quality(build_ranking_features(analysis, scored))
             # Neutral evidence adds nothing: 5 * (form - 0.5).
             + _WORTH_OF_FORM * (_score_form(analysis, scored, snippets) - _NO_EVIDENCE),
             scored,
         )
-        for scored in score_sentences(analysis, snippets[:_PASSAGES])
+        for scored in build_candidate_sentences(analysis, snippets[:_PASSAGES])
     ]
     ranked.sort(key=lambda pair: -pair[0])
     return analysis, _filter_showable(ranked)
@@ -146,9 +150,11 @@ def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
     return guessed
 
 
-def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tuple[float, ScoredSentence]]:
+def _filter_showable(
+    ranked: Sequence[tuple[float, CandidateSentence]],
+) -> list[tuple[float, CandidateSentence]]:
     """Drop sentences that must not be shown; only the first ones are checked."""
-    first: list[tuple[float, ScoredSentence]] = []
+    first: list[tuple[float, CandidateSentence]] = []
     for at, pair in enumerate(ranked):
         # Only these can be shown, so the rest is not checked.
         if len(first) == _MAX_RANKED:
@@ -159,8 +165,8 @@ def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tup
 
 
 def _filter_evident(
-    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
-) -> list[tuple[float, ScoredSentence]]:
+    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, CandidateSentence]], snippets: Sequence[Snippet]
+) -> list[tuple[float, CandidateSentence]]:
     """Keep sentences with evidence for an answer; only the best are checked."""
     if analysis.form is not None and analysis.form.strict:
         return list(ranked[:_MAX_RANKED])
@@ -171,14 +177,14 @@ def _filter_evident(
     ]
 
 
-def _score_form(analysis: QuestionAnalysis, scored: ScoredSentence, snippets: Sequence[Snippet]) -> float:
+def _score_form(analysis: QuestionAnalysis, scored: CandidateSentence, snippets: Sequence[Snippet]) -> float:
     """Score whether a sentence has the form of an answer to a plain question; neutral for any other question."""
     if analysis.form is None:
         return _NO_EVIDENCE
     return score_form(analysis.form, scored, analysis.tokenizer, snippets[scored.snippet].title)
 
 
-def _is_showable(scored: ScoredSentence) -> bool:
+def _is_showable(scored: CandidateSentence) -> bool:
     text = scored.sentence.text
     plain = clean_text(text)
     if plain != text and len(plain.split()) < _LEAST_LEFT:
@@ -188,20 +194,22 @@ def _is_showable(scored: ScoredSentence) -> bool:
 
 def _certainty(
     analysis: QuestionAnalysis,
-    first: tuple[float, ScoredSentence],
-    everything: Sequence[tuple[float, ScoredSentence]],
+    first: tuple[float, CandidateSentence],
+    everything: Sequence[tuple[float, CandidateSentence]],
 ) -> float:
     """Estimate the certainty of a sentence; its lead counts over all sentences, also those without evidence."""
     value, best = first
     gap = value - max(
         (other for other, scored in everything if scored is not best), default=value - _WIDEST_GAP
     )
-    return estimate_certainty({**rank_features(analysis, best), **certainty_features(analysis, best, gap)})
+    return estimate_certainty(
+        {**build_ranking_features(analysis, best), **build_certainty_features(analysis, best, gap)}
+    )
 
 
 def _select_sentences(
-    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
-) -> list[ScoredSentence]:
+    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, CandidateSentence]], snippets: Sequence[Snippet]
+) -> list[CandidateSentence]:
     """Select the best sentence, and others with similar scores and different content."""
     limit = _MOST if analysis.answer_type in _BROAD else 1
     first, best = ranked[0]
@@ -216,17 +224,19 @@ def _select_sentences(
     return chosen
 
 
-def _repeats(scored: ScoredSentence, other: ScoredSentence) -> bool:
+def _repeats(scored: CandidateSentence, other: CandidateSentence) -> bool:
     """Return whether two sentences have nearly the same words."""
     left = {word.stem for word in scored.words}
     right = {word.stem for word in other.words}
     return len(left & right) >= _REPEATS * min(len(left), len(right))
 
 
-def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSentence]) -> list[ScoredSentence]:
+def _add_context(
+    chosen: Sequence[CandidateSentence], weighed: Sequence[CandidateSentence]
+) -> list[CandidateSentence]:
     """Add the sentence before to a sentence that refers to it; sentences of one passage stay in order."""
     at = {(scored.snippet, scored.sentence_number): scored for scored in weighed}
-    shown: dict[tuple[int, int], ScoredSentence] = {}
+    shown: dict[tuple[int, int], CandidateSentence] = {}
     passages = list(dict.fromkeys(scored.snippet for scored in chosen))
     for passage in passages:
         numbers = {scored.sentence_number for scored in chosen if scored.snippet == passage}
@@ -243,7 +253,7 @@ def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSente
     return list(shown.values())
 
 
-def _build_answer_sentence(scored: ScoredSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
+def _build_answer_sentence(scored: CandidateSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
     text = clean_text(scored.sentence.text)
     passage = snippets[scored.snippet].text
     # Cleaning may have changed the sentence, so it is checked again.

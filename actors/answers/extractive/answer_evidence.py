@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from actors.answers.extractive.question_analysis import QuestionAnalysis
-from actors.answers.extractive.sentence_features import ScoredSentence
+from actors.answers.extractive.sentence_features import CandidateSentence
 from actors.language.language_data import any_of, collect_words, compile_pattern
 
 _ANY = 0.01
@@ -43,7 +43,7 @@ _ROLE_OF = compile_pattern(
 "A name whose role is named before it."
 
 
-def has_evidence(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
+def has_evidence(question: QuestionAnalysis, candidate: CandidateSentence) -> bool:
     """Return whether a sentence has an entity of the requested kind, and a word for what happens to the subject.
 
     A question for a number, a date, a person or a place has no answer in a sentence without one. A date is no answer
@@ -69,7 +69,7 @@ def has_evidence(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
     return features.answer_type >= least and (is_enough or features.relation >= _RELATED)
 
 
-def is_complete(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
+def is_complete(question: QuestionAnalysis, candidate: CandidateSentence) -> bool:
     """Return whether a sentence that refers to the one before has a date, number or place and, with it, all words.
 
     `It was opened in 1980` says less of the question than other sentences, so its features alone are no certainty.
@@ -84,7 +84,7 @@ def is_complete(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
     )
 
 
-def _is_role_of_another(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
+def _is_role_of_another(question: QuestionAnalysis, candidate: CandidateSentence) -> bool:
     """Return whether the question asks for the role of a name, and the sentence has that role of another name only."""
     role = _ROLE_OF.search(question.text)
     if role is None or not question.focus:

@@ -66,7 +66,7 @@ class SentenceFeatures:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredSentence:
+class CandidateSentence:
     """A candidate for the answer or a part of it."""
 
     snippet: int
@@ -118,7 +118,9 @@ class _QuestionWeights:
         return sum(w * m for w, m in zip(self.spread, matched, strict=True)) / (sum(self.spread) or 1.0)
 
 
-def score_sentences(analysis: QuestionAnalysis, snippets: Sequence[Snippet]) -> list[ScoredSentence]:
+def build_candidate_sentences(
+    analysis: QuestionAnalysis, snippets: Sequence[Snippet]
+) -> list[CandidateSentence]:
     """Score all sentences of all passages, in order.
 
     Cost:
@@ -130,7 +132,7 @@ def score_sentences(analysis: QuestionAnalysis, snippets: Sequence[Snippet]) -> 
     weights = [analysis.weights[stem] for stem in stems]
     question_pairs = frozenset(itertools.pairwise(word.stem for word in analysis.words))
     plain = frozenset(at for at, stem in enumerate(stems) if stem not in analysis.names)
-    results: list[ScoredSentence] = []
+    results: list[CandidateSentence] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
         same_article = [
             other
@@ -217,7 +219,7 @@ def _score_sentence(
     snippet: Snippet,
     page: _TokenizedPassage,
     article: Sequence[float],
-) -> ScoredSentence:
+) -> CandidateSentence:
     matched = page.matched[number]
     nothing = [0.0] * len(matched)
     before = page.matched[number - 1] if number else nothing
@@ -257,6 +259,6 @@ def _score_sentence(
         relation=max((evidence[place] for place in analysis.predicate), default=1.0),
         verb=evidence[analysis.predicate[0]] if analysis.predicate else 1.0,
     )
-    return ScoredSentence(
+    return CandidateSentence(
         at, number, page.sentences[number], tuple(words), tuple(matched), tuple(best), facts
     )

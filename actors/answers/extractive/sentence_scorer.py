@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from actors.answers.extractive.question_analysis import QuestionAnalysis
-from actors.answers.extractive.sentence_features import ScoredSentence
+from actors.answers.extractive.sentence_features import CandidateSentence
 from actors.archive.messages import Snippet
 
 THRESHOLD = 0.6
@@ -105,7 +105,7 @@ _CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 
 
-def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[str, float]:
+def build_ranking_features(analysis: QuestionAnalysis, scored: CandidateSentence) -> dict[str, float]:
     """Return the features of a sentence for ranking."""
     facts = scored.features
     person = float(analysis.answer_type == "person")
@@ -151,7 +151,9 @@ def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[st
     }
 
 
-def certainty_features(analysis: QuestionAnalysis, scored: ScoredSentence, gap: float) -> dict[str, float]:
+def build_certainty_features(
+    analysis: QuestionAnalysis, scored: CandidateSentence, gap: float
+) -> dict[str, float]:
     """Return features for and against the best sentence as an answer; `gap` is its lead in score."""
     facts = scored.features
     around = dict(zip(analysis.weights, scored.around, strict=True))
@@ -190,7 +192,9 @@ def estimate_certainty(features: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
-def is_unsupported(analysis: QuestionAnalysis, scored: ScoredSentence, snippets: Sequence[Snippet]) -> bool:
+def is_unsupported(
+    analysis: QuestionAnalysis, scored: CandidateSentence, snippets: Sequence[Snippet]
+) -> bool:
     """Return whether a year, a number or a name of the question is missing from the sentence's source."""
     if _lacks_name(analysis, scored):
         return True
@@ -204,7 +208,7 @@ def is_unsupported(analysis: QuestionAnalysis, scored: ScoredSentence, snippets:
     return any(year not in text and not snippet.published.startswith(year) for year in analysis.years)
 
 
-def _lacks_name(analysis: QuestionAnalysis, scored: ScoredSentence) -> bool:
+def _lacks_name(analysis: QuestionAnalysis, scored: CandidateSentence) -> bool:
     """Return whether a name is missing from the article; unknown where all nouns or words have capitals."""
     if analysis.tokenizer.language == "de" or 2 * len(analysis.names) > len(analysis.weights) + 1:
         return False

@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 
 from actors.language.analysis import Analyzer
-from actors.language.folding import count_shared_letters
+from actors.language.folding import measure_shared_prefix
 from actors.language.language_data import load_languages
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
@@ -141,7 +141,7 @@ def _letter_similarity(stem: str, other: str) -> float:
         return 0.0
     # Three letters first: most pairs end here, before the prefix is counted.
     if short[:3] == long[:3]:
-        prefix = count_shared_letters(short, long)
+        prefix = measure_shared_prefix(short, long)
         if prefix >= max(_LEAST_ROOT, len(short) - 2) and len(long) - prefix <= _LONGEST_ENDING:
             return _DERIVED_SIMILARITY
     # A part of a compound: `boat` in `lifeboat`.

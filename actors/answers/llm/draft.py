@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from actors.answers.extractive.answer_composer import AnswerSentence
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.sentence_splitter import split_sentences
-from actors.answers.extractive.verify import MIN_SUPPORT, score_support
+from actors.answers.extractive.support_scorer import MIN_SUPPORT, score_support
 from actors.archive.messages import Snippet
 
 NO_ANSWER = "NO_ANSWER"

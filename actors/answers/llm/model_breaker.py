@@ -19,7 +19,7 @@ OPEN_S = 20.0
 MAX_OPEN_S = 300.0
 
 
-class ModelBreaker:
+class LanguageModelBreaker:
     """Counts failures of calls and refuses calls after several."""
 
     def __init__(self, clock: Clock, meter: Meter) -> None:

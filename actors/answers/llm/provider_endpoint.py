@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from cluster.addresses.origin import is_loopback
-from cluster.addresses.public_addresses import is_internal
+from cluster.addresses.ssrf_guard import is_internal
 from cluster.errors import Invalid
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
@@ -66,7 +66,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelConfig:
+class LanguageModelConfig:
     """An administrator's settings of the provider."""
 
     url: str
@@ -92,7 +92,7 @@ class ModelConfig:
         """Return the name of the model and its address, without any secret."""
         return f"{self.model}@{urlsplit(self.url).hostname}"
 
-    def validate(self) -> ModelConfig:
+    def validate(self) -> LanguageModelConfig:
         """Check the settings without a connection.
 
         Errors:

@@ -16,13 +16,13 @@ from typing import Any
 
 import httpx
 
-from actors.answers.llm.model_breaker import ModelBreaker
+from actors.answers.llm.model_breaker import LanguageModelBreaker
 from actors.answers.llm.prompt import (
     build_answer_messages,
     build_generation_messages,
     build_rewrite_messages,
 )
-from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, ModelConfig
+from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, LanguageModelConfig
 from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
 from actors.archive.messages import Snippet
 from cluster.clock import Clock
@@ -42,12 +42,12 @@ class LanguageModelError(Exception):
     """The language model returned no (more) text: late, broken, refused. The reason is safe to log."""
 
 
-class ModelWriter:
+class LanguageModelWriter:
     """A language model that writes from passages, behind any server that has the OpenAI chat interface."""
 
     def __init__(
         self,
-        terms: ModelConfig,
+        terms: LanguageModelConfig,
         clock: Clock,
         meter: Meter,
         *,
@@ -56,7 +56,7 @@ class ModelWriter:
         self._terms = terms.validate()
         self._clock = clock
         self._meter = meter
-        self.breaker = ModelBreaker(clock, meter)
+        self.breaker = LanguageModelBreaker(clock, meter)
         self._turns = asyncio.Semaphore(terms.at_once)
         self._client = httpx.AsyncClient(
             transport=transport or GuardedTransport(may_be_internal=terms.may_be_internal),

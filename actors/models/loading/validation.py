@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from actors.models.cohorts import CohortModel
-from actors.models.content import ContentWeights
+from actors.models.content import ContentModel
 from actors.models.factors import FactorModel
-from actors.models.loading.registry import LoadedSnapshot, load_snapshot_models
 from actors.models.loading.snapshot import Snapshot, version_of
+from actors.models.loading.snapshot_models import LoadedSnapshot, load_snapshot_models
 from actors.models.model import Model, SharedScoresModel
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
@@ -24,7 +24,7 @@ from actors.models.transformer import TransformerModel
 from actors.models.tree_ensemble import MOST_LEAVES, MOST_TREES
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import Array
-from cluster.errors import Fault, HouseError
+from cluster.errors import Fault, KioskError
 
 
 def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
@@ -129,7 +129,7 @@ def _validate_cohorts(cohorts: CohortModel, count: int) -> None:
         raise _damage_fault("cohorts", "its fields do not fit its shares")
 
 
-def _validate_content(content: ContentWeights, count: int) -> None:
+def _validate_content(content: ContentModel, count: int) -> None:
     width = len(content.features)
     if content.features.dtype != np.int64 or (np.diff(content.features) <= 0).any():
         raise _damage_fault("content", "its features do not ascend")
@@ -178,7 +178,7 @@ def _validate_custom(name: str, model: Model, count: int) -> None:
         # An empty history is the one input that every model must accept.
         scores: Any = model.score(UserHistories.of_lists([[]], count))
         shared: Any = model.common()[None] if isinstance(model, SharedScoresModel) else scores
-    except HouseError:
+    except KioskError:
         raise
     except Exception as error:
         # a custom model that raises any error must not serve
@@ -192,5 +192,5 @@ def _validate_answer(name: str, scores: Any, count: int) -> None:
         raise _damage_fault(name, f"its answer is no float32 (1, {count})")
 
 
-def _damage_fault(name: str, why: str) -> HouseError:
+def _damage_fault(name: str, why: str) -> KioskError:
     return Fault(f"snapshot is damaged: {name}: {why}", path=name)

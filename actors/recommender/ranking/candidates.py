@@ -110,7 +110,7 @@ def list_consumed_rows(query: UserQuery, user: UserSignals, state: EngineState, 
     if user.older is not None:
         # Older rows come last, so the bound drops the oldest.
         rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, within)]))[:most]
-    return state.catalog.add_variants(rows) if query.dedupe else rows
+    return state.catalog.expand_variants(rows) if query.dedupe else rows
 
 
 def _consumption_times(query: UserQuery, model: ServingModel | None, now_ms: int) -> ConsumptionTimes:
@@ -132,7 +132,7 @@ def _consumption_times(query: UserQuery, model: ServingModel | None, now_ms: int
     return ConsumptionTimes(default_ms, {**since_ms, **paused})
 
 
-def select_list_weights(
+def apply_list_weights(
     query: UserQuery, user: UserSignals, state: EngineState, consumed: Sequence[int]
 ) -> UserSignals:
     """Return the user with the weights of the list: those for new products if it can hold none of the history.
@@ -152,7 +152,7 @@ def select_list_weights(
     return replace(user, unseen_only=unseen_only)
 
 
-def select_unseen_weights(user: UserSignals, model: ServingModel | None) -> UserSignals:
+def apply_unseen_weights(user: UserSignals, model: ServingModel | None) -> UserSignals:
     """Return the user with the weights for new products, if the snapshot has such."""
     if model is None or not model.has_unseen_weights or not user.history_profile.has_signal:
         return user

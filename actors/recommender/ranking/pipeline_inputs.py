@@ -96,7 +96,7 @@ def find_page_window(
         start,
         count + start + query.rows,
         # Another size of a product of page one is a repetition for the user.
-        frozenset(catalog.add_variants(rows) if query.dedupe else rows),
+        frozenset(catalog.expand_variants(rows) if query.dedupe else rows),
         _find_last_shown(query, shown_ids, catalog),
         draw,
     )

@@ -107,7 +107,7 @@ class ColdStartDraws:
     "Groups of all items that the draws could have inserted."
 
 
-def add_exploration(
+def insert_cold_start_items(
     candidates: list[int],
     ranking: Ranking,
     query: UserQuery,
@@ -187,7 +187,7 @@ def draw_exploration(settings: Exploration, query: UserQuery) -> Draw:
     return ExplorationDraw(settings.share, settings.pool, (chance >> 11) / 2**53, place, product)
 
 
-def is_in_share(trial: SnapshotTrial, query: UserQuery) -> bool:
+def is_in_trial(trial: SnapshotTrial, query: UserQuery) -> bool:
     """Return whether a trial draws the user of a query; never without a user.
 
     Cost:

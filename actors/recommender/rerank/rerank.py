@@ -30,7 +30,7 @@ from actors.vectors.types import Mask
 from cluster.query.field_projection import Projection
 from cluster.query.language.field_values import canonical_field, collect_scalars
 from cluster.query.language.tree import Everything
-from cluster.records.served_answer import COLD_START, DITHERED, EXPLORED, RANKED, REPEATED, RULE
+from cluster.records.served_list import COLD_START, DITHERED, EXPLORED, RANKED, REPEATED, RULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.messages import Circle
-from actors.recommender.state.field_access import FieldAccess
 from actors.recommender.state.groups import AttributeColumnSource, Groups
+from actors.recommender.state.readable_fields import FieldAccess
 from actors.vectors.types import Codes, Mask, Rows, ensure_capacity
 from cluster.compact_json import dump_compact
 from cluster.query.columnar.column_store import ColumnStore
@@ -117,7 +117,7 @@ class Catalog:
         """Return whether none of these rows has another variant."""
         return self._siblings.keys().isdisjoint(rows)
 
-    def add_variants(self, rows: Iterable[int]) -> list[int]:
+    def expand_variants(self, rows: Iterable[int]) -> list[int]:
         """Return these rows with all variants of the same products."""
         siblings = self._siblings
         if not siblings:

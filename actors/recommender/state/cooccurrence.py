@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.recommender.state.events import EventArrays
-from actors.recommender.state.trending import DAY_MS, Times
+from actors.recommender.state.vote_counts import DAY_MS, Times
 from actors.vectors.types import Floats, Mask, Rows, ensure_capacity
 
 # Half an hour is the usual limit of web analytics.

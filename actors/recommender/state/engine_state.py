@@ -21,10 +21,10 @@ from actors.recommender.state.groups import Groups
 from actors.recommender.state.live_cohorts import CohortValue, CohortVotes, LiveCohorts
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
-from actors.recommender.state.trending import zscores
+from actors.recommender.state.vote_counts import zscores
 from actors.retrieval.autocomplete.field_index import COUNTED
 from actors.retrieval.autocomplete.field_indexes import FieldIndexes
-from actors.retrieval.paragraphs.paragraph_scorer import PageCache
+from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedPageCache
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
 LEARNED_COHORT = "learned:cohort"
@@ -200,7 +200,7 @@ class EngineState:
         "Number of best products that the re-ranker of the snapshot may move; 0 without one."
         self.completions = FieldIndexes() if completions is None else completions
         self.filtered_groups = FilteredGroupsCache()
-        self.pages = PageCache()
+        self.pages = AnalyzedPageCache()
         self._global_signals = GlobalSignalsCache(overlay) if global_signals is None else global_signals
         self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
         self._cold_start = ColdStartTracker(overlay)

@@ -14,7 +14,7 @@ import numpy as np
 
 from actors.recommender.state.groups import Groups
 from actors.recommender.state.overlay import Overlay
-from actors.recommender.state.trending import DecayedCounts, zscores
+from actors.recommender.state.vote_counts import DecayedCounts, zscores
 from actors.vectors.row_selection import best_rows
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores, Vector
 

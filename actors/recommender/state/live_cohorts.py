@@ -18,9 +18,9 @@ import numpy.typing as npt
 from actors.models.cohorts import LEAST_USERS, CohortModel, estimate_prior, text_from_value
 from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
-from actors.recommender.state.trending import DAY_MS
-from actors.recommender.state.user_attributes import fields_from_key
+from actors.recommender.state.user_attributes import candidate_fields
 from actors.recommender.state.user_contributions import ContributionArrays
+from actors.recommender.state.vote_counts import DAY_MS
 from actors.vectors.types import Floats, Rows
 
 Ints = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class CohortVotes:
     votes: Floats
     everybody: Floats
 
-    def get_everybody(self, count: int) -> Floats:
+    def get_overall_shares(self, count: int) -> Floats:
         """Return the shares that the first `count` rows have of all votes.
 
         Shapes:
@@ -143,7 +143,7 @@ class LiveCohorts:
         of_value = self._select_votes(field, text, votes, 0, count)
         if not _has_enough_users(votes.slots[of_value]):
             return None
-        return _estimate_blend(votes, of_value, votes.get_everybody(count), np.inf)
+        return _estimate_blend(votes, of_value, votes.get_overall_shares(count), np.inf)
 
     def _select_votes(self, field: str, text: str, votes: CohortVotes, after_ms: int, count: int) -> Rows:
         value = self._overlay.users.find(field, text)
@@ -157,7 +157,7 @@ class LiveCohorts:
     ) -> Iterator[tuple[str, CohortValue | None]]:
         for name, value in list(profile.items())[:_MOST_FIELDS]:
             resolved = None
-            for field in fields_from_key(name):
+            for field in candidate_fields(name):
                 text = text_from_value(value, field)
                 if text and len(text) <= _LONGEST_VALUE:
                     is_learned = learned is not None and learned.find_row(field, text) >= 0
@@ -167,7 +167,7 @@ class LiveCohorts:
             yield name, resolved
 
     def _explain_unknown(self, name: str, learned: CohortModel | None) -> str:
-        fields = fields_from_key(name)
+        fields = candidate_fields(name)
         users = self._overlay.users
         if any(
             users.has_values(field) or (learned is not None and field in learned.fields) for field in fields

@@ -23,16 +23,16 @@ from actors.recommender.state.events import (
     parse_interactions,
     user_key_from_item,
 )
-from actors.recommender.state.trending import DailyVotes, DecayedCounts, PlainCounts
 from actors.recommender.state.user_attributes import UserAttributes
 from actors.recommender.state.user_contributions import ContributionArrays, UserContributions
+from actors.recommender.state.vote_counts import DailyVotes, DecayedCounts, PlainCounts
 from actors.retrieval.logged_queries import LoggedQueries
 from actors.retrieval.popular_queries import PopularQueries
 from actors.retrieval.product_search import ProductSearch
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Matrix
 from cluster.artifacts.segments import position_from_offset
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 # Sizes of steps of about a millisecond, so that a request waits for one at most.
 _PRODUCTS_A_STEP = 10
@@ -208,7 +208,7 @@ class Overlay:
             yield
 
     def load_histories(self, events: EventArrays) -> None:
-        """Keep many events as histories of their users; `count_events` counts them."""
+        """Keep many events as histories of their users; `add_event_counts` counts them."""
         self.histories.add_many(self._contributions.hash_users(events.users), events)
 
     def add_events(self, events: EventArrays) -> None:
@@ -219,9 +219,9 @@ class Overlay:
         """
         if len(events):
             self.histories.record(self._contributions.hash_users(events.users), events)
-        self.count_events(events)
+        self.add_event_counts(events)
 
-    def count_events(self, events: EventArrays) -> None:
+    def add_event_counts(self, events: EventArrays) -> None:
         """Count events in the order of the change log."""
         self.index.reserve(len(self.catalog))
         if not len(events):

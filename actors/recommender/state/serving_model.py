@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.blend import Blend, BlendPart
-from actors.models.loading.registry import LoadedSnapshot, is_builtin
+from actors.models.loading.snapshot_models import LoadedSnapshot, is_builtin
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.reranker import NEWEST_EVENTS
@@ -24,7 +24,7 @@ from actors.models.user_history import UserHistory, compute_dense_scale, compute
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
 from actors.recommender.state.score_components import DenseScores, SlotMap, SparseScores
-from actors.recommender.state.trending import DecayedCounts
+from actors.recommender.state.vote_counts import DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity

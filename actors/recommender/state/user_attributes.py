@@ -154,7 +154,7 @@ class UserAttributes:
         return self._slots - 1
 
 
-def fields_from_key(name: str) -> tuple[str, ...]:
+def candidate_fields(name: str) -> tuple[str, ...]:
     """Return the fields that a key of `user_cohort` can name: the key, else a custom attribute."""
     field = canonical_field(name)
     return (field,) if field.startswith(ATTRIBUTES) else (field, ATTRIBUTES + field)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from actors.retrieval.autocomplete.access_rows import LockedRows
 from actors.retrieval.autocomplete.completed_values import FieldFingerprints, field_fingerprint
 from actors.retrieval.autocomplete.field_index import (
     STALE_SHARE,
@@ -18,6 +17,7 @@ from actors.retrieval.autocomplete.field_index import (
     rebuild_threshold,
     split_accesses,
 )
+from actors.retrieval.autocomplete.row_access import RowAccess
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.retrieval.product_search import ProductRows
@@ -74,7 +74,7 @@ class FieldIndexes:
         self._builds: dict[FieldKey, _FieldBuild] = {}
         self._fingerprints: dict[str, FieldFingerprints] = {ALWAYS: FieldFingerprints()}
         self._saved: CompletionSnapshot | None = None
-        self._locked = LockedRows()
+        self._locked = RowAccess()
         self._had_locked = False
         self._searches: Counter[FieldKey] = Counter()
         "Look-ups in several indexes that a joined one would answer."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from actors.language.folding import count_shared_letters, fold_with_positions
+from actors.language.folding import fold_with_positions, measure_shared_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
     ends: dict[int, int] = {}
     for word in typed.split():
         lengths = [
-            (count_shared_letters(word, other), -begin, begin) for begin, other in places if begin not in ends
+            (measure_shared_prefix(word, other), -begin, begin)
+            for begin, other in places
+            if begin not in ends
         ]
         length, _, begin = max(lengths, default=(0, 0, 0))
         if length:

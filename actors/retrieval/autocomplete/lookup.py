@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts, restore_article
-from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
-from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
+from actors.retrieval.autocomplete.ngram_index import SHARED_BY_CHANCE, NgramIndex
+from actors.retrieval.autocomplete.prefix_index import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
 from actors.retrieval.prefix_edit_distance import (
     BLANK,
@@ -216,7 +216,7 @@ class CompletionIndex:
 
     def _scan(self, typed: str, most: int, all_edits: int, allowed: Allowed | None) -> CompletionMatches:
         """Compare all texts that can be within `most` typos, those that share most pairs first, until some match."""
-        texts = self.pairs.texts_by_shared(char_codes(typed)[:LONGEST], most, len(self.texts))
+        texts = self.pairs.find_within_edits(char_codes(typed)[:LONGEST], most, len(self.texts))
         # Most shared pairs first, and only until one part has a match: later ones are farther away.
         for at in range(0, len(texts), _SCANNED):
             part = texts[at : at + _SCANNED]

@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 from actors.retrieval.autocomplete.completed_values import field_fingerprint, languages_of, values_of_field
 from actors.retrieval.autocomplete.folded_texts import MARGIN, FoldedTexts
-from actors.retrieval.autocomplete.grams import NgramIndex
 from actors.retrieval.autocomplete.lookup import CompletionIndex
-from actors.retrieval.autocomplete.prefixes import BLOCK, PrefixIndex
+from actors.retrieval.autocomplete.ngram_index import NgramIndex
+from actors.retrieval.autocomplete.prefix_index import BLOCK, PrefixIndex
 from actors.retrieval.autocomplete.text_index import TextIndex
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.source_texts import SourceTexts, is_in_turn, load_product_ids
+from actors.retrieval.packed_texts import PackedTexts, has_valid_offsets, load_product_ids
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Floats, Rows
 from cluster.access_tier import access_of
@@ -91,7 +91,7 @@ def _texts(taken: Arrays, key: str) -> FoldedTexts:
     codes = taken[key + "codes"]
     starts = taken[key + "starts"]
     _check_index(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
-    _check_index(is_in_turn(starts, len(codes) - MARGIN), key + "starts")
+    _check_index(has_valid_offsets(starts, len(codes) - MARGIN), key + "starts")
     _check_index(not codes[len(codes) - MARGIN :].any(), key + "codes")
     return FoldedTexts(codes, starts)
 
@@ -131,7 +131,7 @@ def _words(taken: Arrays, key: str, texts: FoldedTexts) -> WordIndex:
 
 
 def _lists(starts: npt.NDArray[Any], values: npt.NDArray[Any], lists: int, below: int) -> bool:
-    return len(starts) == lists + 1 and is_in_turn(starts, len(values)) and _numbers(values, below)
+    return len(starts) == lists + 1 and has_valid_offsets(starts, len(values)) and _numbers(values, below)
 
 
 def _numbers(values: npt.NDArray[Any], below: int) -> bool:
@@ -229,7 +229,7 @@ def save(
     # Sorted, so equal products give equal bytes, and names can be searched.
     ordered = sorted(products, key=lambda product: str(product["product_id"]))
     worth = np.array([popularity.get(product["product_id"], 0.0) for product in ordered], np.float64)
-    names = SourceTexts.of(str(product["product_id"]) for product in ordered)
+    names = PackedTexts.of(str(product["product_id"]) for product in ordered)
     arrays: dict[str, Array] = {"products.blob": names.blob, "products.ends": names.ends}
     facts = [_saved_field(ordered, name, worth, f"f{at}", arrays) for at, name in enumerate(fields)]
     return ModelState(arrays, {"form": FORM, "fields": facts})
@@ -297,14 +297,14 @@ def _load_index(parts: ModelState, key: str, marks: npt.NDArray[np.uint64]) -> T
     try:
         starts = np.asarray(mine["starts"])
         holders = np.asarray(mine["holders"])
-        originals = SourceTexts(np.asarray(mine["originals.blob"]), np.asarray(mine["originals.ends"]))
+        originals = PackedTexts(np.asarray(mine["originals.blob"]), np.asarray(mine["originals.ends"]))
     except KeyError as error:
         raise Fault(f"snapshot is damaged: completions have no {error}", path=COMPLETIONS) from error
     index = index_from_arrays(index_arrays)
     texts = len(index.texts)
-    whole = originals.blob.dtype == np.uint8 and is_in_turn(originals.ends, len(originals.blob))
+    whole = originals.blob.dtype == np.uint8 and has_valid_offsets(originals.ends, len(originals.blob))
     _check(whole and len(originals) == texts, f"{key}originals")
-    _check(len(starts) == texts + 1 and is_in_turn(starts, len(holders)), f"{key}starts")
+    _check(len(starts) == texts + 1 and has_valid_offsets(starts, len(holders)), f"{key}starts")
     _check(holders.dtype.kind == "i" and holders.ndim == 1, f"{key}holders")
     _check(not len(holders) or (holders.min() >= 0 and holders.max() < len(marks)), f"{key}holders")
     _check(bool((np.diff(starts) > 0).all()), f"{key}starts")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from actors.retrieval.autocomplete.completed_values import rows_by_code
 from actors.retrieval.autocomplete.folded_texts import restore_article
 from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
-from actors.retrieval.source_texts import SourceTexts
+from actors.retrieval.packed_texts import PackedTexts
 from actors.vectors.types import Floats, Mask, Rows
 
 RowValues = Mapping[int, tuple[int, tuple[str, ...]]]
@@ -32,7 +32,7 @@ class TextIndex:
     """
 
     index: CompletionIndex
-    source_texts: SourceTexts
+    source_texts: PackedTexts
     starts: Rows
     holders: npt.NDArray[np.int32]
     fingerprints: npt.NDArray[np.uint64]
@@ -62,7 +62,7 @@ class TextIndex:
         # A text counts as its most popular holder; plain assignment would keep the last one.
         np.maximum.at(worth, by_text[:, 0], popularity[by_text[:, 1]])
         index = CompletionIndex.of(list(numbers), worth)
-        return cls(index, SourceTexts.of(numbers), starts, by_text[:, 1].astype(np.int32), marks)
+        return cls(index, PackedTexts.of(numbers), starts, by_text[:, 1].astype(np.int32), marks)
 
     def __len__(self) -> int:
         return len(self.source_texts)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
-from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
-from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
+from actors.retrieval.autocomplete.ngram_index import SHARED_BY_CHANCE, NgramIndex
+from actors.retrieval.autocomplete.prefix_index import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Rows

@@ -10,7 +10,7 @@ product_languages   the languages of the products of an index
 product_access      the access of the products of an index
 product_postings    postings of products, with counts and fields; build and merge
 index_segments      the segments of the product index, and which one owns a product
-combined_parts      joined copies of segments that users often search together
+joined_parts        joined copies of segments that users often search together
 query_terms         a query as words and terms
 term_matcher        products that match a query, and their scores
 spell_correction    corrections of words that no product has

@@ -67,7 +67,7 @@ def group_by_term(codes: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.in
     return codes[places], np.append(places, len(codes)).astype(np.int64)
 
 
-def find_pairs(codes: Any, owners: Any) -> Rows:
+def find_pair_starts(codes: Any, owners: Any) -> Rows:
     """Find where a new pair of term and text begins in occurrences that are sorted by term, then by text.
 
     Shapes:
@@ -118,7 +118,7 @@ def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
     order = np.argsort(np.array(codes, np.uint64), kind="stable")
     sorted_codes = np.array(codes, np.uint64)[order]
     sorted_owners = owners[order]
-    pairs = find_pairs(sorted_codes, sorted_owners)
+    pairs = find_pair_starts(sorted_codes, sorted_owners)
     # Occurrences of a pair stand together, so the distance to the next pair is its count.
     counts = np.diff(np.append(pairs, len(order)))
     terms, starts = group_by_term(sorted_codes[pairs])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from actors.retrieval.lexical.messages import DESCRIPTION, FIELDS, METADATA, TITLE
-from cluster.query.language.words import without_markup
+from cluster.query.language.text_analysis import without_markup
 
 WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)
 "By field, in the order of `FIELDS`."

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from actors.retrieval.lexical.postings import (
     Postings,
-    find_pairs,
+    find_pair_starts,
     find_positions,
     group_by_term,
     starts_of_kept,
@@ -100,7 +100,7 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     codes = codes[order]
     owners = owners[order]
     fields = fields[order]
-    pairs = find_pairs(codes, owners)
+    pairs = find_pair_starts(codes, owners)
     counts = bits = np.zeros(0, np.uint8)
     if len(pairs):
         # A byte is enough: BM25 saturates long before 255 occurrences.

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
-from actors.retrieval.lexical.combined_parts import JoinedPart, JoinedParts, PartCodes
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
+from actors.retrieval.lexical.joined_parts import JoinedPart, JoinedParts, PartCodes
 from actors.retrieval.lexical.messages import FIELDS, Names, TextHits, TextQuery
 from actors.retrieval.lexical.product_access import IndexPart, ProductAccess
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS

@@ -26,7 +26,7 @@ from actors.retrieval.lexical.product_postings import (
     merge_segments,
 )
 from actors.retrieval.lexical.product_terms import analyze_product
-from actors.retrieval.source_texts import SourceTexts
+from actors.retrieval.packed_texts import PackedTexts
 from cluster.access_tier import MOST_TIERS, access_of
 from cluster.errors import Fault
 
@@ -60,7 +60,7 @@ class SavedIndex:
     language_bits: npt.NDArray[np.uint64]
     main_language: npt.NDArray[np.uint8]
     languages: tuple[str, ...]
-    words: SourceTexts
+    words: PackedTexts
     counts: npt.NDArray[np.int64]
     accesses: tuple[str, ...] = ("",)
     "The first is that of open products."
@@ -136,7 +136,7 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
 def _word_arrays(name: str, words: Counter[str]) -> dict[str, npt.NDArray[Any]]:
     # Sorted by word: `most_common` orders equal counts by their first occurrence.
     kept = dict(sorted(words.most_common(_MOST_WORDS)))
-    texts = SourceTexts.of(kept)
+    texts = PackedTexts.of(kept)
     counts = np.array(list(kept.values()), np.int64)
     return {f"{name}.blob": texts.blob, f"{name}.ends": texts.ends, f"{name}.counts": counts}
 
@@ -196,8 +196,8 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     )
 
 
-def _load_words(arrays: Arrays, name: str) -> tuple[SourceTexts, npt.NDArray[np.int64]]:
-    texts = SourceTexts(np.asarray(arrays[f"{name}.blob"]), np.asarray(arrays[f"{name}.ends"]))
+def _load_words(arrays: Arrays, name: str) -> tuple[PackedTexts, npt.NDArray[np.int64]]:
+    texts = PackedTexts(np.asarray(arrays[f"{name}.blob"]), np.asarray(arrays[f"{name}.ends"]))
     return texts, np.asarray(arrays[f"{name}.counts"])
 
 

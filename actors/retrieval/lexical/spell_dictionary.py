@@ -17,8 +17,8 @@ import numpy as np
 
 from actors.language.folding import fold_text
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
-from actors.retrieval.autocomplete.grams import NgramIndex, ngram_keys
-from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
+from actors.retrieval.autocomplete.ngram_index import NgramIndex, ngram_keys
+from actors.retrieval.autocomplete.prefix_index import PrefixIndex, popularity_ranks
 from actors.retrieval.prefix_edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
 

@@ -113,7 +113,7 @@ class AnalyzedPage:
     analyzed: tuple[AnalyzedParagraph, ...]
 
 
-class PageCache:
+class AnalyzedPageCache:
     """Keeps the most recently used pages as analyzed paragraphs. One thread at a time."""
 
     def __init__(self) -> None:

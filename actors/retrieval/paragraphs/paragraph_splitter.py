@@ -1,6 +1,6 @@
 """HTML to paragraphs: the visible text of each block, with the heading before it.
 
-The work is linear in the page, however deep it nests; see `actors.retrieval.html`.
+The work is linear in the page, however deep it nests; see `actors.retrieval.html_text`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.retrieval.html import HIDDEN_TAGS, INLINE_TAGS, parse_bounded_tree
+from actors.retrieval.html_text import HIDDEN_TAGS, INLINE_TAGS, parse_bounded_tree
 
 LONGEST_PAGE: Final = 400_000
 "Characters of a page that are read."

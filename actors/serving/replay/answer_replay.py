@@ -14,29 +14,29 @@ from typing import Any, Final
 from actors.experiments.messages import ExperimentTreatment
 from actors.experiments.team_draft import find_seed
 from actors.language.hashing_embedder import Embedder
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import RULE_LABEL, RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.rerank.exploration import draw_exploration
 from actors.retrieval.messages import SearchQuery
 from actors.serving.interleaved_answers import draft_result, list_side
+from actors.serving.replay.counterfactual import CounterfactualChange
 from actors.serving.replay.logged_requests import add_visitor, decode_request
-from actors.serving.replay.past_state import PastState
-from actors.serving.replay.replay_change import ReplayChange
+from actors.serving.replay.state_position import StatePosition
 from actors.serving.replay.state_replay import (
     PastHistories,
     StateReplay,
     list_products_by_version,
-    order_position,
+    pack_offset,
 )
 from actors.serving.stored_rules import apply_rules
 from actors.serving.treatments import apply_treatments
 from cluster.artifacts.compacted_state import CompactedState
-from cluster.errors import HouseError, Invalid, NotFound
+from cluster.errors import Invalid, KioskError, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.language.boost_rules import CompiledRule
+from cluster.query.language.compiled_rules import CompiledRule
 from cluster.records.engine import Engine, Exploration
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import DITHERED, EXPLORED, RANKED
+from cluster.records.served_list import DITHERED, EXPLORED, RANKED
 
 REPLAYED_ENDPOINTS: Final = (
     "user_to_products",
@@ -114,12 +114,12 @@ class AnswerReplayer:
         self._app = app
         self._embedder = embedder
         self._replay: StateReplay | None = None
-        self._reached: PastState | None = None
+        self._reached: StatePosition | None = None
         self._signals: tuple[int, int] = (-1, -1)
         self._snapshots: dict[tuple[str, str], LoadedSnapshot | None] = {}
         self._bound: dict[str, str] = {}
 
-    def replay(self, row: Mapping[str, Any], change: ReplayChange | None = None) -> ReplayedAnswer:
+    def replay(self, row: Mapping[str, Any], change: CounterfactualChange | None = None) -> ReplayedAnswer:
         """Rank the list of a row of the log again, and with a change.
 
         Cost:
@@ -133,7 +133,7 @@ class AnswerReplayer:
             changed = None
             if change is not None:
                 changed = self._rank(replayed, row, change.apply(queries[0]), recent, change)
-        except HouseError as error:
+        except KioskError as error:
             return ReplayedAnswer(row, reasons=(error.message,))
         result = ReplayedAnswer(row, products, changed, is_rebuilt=True)
         return result if result.is_equal else replace(result, reasons=tuple(self._explain(row, products)))
@@ -157,9 +157,9 @@ class AnswerReplayer:
             if treatment["experiment"] not in app.experiments:
                 raise Invalid(f"experiment {treatment['experiment']} was deleted")
         reached = app.state.offsets
-        state = PastState.parse(row["state"])
+        state = StatePosition.parse(row["state"])
         for noun, position in (("product", state.products), ("interaction", state.interactions)):
-            if position > order_position(reached.get(noun, "0")):
+            if position > pack_offset(reached.get(noun, "0")):
                 raise Invalid(
                     "the changes before this answer are not in the segments yet; try again in a minute"
                 )
@@ -221,7 +221,7 @@ class AnswerReplayer:
         return treated
 
     def _list_versions(
-        self, row: Mapping[str, Any], query: UserQuery, change: ReplayChange | None
+        self, row: Mapping[str, Any], query: UserQuery, change: CounterfactualChange | None
     ) -> list[tuple[str, str, str]]:
         """Return engine, version and name of each engine state that a list needs."""
         versions = [name if name != _LIVE else "" for name in row["snapshot"].split(_BETWEEN)]
@@ -238,19 +238,22 @@ class AnswerReplayer:
         return needed
 
     def _move(
-        self, row: Mapping[str, Any], needed: Sequence[tuple[str, str, str]], change: ReplayChange | None
+        self,
+        row: Mapping[str, Any],
+        needed: Sequence[tuple[str, str, str]],
+        change: CounterfactualChange | None,
     ) -> StateReplay:
         """Return the app as it was when a list was ranked: first its signals and priors, then what came after them."""
-        state = PastState.parse(row["state"])
+        state = StatePosition.parse(row["state"])
         now_ms = int(row["at"])
         replayed = self._replay
         reached = self._reached
-        is_bound = all(self._bound.get(name) == version for _, version, name in needed)
-        if replayed is None or reached is None or not state.follows(reached, is_bound=is_bound):
+        is_signed = all(self._bound.get(name) == version for _, version, name in needed)
+        if replayed is None or reached is None or not state.follows(reached, is_signed=is_signed):
             replayed = self._replay = self._load(state)
         # A replica computes signals and priors seldom, from the changes up to then, and ranks with later
         # ones.
-        if state.signals != self._signals or not is_bound:
+        if state.signals != self._signals or not is_signed:
             replayed.advance_products(state.signal_products + 1)
             replayed.advance_events(state.signal_interactions + 1)
             self._signals = state.signals
@@ -263,7 +266,7 @@ class AnswerReplayer:
         self._reached = state
         return replayed
 
-    def _load(self, state: PastState) -> StateReplay:
+    def _load(self, state: StatePosition) -> StateReplay:
         app = self._app
         begins = state.loaded_products + 1
         products = list_products_by_version(app.versions, app.state.products.embedder, begins)
@@ -311,7 +314,7 @@ class AnswerReplayer:
         row: Mapping[str, Any],
         query: UserQuery,
         recent: list[bytes],
-        change: ReplayChange | None = None,
+        change: CounterfactualChange | None = None,
     ) -> tuple[str, ...]:
         at_ms = int(row["at"])
         versions = [name if name != _LIVE else "" for name in row["snapshot"].split(_BETWEEN)]
@@ -362,7 +365,12 @@ class AnswerReplayer:
         return draft_result(interleaving, (first, second), results, len(shown), start, query.rows)
 
     def _bind(
-        self, replayed: StateReplay, engine_id: str, version: str, name: str, change: ReplayChange | None
+        self,
+        replayed: StateReplay,
+        engine_id: str,
+        version: str,
+        name: str,
+        change: CounterfactualChange | None,
     ) -> None:
         if self._bound.get(name) == version:
             return
@@ -400,7 +408,7 @@ def _replace_visitor(query: UserQuery, anonymous_id: str, seed: str) -> UserQuer
     return replace(query, anonymous_id=anonymous_id, interleaving=interleaving)
 
 
-def _name(engine_id: str, version: str, change: ReplayChange | None) -> str:
+def _name(engine_id: str, version: str, change: CounterfactualChange | None) -> str:
     """Return the name of the engine state with a version, and with the weights of a change."""
     return f"{engine_id} {version}" + ("" if change is None or not change.weights else f" {change.weights}")
 

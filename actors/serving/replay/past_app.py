@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.replay.answer_replay import PastApp
-from actors.serving.replay.past_state import PastState
+from actors.serving.replay.state_position import StatePosition
 from actors.serving.replay.state_replay import (
     PastHistories,
     list_links,
-    name_people,
-    order_positions,
+    pack_offsets,
+    resolve_pseudonyms,
 )
 from actors.serving.stored_rules import parse_rules
 from cluster.artifacts.logs.served_log import ServedLogStore
@@ -29,7 +29,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
-from cluster.query.language.boost_rules import CompiledRule
+from cluster.query.language.compiled_rules import CompiledRule
 from cluster.records.boost_rule import BoostRule, RuleVersion
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
@@ -148,7 +148,7 @@ def load_past_app(
         versions,
         users,
         PastHistories(state.interactions, links),
-        name_people(pseudonyms, state.interactions, users, settings.salt),
+        resolve_pseudonyms(pseudonyms, state.interactions, users, settings.salt),
         links,
         settings.engines,
         settings.experiments,
@@ -247,14 +247,14 @@ class _Losses:
         self._settings = settings
         self._first: dict[str, int] = {}
         for record_id, position in zip(
-            versions["id"].to_pylist(), order_positions(versions).tolist(), strict=True
+            versions["id"].to_pylist(), pack_offsets(versions).tolist(), strict=True
         ):
             self._first.setdefault(record_id, position)
 
     def list(self, row: Mapping[str, Any], products: Sequence[str]) -> Iterator[str]:
         """Yield the reasons why a list may differ, as sentences without their full stops."""
         at_ms = int(row["at"])
-        state = PastState.parse(row["state"])
+        state = StatePosition.parse(row["state"])
         lost = [
             product
             for product in dict.fromkeys((*row["products"], *products))

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.language.hashing_embedder import Embedder
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.pipeline_inputs import Draw
 from actors.recommender.recommender import Recommender
@@ -80,7 +80,7 @@ class StateReplay:
         self._has_vectors = state.products.embedder == embedder.version
         self._recommender = Recommender(embedder, refresh_ms=refresh_ms)
         self._interactions = state.interactions
-        self._positions = order_positions(state.interactions)
+        self._positions = pack_offsets(state.interactions)
         # "left": the event at the position itself is not applied yet.
         self._events_at = int(np.searchsorted(self._positions, begins, "left"))
         self._later = products.later
@@ -200,7 +200,7 @@ class PastHistories:
         return [event.pack() for event in events[:MOST_RECENT]]
 
 
-def order_positions(table: Any) -> Rows:
+def pack_offsets(table: Any) -> Rows:
     """Return the position of each row in the change log: the milliseconds and the number of its offset in one integer.
 
     Shapes:
@@ -213,7 +213,7 @@ def order_positions(table: Any) -> Rows:
     return positions
 
 
-def order_position(offset: str) -> int:
+def pack_offset(offset: str) -> int:
     """Return the position of an offset in the change log."""
     at_ms, number = position_from_offset(offset)
     return (at_ms << SEQUENCE_BITS) + number
@@ -248,7 +248,7 @@ def list_links(tables: Iterable[Any]) -> dict[str, list[tuple[str, int]]]:
     return dict(both)
 
 
-def name_people(
+def resolve_pseudonyms(
     pseudonyms: Iterable[str], interactions: Any, users: Sequence[bytes], salt: bytes
 ) -> dict[str, str]:
     """Return the user key of each pseudonym; one without interactions and without a record is absent."""
@@ -316,7 +316,7 @@ def list_products_by_version(versions: Any, embedder: str, begins: int) -> PastP
 
     `versions` has the rows of `read_versions`, `embedder` is that of the vectors.
     """
-    positions = order_positions(versions)
+    positions = pack_offsets(versions)
     split = int(np.searchsorted(positions, begins, "left"))
     # Rows are in the order of the log, so the last row of an id wins.
     newest = {record_id: row for row, record_id in enumerate(versions["id"][:split].to_pylist())}

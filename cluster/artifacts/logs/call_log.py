@@ -84,7 +84,7 @@ class CallLogStore(DailyLog[ArchiveCall]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_calls", rows)
 
-    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
+    def reconcile_rows(self, app_id: str, table: Any, commit: Manifest) -> Any:
         """Leave out rows that are stored already. `table` is sorted by time."""
         if not table.num_rows:
             return table

@@ -27,7 +27,7 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         """Count rows that were compacted."""
 
-    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
+    def reconcile_rows(self, app_id: str, table: Any, commit: Manifest) -> Any:
         """Return new rows with columns that depend on the rows of a commit.
 
         Errors:
@@ -46,7 +46,9 @@ class DailyLog(DayFiles, ABC, Generic[Row]):
             Conflict: another writer committed meanwhile
         """
         manifest = self._manifest(app_id)
-        table = self.add_context(app_id, self.without_erased(self.table_from_rows(rows), manifest), manifest)
+        table = self.reconcile_rows(
+            app_id, self.without_erased(self.table_from_rows(rows), manifest), manifest
+        )
         self._commit(app_id, manifest, [*manifest.files, *self._write_days(app_id, table)], offset=last)
         return int(table.num_rows)
 

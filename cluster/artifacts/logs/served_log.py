@@ -16,7 +16,7 @@ from cluster.artifacts.logs.daily_log import DailyLog, table_from_objects
 from cluster.artifacts.logs.query_log import TYPING_MS
 from cluster.artifacts.manifest import Manifest
 from cluster.meter import Meter
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 
 MOST_DICTIONARY_BYTES = 8 << 20
 "Bytes of a dictionary of a column. The default of 1 MB is too small for 100,000 product ids."
@@ -93,7 +93,7 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_answers", rows)
 
-    def add_context(self, app_id: str, table: Any, commit: Manifest) -> Any:
+    def reconcile_rows(self, app_id: str, table: Any, commit: Manifest) -> Any:
         """Leave out answers that are stored already, and name the session of each other row.
 
         A session is the rows of a user without a pause of 30 minutes.

@@ -30,8 +30,8 @@ from cluster.artifacts.storage.bucket_access import open_location
 from cluster.artifacts.storage.conditional_writes import ConditionalWriter
 from cluster.artifacts.storage.local_files import move_into_place, sync_folder, without_links
 from cluster.artifacts.storage.node_cache import NodeCache, StoredEntry
+from cluster.crypto import Signer
 from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
-from cluster.secrecy import Signer
 
 T = TypeVar("T")
 

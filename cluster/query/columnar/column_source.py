@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cluster.query.columnar.column import FieldColumn
-from cluster.query.columnar.geo_circles import PointColumn
+from cluster.query.columnar.point_column import PointColumn
 from cluster.query.columnar.record_reader import Record
 from cluster.query.language.field_values import build_field_reader, collect_locations, is_moment, is_text
 

@@ -29,8 +29,8 @@ from cluster.query.columnar.arrays import GrowingArray
 from cluster.query.columnar.column import FieldColumn, Mask, RowValuePairs
 from cluster.query.columnar.column_cache import ColumnCache
 from cluster.query.columnar.column_source import ColumnSourceFactory, FieldSource, Key, PointSource
-from cluster.query.columnar.compile import compile_filter
-from cluster.query.columnar.geo_circles import PointColumn
+from cluster.query.columnar.filter_evaluation import evaluate_filter
+from cluster.query.columnar.point_column import PointColumn
 from cluster.query.columnar.record_reader import Record, load_record
 from cluster.query.language.field_names import FieldNames, fields_of
 from cluster.query.language.field_values import DEFAULTED, canonical_field, is_moment, list_paths
@@ -233,7 +233,7 @@ class ColumnStore:
                 return mask
             # All columns of the filter in one pass over the records, and a refusal before any work.
             self._columns.ensure_built(self._existing_keys(column_keys_of_filter(node)))
-            mask = compile_filter(node, self)
+            mask = evaluate_filter(node, self)
             # Shared by all queries of this filter: a caller that writes into it fails instead of changing
             # their answers.
             mask.flags.writeable = False

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from cluster.errors import FilterSyntax, NotFound, messages
 from cluster.query.columnar.column import Mask, RowValuePairs
-from cluster.query.columnar.compile import matches_filter
 from cluster.query.columnar.dictionary import TextDictionary
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.automaton import Automaton
 from cluster.query.language.field_values import canonical_field, collect_scalars, has_value
 from cluster.query.language.patterns import compile_regex

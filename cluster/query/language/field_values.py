@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from cluster.query.language.scalars import Scalar
-from cluster.query.language.words import split_words, without_markup
+from cluster.query.language.text_analysis import split_words, without_markup
 
 _TEXTS = frozenset(
     {"title", "subtitle", "description", "short_description", "html", "headers", "paragraphs", "anchors"}

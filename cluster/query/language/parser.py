@@ -26,6 +26,7 @@ from cluster.query.language.limits import (
 )
 from cluster.query.language.scalars import number_of, period_of
 from cluster.query.language.syntax_errors import quote_text, shift_error, syntax_error
+from cluster.query.language.text_analysis import fold, split_words
 from cluster.query.language.tree import (
     All,
     Any,
@@ -39,7 +40,6 @@ from cluster.query.language.tree import (
     Term,
     Wildcard,
 )
-from cluster.query.language.words import fold, split_words
 
 _PREFIXES = (TokenKind.PLUS, TokenKind.MINUS, TokenKind.NOT)
 _VALUES = (TokenKind.WORD, TokenKind.PHRASE, TokenKind.REGEX, TokenKind.RANGE)

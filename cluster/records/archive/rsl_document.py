@@ -27,7 +27,7 @@ def format_link(address: str) -> str:
     return f'<{address}>; rel="license"; type="{MEDIA_TYPE}"'
 
 
-def list_described(terms: Mapping[str, ArchiveTerms]) -> list[ArchiveTerms]:
+def list_file_terms(terms: Mapping[str, ArchiveTerms]) -> list[ArchiveTerms]:
     """Return the terms that the file of an archive holds: its own, and those of licences with paths of their own.
 
     Others hold for the articles whose results or pages link to their files.
@@ -38,7 +38,7 @@ def list_described(terms: Mapping[str, ArchiveTerms]) -> list[ArchiveTerms]:
 
 def render_licence_file(terms: Mapping[str, ArchiveTerms], name: str = "") -> str | None:
     """Return the licence file of an archive, or the one of the terms with a name; None if there is none."""
-    described = list_described(terms) if not name else [terms[name]] if name in terms else []
+    described = list_file_terms(terms) if not name else [terms[name]] if name in terms else []
     return render_rsl(described) if described else None
 
 
@@ -59,7 +59,7 @@ def render_robots(terms: Mapping[str, ArchiveTerms], address: str) -> str:
 
     `address` is that of the licence file. Lines about use belong to a group; others may stand anywhere.
     """
-    described = list_described(terms)
+    described = list_file_terms(terms)
     usage = [
         f"Content-Usage: {path + ' ' if path != '/' else ''}{preferences}"
         for each in described

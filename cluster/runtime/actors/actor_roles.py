@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cluster.process.artifact_access import open_artifact_store, open_patient_artifact_store
-from cluster.process.connecting import connect_actor, connect_serving_actor
+from cluster.process.store_connections import open_actor_stores, open_serving_stores
 from cluster.runtime.meter import RayMeter
 from cluster.settings import Settings
 
@@ -40,28 +40,28 @@ def intake_role(kind: str) -> ActorRole:
 
     It uses the multiplexed connection: over redis-py a batch of 10,000 records took half as long again.
     """
-    return ActorRole("intake", kind, (connect_serving_actor, open_artifact_store), {"meter": RayMeter})
+    return ActorRole("intake", kind, (open_serving_stores, open_artifact_store), {"meter": RayMeter})
 
 
 def trainer_role(kind: str, settings: Settings) -> ActorRole:
     """Return the role of the trainer; its workers write below the data directory's `scratch`."""
-    arguments = (connect_actor, open_patient_artifact_store, str(settings.data_dir / "scratch"))
+    arguments = (open_actor_stores, open_patient_artifact_store, str(settings.data_dir / "scratch"))
     return ActorRole("trainer", kind, arguments, {"meter": RayMeter})
 
 
 def assigner_role(kind: str) -> ActorRole:
     """Return the role of the actor that assigns variants to users."""
-    return ActorRole("assigner", kind, (connect_serving_actor,))
+    return ActorRole("assigner", kind, (open_serving_stores,))
 
 
 def tracker_role(kind: str, services: str) -> ActorRole:
     """Return the role of the actor that watches history threads; `services` is an import path."""
-    return ActorRole("tracker", kind, (connect_actor, services, open_artifact_store), {"meter": RayMeter})
+    return ActorRole("tracker", kind, (open_actor_stores, services, open_artifact_store), {"meter": RayMeter})
 
 
 def engine_operator_role(build: str, leased: Sequence[ActorRole] = ()) -> ActorRole:
     """Return the role of the engine operator, which also keeps the stand-bys of `leased` and of itself."""
-    return ActorRole("engines", ENGINE_OPERATOR, (connect_actor, build, tuple(leased)))
+    return ActorRole("engines", ENGINE_OPERATOR, (open_actor_stores, build, tuple(leased)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import ray
 import structlog
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.runtime.actors import roster
+from cluster.runtime.actors import named_actors
 from cluster.runtime.actors.actor_roles import STANDBY, ActorRole, StandbyStep, plan_standbys
 
 LOOK_S = 10.0
@@ -38,7 +38,7 @@ class StandbyKeeper:
         return await asyncio.to_thread(self._keep)
 
     def _keep(self) -> list[StandbyStep]:
-        places = roster.locate_actors(self._release)
+        places = named_actors.locate_actors(self._release)
         nodes = {node["NodeID"]: 0 for node in ray.nodes() if node["Alive"]}
         for node in places.values():
             if node in nodes:
@@ -55,8 +55,8 @@ class StandbyKeeper:
         role = step.role + STANDBY
         # Ray can't move an actor: it is ended and created elsewhere.
         if step.kind == "move":
-            roster.kill_releases(role)
-        roster.find_or_create(
+            named_actors.kill_releases(role)
+        named_actors.find_or_create(
             role,
             self._release,
             actor.kind,

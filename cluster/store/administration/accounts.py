@@ -39,7 +39,7 @@ class AccountStore:
         Of concurrent changes none is lost: `change` is called again with what the other one wrote.
 
         Errors:
-            HouseError: what `change` raises; nothing is written
+            KioskError: what `change` raises; nothing is written
         """
         return await self._accounts.update("", username, change)
 

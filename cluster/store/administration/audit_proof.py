@@ -20,9 +20,9 @@ from typing import Any
 import orjson
 import structlog
 
+from cluster.crypto import Signer, Vault
 from cluster.errors import Fault
 from cluster.paths import write_private
-from cluster.secrecy import Signer, Vault
 
 SEAL_FILE = "audit.seal"
 _CHAINS = "audit log chain"

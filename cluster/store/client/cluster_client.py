@@ -16,11 +16,11 @@ import structlog
 
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.store.client.address import Address, ServerAddress
 from cluster.store.client.discovery import ClusterMap
-from cluster.store.client.error_replies import SlotMoved, SlotMoves
+from cluster.store.client.error_replies import SlotMigrating, SlotMoved
 from cluster.store.client.multiplexed_client import MultiplexedClient
 from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import HOT_S, SLOW_S
@@ -110,7 +110,7 @@ class ClusterClient:
         """Wait for the slot map and the first connections; return False when a master does not answer yet."""
         try:
             masters = await run_within(self._list_masters(), within_s)
-        except (HouseError, asyncio.TimeoutError):
+        except (KioskError, asyncio.TimeoutError):
             return False
         return all(await asyncio.gather(*(master.ready(within_s) for master in masters)))
 
@@ -149,7 +149,7 @@ class ClusterClient:
                 else:
                     # MOVED is final, so the map is old. ASK holds for one command, and the map stays right.
                     self._refresh_soon()
-            except SlotMoves:
+            except SlotMigrating:
                 # The caller's deadline counts from its first attempt, not from each one.
                 if asyncio.get_running_loop().time() + AGAIN_S > until:
                     raise
@@ -225,7 +225,7 @@ class ClusterClient:
         """Read the slot map, and repeat this later if one of its masters is unreachable."""
         try:
             self._take(await self._map.read())
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("slots_not_read", reason=error.facts.get("reason", error.message))
         # A failover takes seconds: this map may still name the dead master.
         if self.is_away:

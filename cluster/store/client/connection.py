@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from cluster.errors import HouseError, TooLarge, Unavailable
+from cluster.errors import KioskError, TooLarge, Unavailable
 from cluster.store.client.breaker import Breaker
 from cluster.store.client.handshake import Dial
 from cluster.store.client.multiplexer import (
@@ -109,7 +109,7 @@ class RedisConnection:
             self._watch.timed_out(1)
 
     async def _dial(self) -> None:
-        error: HouseError | None = None
+        error: KioskError | None = None
         try:
             wire = await self._dial_server(self._watch, SILENCE_S)
             # The server may close the socket between the greeting and this line; `_lost` did not know this
@@ -119,7 +119,7 @@ class RedisConnection:
             else:
                 self._wire = wire
                 self.wire_number += 1
-        except HouseError as caught:
+        except KioskError as caught:
             error = caught
         except asyncio.CancelledError:
             self._resolve_early(Unavailable("the connection to the store was given up", retry_after_s=1))
@@ -131,7 +131,7 @@ class RedisConnection:
             self._breaker.unreachable(error.message)
         self._resolve_early(error)
 
-    def _resolve_early(self, error: HouseError | None) -> None:
+    def _resolve_early(self, error: KioskError | None) -> None:
         """Send the commands that waited for the connection, or fail them."""
         early = self._early
         self._early = []

@@ -51,7 +51,7 @@ def library_options(address: Address, credentials: Credentials) -> dict[str, Any
     return options
 
 
-class WholeSentinel(Sentinel):
+class ConcurrentSentinel(Sentinel):
     """redis-py's client of Sentinels, without the loss of one of them.
 
     redis-py moves the Sentinel that answers to the front of a list. Concurrent questions overwrite each other's moves,
@@ -71,11 +71,11 @@ class WholeSentinel(Sentinel):
         return master
 
 
-def open_sentinel(address: Address) -> WholeSentinel:
+def open_sentinel(address: Address) -> ConcurrentSentinel:
     """Return redis-py's client of the Sentinels."""
     options = library_options(address, address.sentinel)
     places = [(endpoint.host, endpoint.port) for endpoint in address.endpoints]
-    return WholeSentinel(places, {**options, "socket_timeout": CONNECT_S})
+    return ConcurrentSentinel(places, {**options, "socket_timeout": CONNECT_S})
 
 
 def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: Any) -> RedisCluster:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault, KioskError, Unavailable
 from cluster.log import redact
 
 REFUSED = "the store refused a command"
@@ -53,7 +53,7 @@ class SlotMoved(Unavailable):
     code = "slot_moved"
 
 
-class SlotMoves(Unavailable):
+class SlotMigrating(Unavailable):
     """Some keys of the command are still with the former master of their slot, others with the next."""
 
     code = "slot_moves"
@@ -76,7 +76,7 @@ def is_wrong_server(reply: Exception) -> bool:
     return error_code(reply) in _WRONG_SERVER
 
 
-def error_from_reply(reply: Exception) -> HouseError:
+def error_from_reply(reply: Exception) -> KioskError:
     """Convert an error reply to the project's error class."""
     code = error_code(reply)
     if code in _AWAY:
@@ -84,7 +84,7 @@ def error_from_reply(reply: Exception) -> HouseError:
     if code in ("MOVED", "ASK"):
         return _moved(str(reply), asking=code == "ASK")
     if code == "TRYAGAIN":
-        return SlotMoves("the keys are being moved to another server of the store", retry_after_s=1)
+        return SlotMigrating("the keys are being moved to another server of the store", retry_after_s=1)
     if code in _REFUSES_WRITES:
         return Unavailable(_REFUSES_WRITES[code], retry_after_s=5)
     if code in _REFUSES_US:
@@ -105,12 +105,12 @@ def words_of(reply: Exception) -> str:
     return "".join(char if char.isprintable() else " " for char in redact(text))[:200].strip()
 
 
-def _with_words(kind: type[HouseError], message: str, reply: Exception, **facts: int) -> HouseError:
+def _with_words(kind: type[KioskError], message: str, reply: Exception, **facts: int) -> KioskError:
     words = words_of(reply)
     return kind(f"{message}: {words}" if words else message, reason=words, **facts)
 
 
-def _moved(text: str, *, asking: bool) -> HouseError:
+def _moved(text: str, *, asking: bool) -> KioskError:
     # `MOVED 3999 127.0.0.1:6381`; padded, so that a shorter reply is refused below and not here.
     _, slot, place = [*text.split(" "), "", ""][:3]
     # From the right, since an IPv6 address has colons itself.

@@ -31,7 +31,7 @@ from redis.exceptions import (
 )
 
 from cluster.deadline import run_within
-from cluster.errors import HouseError, TooLarge, Unavailable
+from cluster.errors import KioskError, TooLarge, Unavailable
 from cluster.store.client.address import Address, Credentials
 from cluster.store.client.connection import MOST_ARGUMENTS
 from cluster.store.client.discovery import library_options, open_cluster, open_sentinel
@@ -128,7 +128,7 @@ class LibraryClient:
         """Return whether the server answers within a time."""
         try:
             await run_within(self._ask(("PING",)), within_s)
-        except (HouseError, asyncio.TimeoutError):
+        except (KioskError, asyncio.TimeoutError):
             return False
         return True
 
@@ -282,7 +282,7 @@ class _Provider(CredentialProvider):
         return (username, password) if username else (password,)
 
 
-def house_error(error: Exception) -> HouseError:
+def house_error(error: Exception) -> KioskError:
     """Convert an error of redis-py to the project's error class."""
     for kind, code in _CODES:
         if isinstance(error, kind):

@@ -21,7 +21,7 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.meter import Meter
 from cluster.store.client.address import Address, ServerAddress
 from cluster.store.client.breaker import Breaker
@@ -162,7 +162,7 @@ class MultiplexedClient:
         # block.
         except Unavailable:
             raise
-        except HouseError:
+        except KioskError:
             kept = True
             raise
         finally:
@@ -221,7 +221,7 @@ class MultiplexedClient:
                 try:
                     # Past the breaker, which refuses everybody else. The reply itself closes it.
                     await self._hot.send(("PING",), SILENCE_S)
-                except HouseError:
+                except KioskError:
                     await asyncio.sleep(PROBE_S)
         finally:
             if seeking is not None:
@@ -236,7 +236,7 @@ class MultiplexedClient:
             await asyncio.sleep(PROBE_S)
             try:
                 now = await run_within(self._locate(), LOCATE_S)
-            except (HouseError, asyncio.TimeoutError):
+            except (KioskError, asyncio.TimeoutError):
                 continue
             # The old master may be alive and only demoted: without a disconnect its connections would stay
             # with it.

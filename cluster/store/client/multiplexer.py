@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import hiredis
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.store.client.error_replies import error_from_reply, is_server_alive, is_wrong_server
 
 GRACE_S = 0.005
@@ -190,14 +190,14 @@ class CommandMultiplexer(asyncio.Protocol):
         if overdue:
             self._watch.timed_out(overdue)
 
-    def _fail(self, error: HouseError) -> None:
+    def _fail(self, error: KioskError) -> None:
         slots = self._slots
         self._slots = deque()
         for future, _ in slots:
             fail_future(future, error)
 
 
-def fail_future(future: asyncio.Future[Any], error: HouseError) -> bool:
+def fail_future(future: asyncio.Future[Any], error: KioskError) -> bool:
     """Fail a future unless it is done; reading the error marks it as retrieved, so that no caller must await it."""
     if future.done():
         return False

@@ -76,7 +76,7 @@ Recent = tuple[str, str, bytes]
 "user id or empty, anonymous id or empty, packed interaction; empty bytes link and push nothing"
 
 
-class Renewals:
+class RenewedLists:
     """Remembers which lists large calls renewed within the last hour."""
 
     def __init__(self, clock: Clock) -> None:

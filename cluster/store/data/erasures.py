@@ -11,7 +11,7 @@ import orjson
 import structlog
 
 from cluster.clock import Clock, iso_ms
-from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
+from cluster.errors import Conflict, KioskError, NewerRelease, Unavailable
 from cluster.ids import user_key_from_anonymous_id
 from cluster.records.erasure import Erasure, Person, RemovedRecords, addresses_of
 from cluster.records.logged_query import pseudonym
@@ -21,7 +21,7 @@ from cluster.store.archive.user_questions import erase_questions
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
-from cluster.store.data.changes import LIVE_MS, ChangeLog
+from cluster.store.data.change_log import LIVE_MS, ChangeLog
 from cluster.store.data.interactions import InteractionStore
 from cluster.store.data.person_traces import REDIS_PLACES, PersonData, PersonTrace, PersonTraces, erase_all
 from cluster.store.data.salts import Salts
@@ -254,7 +254,7 @@ class ErasureStore:
             # A script blocks Redis: a large stream would hold all requests up.
             if int(await self._server.execute_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
                 await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES])
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("stream_not_cleaned", reason=error.message)
 
     async def delete_followers(self, app_id: str) -> None:
@@ -270,7 +270,7 @@ class ErasureStore:
                 times.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
         return times
 
-    async def log_file(self) -> AppendOnlyFileStatus:
+    async def read_append_only_file(self) -> AppendOnlyFileStatus:
         reports = await self._server.execute_everywhere("INFO", "persistence")
         masters = [dict(line.partition(":")[::2] for line in text_of(text).splitlines()) for text in reports]
         requested, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
@@ -285,13 +285,13 @@ class ErasureStore:
     async def request_log_rewrite(self, now_ms: int) -> None:
         await self._server.execute_slow("HSET", keys.log_rewrite(), "wanted", now_ms)
 
-    async def rewrite_log_file(self, now_ms: int) -> bool:
+    async def rewrite_append_only_file(self, now_ms: int) -> bool:
         """Start writing a new append-only file; return False when the server refuses for now."""
         try:
             await self._server.execute_everywhere("BGREWRITEAOF")
         except Unavailable:
             raise
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("log_file_not_rewritten", reason=error.message)
             return False
         # After the start: a process that is killed in between only causes one more file.

@@ -22,7 +22,7 @@ import orjson
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany
+from cluster.errors import KioskError, TooMany
 from cluster.ids import DEFAULT_ENGINE, record_key_from_id
 from cluster.records.engine import Engine
 from cluster.records.erasure import RemovedRecords
@@ -340,7 +340,7 @@ class Intake:
                     "payload",
                     record[: quarantine.MOST_BYTES],
                 )
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("quarantine_failed", app=batch.app_id, reason=error.message)
 
     def _keys_of(self, batch: Batch) -> list[str]:

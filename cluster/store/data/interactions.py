@@ -24,7 +24,7 @@ from cluster.store.data.append_plan import (
     AppendPlan,
     BrowserWriteLimits,
     Recent,
-    Renewals,
+    RenewedLists,
     merge_recent,
 )
 from cluster.store.data.salts import Salts
@@ -54,7 +54,7 @@ class InteractionStore:
         self._server = server
         self._clock = clock
         self._salts = Salts(server)
-        self._renewals = Renewals(clock)
+        self._renewals = RenewedLists(clock)
 
     async def append(
         self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriteLimits | None = None

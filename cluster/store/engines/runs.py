@@ -51,7 +51,7 @@ class RunStore:
         members = await self._server.execute_slow("ZREVRANGE", keys.run_ids(app_id), 0, limit - 1)
         return await self._many(app_id, [name_of(member) for member in members])
 
-    async def open(self, app_id: str) -> list[Run]:
+    async def list_open(self, app_id: str) -> list[Run]:
         """Return the runs that have not ended, oldest first."""
         members = await self._server.execute_slow("SMEMBERS", keys.run_open(app_id))
         runs = await self._many(app_id, [name_of(member) for member in members])

@@ -2,5 +2,5 @@
 
 identity           which installation a Redis belongs to     schema   what is stored, and the releases that run
 leases             exclusive rights to do a job     limits   token buckets
-live_figures, replica_memory    what API replicas report
+live_metrics, replica_memory    what API replicas report
 """

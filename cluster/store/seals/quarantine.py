@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.meter import Meter
 from cluster.records.intake import Noun
 from cluster.store import keys
@@ -100,7 +100,7 @@ class Quarantine:
                 "payload",
                 payload[:MOST_BYTES],
             )
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("quarantine_failed", app=app_id, reason=error.message)
 
     async def erasure(self, app_id: str, noun: str, offset: str, *, is_repaired: bool) -> None:
@@ -124,5 +124,5 @@ class Quarantine:
     async def _move(self, script: Script, key_names: list[str], args: list[str | int | bytes]) -> None:
         try:
             await self._server.run(script, key_names, args)
-        except HouseError as error:
+        except KioskError as error:
             _log.warning("quarantine_failed", reason=error.message)

@@ -1,6 +1,6 @@
 """The Starlette application, whose routes are generated from the table of endpoints.
 
-Every route calls the same request handler as `HotLayer`, so both behave alike.
+Every route calls the same request handler as `HotPathMiddleware`, so both behave alike.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from deployments.api.http.html_pages import (
 )
 from deployments.api.http.openapi import TITLE, build_openapi, extend_openapi
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.http.envelope import CORS_ORIGIN, NOSNIFF, dumps
-from deployments.edge.http.published_document import PublishedDocument
+from deployments.edge.http.cached_document import CachedDocument
+from deployments.edge.http.replies import CORS_ORIGIN, NOSNIFF, dumps
 
 Closing = Callable[[], Awaitable[None]]
 
@@ -71,11 +71,9 @@ def build_application(
     for path in sorted(paths, key=lambda path: "{" in path):
         # No methods: the request handler checks them and renders the error.
         routes.append(Route(path.replace("}", ":path}"), endpoint=handler))
-    described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
-    written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
-    administered = PublishedDocument(
-        lambda: render_docs(document(), administration=True), "text/html", HEADERS
-    )
+    described = CachedDocument(lambda: dumps(document()), "application/json", _OPEN)
+    written = CachedDocument(lambda: render_docs(document()), "text/html", HEADERS)
+    administered = CachedDocument(lambda: render_docs(document(), administration=True), "text/html", HEADERS)
     routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
     routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
     routes.append(Route("/docs/administration", endpoint=administered.endpoint, methods=["GET"]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from actors.recommender.messages import Boost, UserQuery
 from cluster.access_tier import MOST_OF_ACCOUNT, NOBODY, OPEN, SIGNED_IN, is_tier
 from cluster.query.language.tree import All, Any, Exists, Not, Term
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 from deployments.edge.http.request import ApiRequest
 
 CLAIM = "tiers"

@@ -16,7 +16,7 @@ from typing import Any
 
 from cluster.records.validation.upload import rejected_upload_error
 from cluster.store.data.append_plan import BrowserWriteLimits
-from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.access.identity_proof import ClaimedIdentity, verify_identity
 from deployments.edge.http.request import ApiRequest
 
 PROOFS = ("user_hash", "anonymous_hash", "user_type")
@@ -134,7 +134,7 @@ def build_browser_write_limits(
     )
 
 
-def limit_new_users(request: ApiRequest, proven_id: str) -> BrowserWriteLimits | None:
+def find_new_user_limits(request: ApiRequest, proven_id: str) -> BrowserWriteLimits | None:
     """Return how many new users this request may add; None if its key is secret or its user is proven."""
     if request.credential.is_secret or proven_id:
         return None

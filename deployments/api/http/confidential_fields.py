@@ -14,7 +14,7 @@ from typing import Any, cast
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_values import canonical_field
-from deployments.api.wire.faults import refuse
+from deployments.api.wire.validation_errors import refuse
 from deployments.edge.http.request import ApiRequest
 
 _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
@@ -22,24 +22,24 @@ _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
 _TREES = ("filter", "boosts", "circles", "boost_circles", "spacing", "search")
 
 
-def check_query(request: ApiRequest, query: UserQuery) -> UserQuery:
+def check_hidden_fields(request: ApiRequest, query: UserQuery) -> UserQuery:
     """Return the query unchanged after checking that it names no confidential field.
 
     Cost: under a microsecond for a query without filters.
     """
     hidden = request.credential.hidden_fields
     if hidden:
-        check_names(hidden, "fl", (name for name in query.fields if "*" not in name), may_cover=True)
-        check_names(hidden, "completion_fields", query.completion_fields)
-        check_names(hidden, "field", (query.field_name,))
+        check_hidden_names(hidden, "fl", (name for name in query.fields if "*" not in name), may_cover=True)
+        check_hidden_names(hidden, "completion_fields", query.completion_fields)
+        check_hidden_names(hidden, "field", (query.field_name,))
         for name in _TREES:
             part = getattr(query, name)
             if part:
-                check_names(hidden, "fq" if name == "filter" else name, _named_fields(part))
+                check_hidden_names(hidden, "fq" if name == "filter" else name, _named_fields(part))
     return query
 
 
-def check_names(
+def check_hidden_names(
     hidden: Sequence[str], parameter: str, names: Iterable[str], *, may_cover: bool = False
 ) -> None:
     """Check the field names of one parameter; `may_cover` allows an object that contains a confidential field.
@@ -65,7 +65,7 @@ def check_format(request: ApiRequest, body: Any) -> None:
             refuse(
                 "a * may cover confidential fields; name the fields, or ask with the secret key", parameter
             )
-        check_names(hidden, parameter, names)
+        check_hidden_names(hidden, parameter, names)
 
 
 def remove_hidden_fields(

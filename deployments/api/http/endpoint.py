@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from deployments.api.wire.faults import validate_body
+from deployments.api.wire.validation_errors import validate_body
 from deployments.edge.access.admission import AdmissionRules
-from deployments.edge.http.envelope import Reply
 from deployments.edge.http.errors import Family
+from deployments.edge.http.replies import Reply
 from deployments.edge.http.request import ApiRequest
 
 Answer = Callable[[ApiRequest], Awaitable[Reply]]
@@ -58,7 +58,7 @@ class Endpoint:
     about: EndpointTexts
     schema: Schema | None = None
     hot: bool = False
-    "Whether `HotLayer` answers it in front of the framework."
+    "Whether `HotPathMiddleware` answers it in front of the framework."
     has_body: bool = field(init=False)
     "Whether it writes or reads a body; others only read from the store."
 

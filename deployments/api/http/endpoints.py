@@ -17,7 +17,7 @@ from actors.serving.client import RecommenderClient, StoredRules
 from cluster import ids
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.records.validation.schema import record_schema
+from cluster.records.validation.upload_schema import build_upload_schema
 from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
@@ -198,14 +198,14 @@ def _bulk(resource: BulkResource) -> tuple[Endpoint, ...]:
 def _interactions(resource: InteractionsResource) -> tuple[Endpoint, ...]:
     path = "/v1/interactions"
     tag = "Interactions"
-    erase = wire.delete_schema("user_ids", wrapped=False)
-    alias = wire.delete_schema("user_ids", wrapped=True)
+    erase = wire.build_delete_schema("user_ids", wrapped=False)
+    alias = wire.build_delete_schema("user_ids", wrapped=True)
     return (
         Endpoint(
             "interactions.upload", "POST", path, _STREAM, "upload", resource.upload,
             schema=resource.parse_upload, hot=True,
             about=EndpointTexts(
-                "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
+                "Send interactions", tag, build_upload_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
             ),
         ),
         Endpoint(
@@ -258,11 +258,11 @@ def _records(resource: RecordsResource, counting: AggregationResource, stored: A
         )
     }
     uploaded = _TASK | wire.PartialUpload
-    deleted = wire.delete_schema(resource.id_field + "s", wrapped=True)
+    deleted = wire.build_delete_schema(resource.id_field + "s", wrapped=True)
     return (
         Endpoint(
             f"{noun}s.upload", "POST", root, _UPLOAD, "upload", resource.upload, schema=resource.parse_upload,
-            about=EndpointTexts(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
+            about=EndpointTexts(f"Upload {noun}s", tag, build_upload_schema(noun), {200: uploaded}, _DRY_RUN),
         ),
         Endpoint(
             f"{noun}s.delete_many", "POST", root + "/_delete", _UPLOAD, "detail", resource.delete_many,

@@ -17,7 +17,7 @@ import structlog
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient, unwrap
 from cluster.clock import Clock
-from cluster.errors import HouseError, Refusal, TooMany, Unavailable, messages
+from cluster.errors import KioskError, Refusal, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
 from cluster.store.refreshing_cache import EngineRecordsCache
 from cluster.tracing import current_trace, current_traceparent
@@ -189,7 +189,7 @@ class EngineRouter:
             except Unavailable:
                 # loading a large engine takes longer than the deadline of one query
                 await asyncio.sleep(self._retry_s)
-            except HouseError as error:
+            except KioskError as error:
                 _log.warning("recommender_not_loaded", app=engine.app_id, reason=error.message)
                 return
 

@@ -4,7 +4,7 @@ Installed by Serve itself through `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=dep
 is the outermost layer of every HTTP process. In an API replica it answers hot endpoints itself and passes all other
 requests on.
 
-    request -> HotLayer -> RequestHandler                           hot endpoints
+    request -> HotPathMiddleware -> RequestHandler                           hot endpoints
                       \\-> Serve -> Starlette -> RequestHandler      the rest
 
 The layer counts no requests. `RequestHandler` and `McpEndpoint` count a request once its key is valid and its body is
@@ -26,10 +26,10 @@ from starlette.middleware import Middleware
 
 from cluster.errors import TooMany, messages
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.http.caller import HEADER as KEY_HEADER
-from deployments.edge.http.caller import find_key
-from deployments.edge.http.envelope import CORS_EXPOSE, CORS_ORIGIN, Reply
+from deployments.edge.http.credentials import HEADER as KEY_HEADER
+from deployments.edge.http.credentials import find_key
 from deployments.edge.http.errors import reply_from_error, unknown_path_reply
+from deployments.edge.http.replies import CORS_EXPOSE, CORS_ORIGIN, Reply
 from deployments.edge.http.request import Receive, Scope
 from deployments.edge.http.request_log import HEADER, Send, request_id_from
 from deployments.edge.observation.readiness import PATH as READY
@@ -45,10 +45,10 @@ HEALTH = "/-/healthz"
 
 def middlewares() -> list[Middleware]:
     """Return the middlewares that Serve installs in front of its HTTP server."""
-    return [Middleware(HotLayer, find=_find_request_handler)]
+    return [Middleware(HotPathMiddleware, find=_find_request_handler)]
 
 
-class HotLayer:
+class HotPathMiddleware:
     """An ASGI layer that answers hot endpoints itself.
 
     `find` returns the request handler once it is open. After a hundred calls without a handler the layer stops

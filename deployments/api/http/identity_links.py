@@ -17,12 +17,12 @@ from collections import OrderedDict
 
 import structlog
 
-from cluster.errors import HouseError, Unauthenticated
+from cluster.errors import KioskError, Unauthenticated
 from cluster.meter import Meter
 from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.data.interactions import InteractionStore
 from deployments.api.http.browser_writes import build_browser_write_limits
-from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.access.identity_proof import ClaimedIdentity, verify_identity
 from deployments.edge.http.request import ApiRequest
 
 LINKED_FOR_S = 900.0
@@ -93,7 +93,7 @@ class IdentityLinkWriter:
             if linked.get(visitor_id) != user_id:
                 await self._store.append(app_id, _NO_EVENTS, [(user_id, visitor_id, b"")], limits)
                 self._meter.count("kiosk_identity_links_total")
-        except HouseError as error:
+        except KioskError as error:
             # the next request with this pair retries
             self._linked.pop((app_id, visitor_id), None)
             self._meter.count("kiosk_identity_links_missed_total")

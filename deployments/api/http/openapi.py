@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, TypeAdapter
 
 from cluster.records.interaction import Interaction
-from cluster.records.validation.schema import record_schema
+from cluster.records.validation.upload_schema import build_upload_schema
 from deployments.api.http.endpoint import Endpoint
 from deployments.api.reference.openapi_texts import Example, OpenApiTexts, read_texts
 from deployments.api.wire import records as wire
@@ -210,7 +210,7 @@ def _name_records(paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> 
     """Give records and types of interactions named schemas, which uploads and simulations refer to."""
     for noun in _NOUNS:
         name = noun.capitalize()
-        upload = deepcopy(record_schema(noun))
+        upload = deepcopy(build_upload_schema(noun))
         schemas[name] = upload["properties"]["data"]["items"]
         upload["properties"]["data"]["items"] = {"$ref": _REF.format(model=name)}
         content = paths[f"/v1/{noun}s"]["post"]["requestBody"]["content"]["application/json"]

@@ -18,7 +18,7 @@ from cluster.clock import Clock
 from cluster.errors import Invalid
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.question import Answer, Question
-from deployments.api.http.browser_writes import limit_new_users
+from deployments.api.http.browser_writes import find_new_user_limits
 from deployments.edge.http.request import ApiRequest
 
 
@@ -79,7 +79,9 @@ class QueryTreatment:
             through=query.kind,
             device=classify_device(request.user_agent),
             # Browsers may name an unproven user id if the app has `prove_writers` off.
-            writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
+            writer=partial(
+                find_new_user_limits, request, "" if query.question is not None else query.user_id
+            ),
         )
         if not treatments:
             return await self._rules.apply(query), self._no_outcome
@@ -101,7 +103,7 @@ class QueryTreatment:
             query.user_keys,
             through="ask_search",
             device=classify_device(request.user_agent),
-            writer=partial(limit_new_users, request, query.user_id),
+            writer=partial(find_new_user_limits, request, query.user_id),
         )
         if not treatments:
             return query, self._no_outcome
@@ -123,7 +125,7 @@ class QueryTreatment:
             through="ask_questions",
             device=classify_device(request.user_agent),
             only_rules=True,
-            writer=partial(limit_new_users, request, question.user_id),
+            writer=partial(find_new_user_limits, request, question.user_id),
         )
         if treatments:
             self._treatments.expect_answer(question.question_id, treatments)

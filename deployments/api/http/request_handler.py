@@ -2,8 +2,8 @@
 
     find the endpoint -> admit (edge/access/admission) -> endpoint's answer -> write
 
-`HotLayer` calls it in front of the framework, and the generated routes call it inside the framework. Both replies
-are byte-equal except for the request id.
+`HotPathMiddleware` calls it in front of the framework, and the generated routes call it inside the framework. Both
+replies are byte-equal except for the request id.
 
 A request counts once its key is valid and its body is complete. Hot reads, other reads and writes have a limit each.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
+from cluster.errors import KioskError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.data.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint
 from deployments.edge.access import idempotency
@@ -22,14 +22,28 @@ from deployments.edge.access.admission import (
     KEYS_NOT_LOADED,
     AdmissionServices,
     admit,
-    bearer_token,
     validate_request,
+    verify_bearer_token,
 )
-from deployments.edge.http.caller import HEADER as KEY_HEADER
-from deployments.edge.http.caller import PARAMETER, check_single, find_key, key_fault
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
-from deployments.edge.http.envelope import (
+from deployments.edge.http.compression import (
+    ENCODED,
+    LEAST_BYTES,
+    LEAST_HOT_BYTES,
+    accepts_gzip,
+    gzip_in_thread,
+)
+from deployments.edge.http.credentials import HEADER as KEY_HEADER
+from deployments.edge.http.credentials import PARAMETER, check_single_key, find_key, key_fault
+from deployments.edge.http.errors import (
+    UNSENT_STATUS,
+    method_not_allowed_reply,
+    reply_from_error,
+    timeout_reply,
+    unknown_path_reply,
+)
+from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
+from deployments.edge.http.replies import (
     CORS_EXPOSE,
     CORS_ORIGIN,
     NO_STORE,
@@ -41,14 +55,6 @@ from deployments.edge.http.envelope import (
     preflight,
     with_warning,
 )
-from deployments.edge.http.errors import (
-    UNSENT_STATUS,
-    method_not_allowed_reply,
-    reply_from_error,
-    timeout_reply,
-    unknown_path_reply,
-)
-from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
 from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded, Receive, Scope
 from deployments.edge.http.request_log import ClientDisconnected, RequestLog, Send
 from deployments.edge.observation.readiness import Readiness
@@ -193,7 +199,7 @@ class RequestHandler:
         if shown:
             try:
                 self._check_key(given, query)
-            except HouseError as error:
+            except KioskError as error:
                 return reply_from_error(error, "message", request_id=request.request_id)
         if match is not None:
             return method_not_allowed_reply(match.entry.allowed)
@@ -207,7 +213,7 @@ class RequestHandler:
             Malformed, Unauthenticated, Unavailable
         """
         if not header:
-            check_single(query)
+            check_single_key(query)
         keyring = self._gate.keyring
         if keyring.find(find_key(header, query)) is None:
             if not keyring.ready:
@@ -239,13 +245,13 @@ class RequestHandler:
         async def answer() -> Reply:
             return await validate_and_answer(request, endpoint)
 
-        def refused(error: HouseError) -> Reply:
+        def refused(error: KioskError) -> Reply:
             return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
         same = (endpoint.name.encode(), *_request_parts(request), request.body)
         credential = request.credential
         try:
-            token = bearer_token(request) if endpoint.rules.reads_token else None
+            token = verify_bearer_token(request) if endpoint.rules.reads_token else None
         except Unauthenticated:
             # A request without a valid token shares its idempotency key with no other request;
             # `validate_request` raises the error.
@@ -330,7 +336,7 @@ async def _write(reply: Reply, request: ApiRequest, send: Send, least_gzip_bytes
         usual = _USUAL
     body = reply.body
     if len(body) >= least_gzip_bytes and _takes_gzip(request):
-        body = await gzip_beside(body)
+        body = await gzip_in_thread(body)
         usual = _compressed_headers(reply.etag)
     headers = [
         reply.content_type,

@@ -25,7 +25,7 @@ from cluster.meter import Meter, SilentMeter
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.records.logged_query import pseudonym
 from cluster.records.question import Answer, Question
-from cluster.records.served_answer import Device, ServedAnswer
+from cluster.records.served_list import Device, ServedAnswer
 from cluster.store.archive.log_stream import LogStream
 from deployments.api.http.query_treatment import classify_device
 from deployments.edge.batch_writer import BatchWriter, split_by_app

@@ -18,7 +18,7 @@ from typing import Any
 from cluster.clock import from_ms
 from deployments.api.http.browser_writes import address_pseudonym
 from deployments.api.wire.ask import AskBody
-from deployments.edge.access.proof import verify_user_type
+from deployments.edge.access.identity_proof import verify_user_hash
 from deployments.edge.http.request import ApiRequest
 
 _RESERVED_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
@@ -85,7 +85,7 @@ def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
     user_key = user_id or body.anonymous_id or ""
     if not body.user_hash or not user_key:
         return "", token_type or ANONYMOUS_TYPE, bool(token_type)
-    proven = verify_user_type(credential, body.user_hash, user_key, body.user_type or "")
+    proven = verify_user_hash(credential, body.user_hash, user_key, body.user_type or "")
     return user_id, token_type or proven or (VERIFIED_TYPE if user_id else ANONYMOUS_TYPE), True
 
 

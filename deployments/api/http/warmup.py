@@ -11,7 +11,7 @@ from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.store.stores import Stores
 
@@ -56,7 +56,7 @@ async def load_busy_engines(
                     break
                 except (Unavailable, asyncio.TimeoutError):
                     pass
-                except HouseError:
+                except KioskError:
                     break
                 # No other replica answers for this engine, so its requests need this replica now, loaded or
                 # not.
@@ -66,7 +66,7 @@ async def load_busy_engines(
                 await asyncio.sleep(retry_s)
         took_ms = round((clock.monotonic_s() - begun_s) * 1000)
         _log.info("replica_warmed", engines=warm, wanted=len(busy_engines), took_ms=took_ms)
-    except HouseError as error:
+    except KioskError as error:
         _log.warning("replica_not_warmed", reason=error.message)
     return warm
 
@@ -98,7 +98,7 @@ async def preload_newly_written_apps(
                 if await _is_answering(client, query, WITHIN_S):
                     loaded.add(app_id)
                     _log.info("app_loaded_ahead", app=app_id)
-        except HouseError as error:
+        except KioskError as error:
             _log.debug("apps_not_watched", reason=error.message)
         except Exception:  # noqa: BLE001 - a loop goes on; whatever is not loaded ahead loads when it is asked for
             _log.exception("app_not_loaded_ahead")
@@ -108,7 +108,7 @@ async def preload_newly_written_apps(
 async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: float) -> bool:
     try:
         await run_within(client.answer(query), within_s)
-    except (HouseError, asyncio.TimeoutError):
+    except (KioskError, asyncio.TimeoutError):
         return False
     return True
 
@@ -117,7 +117,9 @@ async def _is_answered_elsewhere(
     stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
 ) -> bool:
     """Return whether API replicas queried the engine since a time: then another replica answers."""
-    engine_traffic = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
+    engine_traffic = (await stores.engine_activity.read_traffic(app_id, clock.now_ms())).get(
+        ("door", engine_id)
+    )
     return engine_traffic is not None and engine_traffic.last_ms > since_ms
 
 
@@ -126,7 +128,7 @@ async def _recently_queried(stores: Stores, clock: Clock) -> list[tuple[str, str
     busy: dict[tuple[str, str], float] = {}
     for app_id in (await stores.access.read_all()).apps:
         for (_, engine_id), engine_traffic in (
-            await stores.engine_watch.read_traffic(app_id, now_ms)
+            await stores.engine_activity.read_traffic(app_id, now_ms)
         ).items():
             if now_ms - engine_traffic.last_ms < LATELY_MS:
                 busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + engine_traffic.per_s

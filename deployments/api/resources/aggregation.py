@@ -20,10 +20,10 @@ from cluster.query.columnar.value_counts import count_values
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted_uploads import RecordNoun
 from cluster.store.data.records import RecordStore
-from deployments.api.wire.faults import refuse_filter, validate_body
+from deployments.api.wire.query_bodies import parse_filter
 from deployments.api.wire.records import AggregateBody
-from deployments.api.wire.shared import parse_filter
-from deployments.edge.http.envelope import Reply, success
+from deployments.api.wire.validation_errors import refuse_filter, validate_body
+from deployments.edge.http.replies import Reply, success
 from deployments.edge.http.request import ApiRequest
 
 _SLICE = 500

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cluster.records.question import entitled_answer_id, may_read_all, open_entitled
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import tiers_from_verified_token
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 
 
 async def read_shown(

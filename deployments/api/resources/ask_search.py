@@ -22,8 +22,8 @@ from cluster.access_tier import access_of, may_read
 from cluster.errors import NotFound
 from deployments.api.http.article_access import keep_readable, tiers_from_request
 from deployments.api.http.confidential_fields import (
-    check_names,
-    check_query,
+    check_hidden_fields,
+    check_hidden_names,
     remove_hidden_fields,
     remove_hidden_suggestions,
 )
@@ -33,12 +33,12 @@ from deployments.api.resources.questions import (
     AskServices,
     QuestionsResource,
     check_browser_question,
-    list_few_matching,
+    list_filtered_products,
 )
 from deployments.api.wire.ask import AskSearch, parse_question_id
-from deployments.api.wire.faults import validate_body
-from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
-from deployments.edge.http.envelope import Reply, success
+from deployments.api.wire.search import ManyProducts, SearchBody, to_mget_query, to_search_query
+from deployments.api.wire.validation_errors import validate_body
+from deployments.edge.http.replies import Reply, success
 from deployments.edge.http.request import ApiRequest
 
 MOST_RANKED = 1_000
@@ -71,13 +71,13 @@ class AskSearchResource:
         body = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
         identity = user_identity_from_request(request, body, self._services.clock.now_ms())
-        check_names(
+        check_hidden_names(
             request.credential.hidden_fields,
             "fl",
             (name for name in body.fl if "*" not in name),
             may_cover=True,
         )
-        query = check_query(request, self._query(request, body, identity))
+        query = check_hidden_fields(request, self._query(request, body, identity))
         return body, identity, keep_readable(query, tiers_from_request(request))
 
     async def answer(self, request: ApiRequest) -> Reply:
@@ -158,7 +158,7 @@ class AskSearchResource:
         """Return the best passage of each product that the token's user may read, best first."""
         app_id = request.app_id
         tiers = tiers_from_request(request)
-        only = await list_few_matching(self._queries.recommender, app_id, body.fq, body.type, tiers)
+        only = await list_filtered_products(self._queries.recommender, app_id, body.fq, body.type, tiers)
         query = ArchiveQuery(
             app_id,
             body.q,
@@ -209,7 +209,7 @@ class AskSearchResource:
             product_ids=list(marks),
             fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, *_READ_FOR_SNIPPETS],
         )
-        user_query = to_named_query(named, app_id=request.app_id)
+        user_query = to_mget_query(named, app_id=request.app_id)
         records = (
             remove_hidden_fields(
                 request, user_query, await self._queries.recommender.answer(user_query)

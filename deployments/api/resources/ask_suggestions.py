@@ -11,11 +11,11 @@ from typing import Any
 
 from actors.recommender.messages import UserQuery
 from cluster.access_tier import NOBODY
-from cluster.errors import HouseError, NotFound
+from cluster.errors import KioskError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.question import Answer
 from deployments.api.http.article_access import keep_readable, tiers_from_request
-from deployments.api.http.confidential_fields import check_names
+from deployments.api.http.confidential_fields import check_hidden_names
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.resources.completions import QuestionBankSuggestions
@@ -24,7 +24,7 @@ from deployments.api.resources.questions import AskServices, QuestionsResource
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.access.admission import AdmissionRules
-from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.replies import Reply, success
 from deployments.edge.http.request import ApiRequest
 
 TRENDING_DAYS = 7
@@ -91,7 +91,7 @@ class AskSuggestionsResource:
         """Return completions of a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
-        check_names(request.credential.hidden_fields, "completion_fields", fields)
+        check_hidden_names(request.credential.hidden_fields, "completion_fields", fields)
         completed = await self._complete(request, body.q, fields, body.rows)
         return success({"completions": completed})
 
@@ -141,14 +141,14 @@ class AskSuggestionsResource:
             if len(questions) < rows:
                 questions += await self._services.client.suggest_questions(app_id, _ANYTHING, rows)
             return questions
-        except HouseError:
+        except KioskError:
             return questions
 
     async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
         """Return suggestions of the archive; an unavailable archive causes fewer suggestions, not an error."""
         try:
             return await self._services.client.suggest_questions(app_id, text, rows)
-        except HouseError:
+        except KioskError:
             return []
 
     async def _complete(

@@ -26,8 +26,8 @@ from deployments.edge.access.admission import (
     check_access,
     refresh_credential,
 )
-from deployments.edge.http.envelope import Reply, dumps
 from deployments.edge.http.errors import reply_from_error, unknown_path_reply
+from deployments.edge.http.replies import Reply, dumps
 from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})

@@ -13,12 +13,12 @@ from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from actors.search.question_bank_cache import QuestionBankCache
 from actors.serving.client import RecommenderClient
 from cluster.errors import Unavailable
-from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
+from deployments.api.http.confidential_fields import check_hidden_fields, remove_hidden_fields
 from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
-from deployments.api.wire.faults import validate_body
-from deployments.api.wire.recommendation_bodies import render_notices
-from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.api.wire.recommendation import render_notices
+from deployments.api.wire.validation_errors import validate_body
+from deployments.edge.http.replies import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
 
 LEAST_USERS = 5
@@ -44,7 +44,7 @@ class CompletionsResource:
             pages=request.credential.app.settings.completion_paging,
             now_ms=self._queries.clock.now_ms(),
         )
-        check_query(request, query)
+        check_hidden_fields(request, query)
         if not request.credential.is_secret:
             query = replace(query, min_users=max(query.min_users, LEAST_USERS))
         return query

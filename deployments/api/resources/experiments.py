@@ -23,17 +23,17 @@ from cluster.errors import Invalid, Malformed, NotFound, messages
 from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.records.validation.json_limits import load_json
 from cluster.store.stores import Stores
-from deployments.api.http.browser_writes import limit_new_users
+from deployments.api.http.browser_writes import find_new_user_limits
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema, body_parser
 from deployments.api.http.query_treatment import classify_device
 from deployments.api.http.user_identity import default_anonymous_id
 from deployments.api.wire import experiments as shape
 from deployments.api.wire.experiments import ExperimentBody, ExperimentEdit, ScheduleBody
-from deployments.api.wire.faults import refuse, validate_body
 from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.api.wire.validation_errors import refuse, validate_body
 from deployments.edge.access.admission import AdmissionRules
-from deployments.edge.access.proof import ClaimedIdentity, verify_identity
-from deployments.edge.http.envelope import Reply, plain_reply, success
+from deployments.edge.access.identity_proof import ClaimedIdentity, verify_identity
+from deployments.edge.http.replies import Reply, plain_reply, success
 from deployments.edge.http.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
@@ -70,7 +70,7 @@ class ExperimentEventsResource:
             body.timestamp,
             classify_device(request.user_agent),
             # Without `prove_writers`, nobody has verified the user id.
-            limit_new_users(request, user_id if credential.app.settings.prove_writers else ""),
+            find_new_user_limits(request, user_id if credential.app.settings.prove_writers else ""),
         )
 
     async def answer(self, request: ApiRequest) -> Reply:

@@ -33,10 +33,10 @@ from cluster.store.data.records import RecordStore
 from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.wire.ask import parse_question_id
-from deployments.api.wire.faults import build_error, refuse, validate_body
 from deployments.api.wire.records import MessageReply, build_envelope
+from deployments.api.wire.validation_errors import build_error, refuse, validate_body
 from deployments.edge.access.admission import AdmissionRules
-from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.replies import Reply, success
 from deployments.edge.http.request import ApiRequest
 
 NOTHING_TO_DO = "one of template, instructions, task_id is required"

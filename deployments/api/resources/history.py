@@ -21,10 +21,10 @@ from cluster.records.thread import Thread
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts
 from deployments.api.wire import history as wire
 from deployments.api.wire import records
-from deployments.api.wire.faults import refuse, validate_body
+from deployments.api.wire.validation_errors import refuse, validate_body
 from deployments.edge.access.admission import AdmissionRules
 from deployments.edge.access.tokens import check_same_user
-from deployments.edge.http.envelope import Reply, message_reply, success, with_etag
+from deployments.edge.http.replies import Reply, message_reply, success, with_etag
 from deployments.edge.http.request import ApiRequest
 
 

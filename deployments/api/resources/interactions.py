@@ -15,13 +15,13 @@ from cluster.errors import messages
 from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.store.app_bounds import StorageBounds
+from cluster.store.app_quotas import StorageBounds
 from cluster.store.data.append_plan import BrowserWriteLimits
 from cluster.store.stores import Stores
 from deployments.api.http.browser_writes import BrowserWriteCheck
 from deployments.api.http.user_identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run
-from deployments.edge.http.envelope import Reply, message_reply, plain_reply
+from deployments.edge.http.replies import Reply, message_reply, plain_reply
 from deployments.edge.http.request import ApiRequest
 
 MOST_WARNINGS = 20

@@ -12,23 +12,23 @@ from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.question_bank_cache import QuestionBankCache
 from cluster.ids import ServiceId
 from cluster.store.archive.question_bank import QuestionBankStore
-from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
+from deployments.api.http.confidential_fields import check_hidden_fields, remove_hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts, body_parser
 from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire import qa as wire
-from deployments.api.wire.faults import validate_body
 from deployments.api.wire.qa import (
-    MOST_COMPLETIONS,
+    MOST_QUERY_CHARS,
     QuestionAnswering,
     QuestionAutocomplete,
     QuestionBank,
     to_answer_query,
 )
-from deployments.api.wire.recommendation_bodies import render_notices
+from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.api.wire.search import spelling_to_dict
+from deployments.api.wire.validation_errors import validate_body
 from deployments.edge.access.admission import AdmissionRules
-from deployments.edge.http.envelope import Reply, dumps, result, success
+from deployments.edge.http.replies import Reply, dumps, result, success
 from deployments.edge.http.request import ApiRequest
 
 _NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
@@ -45,7 +45,7 @@ class QuestionAnswersResource:
         body = validate_body(QuestionAnswering, request.payload)
         token = request.token
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
-        return check_query(request, to_answer_query(body, app_id=request.app_id, user_id=user_id))
+        return check_hidden_fields(request, to_answer_query(body, app_id=request.app_id, user_id=user_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer a question."""
@@ -98,7 +98,7 @@ class QuestionBankResource:
     async def complete(self, request: ApiRequest) -> Reply:
         """Return completions of a question."""
         typed: QuestionAutocomplete = request.parsed
-        questions = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
+        questions = await self._banks.complete(request.app_id, typed.q[:MOST_QUERY_CHARS], typed.rows)
         payload = dumps(
             [{"question": question.question, "weight": question.weight} for question in questions]
         )

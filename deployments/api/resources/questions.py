@@ -22,7 +22,7 @@ from actors.retrieval.messages import SearchQuery
 from actors.serving.client import RecommenderClient
 from cluster.access_tier import NOBODY
 from cluster.clock import Clock
-from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
+from cluster.errors import KioskError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_question_id
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import UNKNOWN, has_link
@@ -34,10 +34,10 @@ from deployments.api.http.user_identity import UserIdentity, user_identity_from_
 from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.api.resources.query_services import QueryServices
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
-from deployments.api.wire.faults import refuse, validate_body
-from deployments.api.wire.shared import parse_filter
-from deployments.edge.access.admission import bearer_token
-from deployments.edge.http.envelope import Reply, dumps, success, success_json, with_etag
+from deployments.api.wire.query_bodies import parse_filter
+from deployments.api.wire.validation_errors import refuse, validate_body
+from deployments.edge.access.admission import verify_bearer_token
+from deployments.edge.http.replies import Reply, dumps, success, success_json, with_etag
 from deployments.edge.http.request import ApiRequest
 
 NAMED = "question_id"
@@ -156,7 +156,7 @@ class QuestionsResource:
         question = question.model_copy(update={"is_counted_late": countable and bool(tiers)})
         try:
             await self._submit(question, tiers)
-        except HouseError:
+        except KioskError:
             self._queries.treatment.record_failed_question(question)
             raise
         if countable and not tiers:
@@ -173,7 +173,7 @@ class QuestionsResource:
         """Store a question, with the entitled one if the tiers may open articles."""
 
         async def select(readable: frozenset[str]) -> tuple[str, ...] | None:
-            return await list_few_matching(
+            return await list_filtered_products(
                 self._queries.recommender, question.app_id, question.fq, question.type, readable
             )
 
@@ -230,7 +230,7 @@ class QuestionsResource:
             NotFound: the app has no such question
         """
         try:
-            token = bearer_token(request)
+            token = verify_bearer_token(request)
         except Unauthenticated:
             token = None
         (shown,) = await read_shown(self._services.store, request.app_id, (request.parsed,), token)
@@ -290,7 +290,7 @@ class QuestionsResource:
         for pause_s in (*_HISTORY_PAUSES_S, 0.0):
             try:
                 return await self._put(question)
-            except HouseError as error:
+            except KioskError as error:
                 reason = error.message
             await asyncio.sleep(pause_s)
         self._log.warning("history_missed", question_id=question.question_id, reason=reason)
@@ -323,7 +323,7 @@ async def _ignore_store_errors(work: Any) -> None:
     """Wait for a background write; an unavailable store is logged elsewhere."""
     try:
         await work
-    except HouseError as error:
+    except KioskError as error:
         structlog.get_logger().info("note_missed", reason=error.message)
 
 
@@ -363,7 +363,7 @@ def _check_metadata(body: AskBody) -> None:
 MOST_LISTED = 1_000
 
 
-async def list_few_matching(
+async def list_filtered_products(
     recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None, tiers: frozenset[str]
 ) -> tuple[str, ...] | None:
     """Return the products that a filter matches and these tiers may read; None if many, or without an engine."""
@@ -382,7 +382,7 @@ async def list_few_matching(
     )
     try:
         answered = await recommender.answer(keep_readable(query, tiers))
-    except HouseError:
+    except KioskError:
         return None
     if answered.search is None or answered.search.total > MOST_LISTED:
         return None

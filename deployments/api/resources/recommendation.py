@@ -13,11 +13,10 @@ from pydantic import ValidationError
 
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from cluster.errors import Forbidden
-from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
+from deployments.api.http.confidential_fields import check_hidden_fields, remove_hidden_fields
 from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.resources.query_services import QueryServices
-from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.recommendation_bodies import (
+from deployments.api.wire.recommendation import (
     ProductToProducts,
     Recommendation,
     UserToAttributes,
@@ -28,7 +27,8 @@ from deployments.api.wire.recommendation_bodies import (
     render_notices,
     to_query,
 )
-from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.api.wire.validation_errors import unprocessable_from
+from deployments.edge.http.replies import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
 
 NOT_FOR_BROWSERS = "Publishable key is not allowed to explain; use the secret key"
@@ -77,7 +77,7 @@ class RecommendationResource:
                 # Anybody may send a `pagination_id` with a publishable key: without a user, little is stored
                 # for it.
                 query = replace(query, is_strangers=True)
-            return check_query(request, query)
+            return check_hidden_fields(request, query)
 
         return read
 

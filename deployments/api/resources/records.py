@@ -19,10 +19,10 @@ from cluster.records.intake import Task
 from cluster.records.validation.accepted_uploads import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.store.app_bounds import StorageBounds, check_new_records
+from cluster.store.app_quotas import StorageBounds, check_new_records
 from cluster.store.stores import Stores
-from deployments.api.wire.faults import refuse
-from deployments.edge.http.envelope import (
+from deployments.api.wire.validation_errors import refuse
+from deployments.edge.http.replies import (
     Header,
     Reply,
     compute_etag,

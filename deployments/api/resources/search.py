@@ -10,19 +10,19 @@ from typing import Any
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
 from cluster.errors import Forbidden
-from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
+from deployments.api.http.confidential_fields import check_hidden_fields, remove_hidden_fields
 from deployments.api.resources.query_services import QueryServices
 from deployments.api.resources.recommendation import NOT_FOR_BROWSERS
-from deployments.api.wire.faults import validate_body
-from deployments.api.wire.recommendation_bodies import render_notices
+from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.search import (
     ManyProducts,
     SearchBody,
     spelling_to_dict,
-    to_named_query,
+    to_mget_query,
     to_search_query,
 )
-from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.api.wire.validation_errors import validate_body
+from deployments.edge.http.replies import Reply, dumps, result
 from deployments.edge.http.request import ApiRequest
 
 
@@ -49,12 +49,12 @@ class SearchResource:
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
             now_ms=self._queries.clock.now_ms(),
         )
-        return check_query(request, query)
+        return check_hidden_fields(request, query)
 
     def parse_many(self, request: ApiRequest) -> UserQuery:
         """Validate the body of mget."""
         body = validate_body(ManyProducts, request.payload)
-        return check_query(request, to_named_query(body, app_id=request.app_id))
+        return check_hidden_fields(request, to_mget_query(body, app_id=request.app_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Search products."""

@@ -21,8 +21,7 @@ from pydantic import (
 )
 
 from cluster.records.question import LONGEST_QUESTION, Format, PublicFinishReason
-from deployments.api.wire.faults import build_error
-from deployments.api.wire.shared import (
+from deployments.api.wire.query_bodies import (
     Count,
     FieldNames,
     Filter,
@@ -34,6 +33,7 @@ from deployments.api.wire.shared import (
     VisitorName,
     Warnings,
 )
+from deployments.api.wire.validation_errors import build_error
 
 MOST_METADATA = 64 << 10
 "Maximum bytes of `metadata` as JSON."

@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from cluster.query.language.field_values import canonical_field
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.faults import refuse
-from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings, query_from_body
+from deployments.api.wire.query_bodies import Count, Name, UserQueryBody, Warnings, query_from_body
+from deployments.api.wire.validation_errors import refuse
 
 MOST_TYPED = 1_000
 "Characters of `q` that the engine reads; users type fewer, and a longer pasted text still begins with them."

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.records.experiment import Status
 from cluster.records.field_types.fields import Moment
+from deployments.api.wire.query_bodies import Name, Real, RequestModel, VisitorName
 from deployments.api.wire.records import FaultPart
-from deployments.api.wire.shared import Name, Real, RequestModel, VisitorName
 
 
 class ExperimentBody(RequestModel):

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from cluster.records.field_types.fields import Moment
-from deployments.api.wire.faults import build_error
-from deployments.api.wire.shared import Count, Flag, Offset, RequestModel
+from deployments.api.wire.query_bodies import Count, Flag, Offset, RequestModel
+from deployments.api.wire.validation_errors import build_error
 
 MOST_IDS = 10_000
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

@@ -15,8 +15,7 @@ from actors.retrieval.messages import AnswerQuery
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import All, Node
 from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.search import Spellcheck, SpellcheckReply
-from deployments.api.wire.shared import (
+from deployments.api.wire.query_bodies import (
     Count,
     Flag,
     Offset,
@@ -27,8 +26,9 @@ from deployments.api.wire.shared import (
     number_not_bool,
     plain_query_from_body,
 )
+from deployments.api.wire.search import Spellcheck, SpellcheckReply
 
-MOST_COMPLETIONS = 1_000
+MOST_QUERY_CHARS = 1_000
 "Characters of `q` that the engine reads."
 
 
@@ -165,8 +165,8 @@ def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> Us
         dedupe=False,
         language=(body.language or "").lower(),
         question=AnswerQuery(
-            text=body.q[:MOST_COMPLETIONS],
-            original=body.q[:MOST_COMPLETIONS],
+            text=body.q[:MOST_QUERY_CHARS],
+            original=body.q[:MOST_QUERY_CHARS],
             min_probability=least,
             min_boosted_probability=least if boosted is None else boosted,
             correct=body.spellcheck.enable_auto_spelling_correction,

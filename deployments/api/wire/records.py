@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.erasure import ErasedPlace
 from cluster.records.validation.deletes import MAX_ID, MAX_IDS
-from deployments.api.wire.shared import Filter, RequestModel, Warnings
+from deployments.api.wire.query_bodies import Filter, RequestModel, Warnings
 
 
-def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
+def build_delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
     """Return the schema of a body with the ids to delete."""
     ids = {
         "type": "array",

@@ -17,20 +17,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.query.language.parser import FULL_TEXT, parse
 from cluster.query.language.tree import All, Node, Not, Phrase, Term
 from cluster.query.language.tree import Any as AnyOf
-from deployments.api.wire.faults import refuse, refuse_filter
-from deployments.api.wire.search_clauses import (
-    MOST_FACETS,
-    AnchoringSetting,
-    FacetChoice,
-    FacetEntry,
-    OrderBy,
-    anchorings_from_body,
-    check_facet_budget,
-    facet_filters_from_body,
-    facets_from_body,
-    order_keys_from_body,
-)
-from deployments.api.wire.shared import (
+from deployments.api.wire.query_bodies import (
     Diversification,
     FieldNames,
     Flag,
@@ -43,10 +30,23 @@ from deployments.api.wire.shared import (
     UserQueryBody,
     VisitorName,
     Warnings,
+    diversity_rules_from_body,
     number_not_bool,
     query_from_body,
-    spacings_from_body,
 )
+from deployments.api.wire.search_clauses import (
+    MOST_FACETS,
+    AnchoringSetting,
+    FacetChoice,
+    FacetEntry,
+    OrderBy,
+    anchorings_from_body,
+    check_facet_budget,
+    facet_filters_from_body,
+    facets_from_body,
+    order_keys_from_body,
+)
+from deployments.api.wire.validation_errors import refuse, refuse_filter
 
 MOST_SOUGHT = 1_000
 "Characters of `q` and `like` that the engine reads."
@@ -222,7 +222,7 @@ def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int)
         now_ms=now_ms,
         start=body.start,
         exclude=tuple(body.exclude),
-        spacing=spacings_from_body(body.diversification),
+        spacing=diversity_rules_from_body(body.diversification),
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
         explain=body.explain,
@@ -230,7 +230,7 @@ def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int)
     )
 
 
-def to_named_query(body: ManyProducts, *, app_id: str) -> UserQuery:
+def to_mget_query(body: ManyProducts, *, app_id: str) -> UserQuery:
     """Return the query of a body."""
     return UserQuery(
         kind="mget",

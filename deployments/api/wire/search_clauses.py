@@ -29,8 +29,8 @@ from cluster.query.language.parser import parse
 from cluster.query.language.patterns import compile_regex
 from cluster.query.language.scalars import moment_of, number_of, period_of
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.faults import build_error, refuse, refuse_filter
-from deployments.api.wire.shared import Count, Name, Real, RequestModel, parse_filter
+from deployments.api.wire.query_bodies import Count, Name, Real, RequestModel, parse_filter
+from deployments.api.wire.validation_errors import build_error, refuse, refuse_filter
 
 MOST_FACETS = 32
 MOST_KEYS = 200

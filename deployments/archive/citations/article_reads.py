@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cluster.access_tier import may_read
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.archive.article_revision import ArticleRead, ArticleRevision
 from cluster.store.archive.article_reads import ArticleReadStore
 from deployments.archive.admission import ArchiveCaller
@@ -72,7 +72,7 @@ class ArticleReads(BatchWriter[ArticleRead]):
         """Return whether an agent read anything lately. Cost: 1 microsecond."""
         return self._agent_of(person) in self._read
 
-    def list_news(
+    def list_corrections(
         self, person: ArchiveCaller, revisions: Mapping[str, ArticleRevision]
     ) -> list[tuple[str, ArticleRevision]]:
         """Return revisions of articles that an agent read before them, and may know."""
@@ -126,6 +126,6 @@ class ArticleReads(BatchWriter[ArticleRead]):
     async def _follow_forever(self) -> None:
         while True:
             # The store is away: the offset is unchanged, so the next round reads on from there.
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await self.follow()
             await asyncio.sleep(FOLLOW_EVERY_S)

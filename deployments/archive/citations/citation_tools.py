@@ -16,7 +16,7 @@ from cluster.records.archive.article_revision import ArticleRevision, passage_di
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import MOST_TITLE, ToolResult
 from deployments.archive.call_context import PLAIN, CallContext
-from deployments.archive.citation import web_address
+from deployments.archive.citation_rules import sanitize_url
 from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.citations.citation_marks import remove_mark
 from deployments.archive.text_fence import fence_line
@@ -93,7 +93,7 @@ def state_to_dict(state: CitationState) -> dict[str, str]:
         "status": state.status,
         "product_id": state.product_id,
         "title": state.title[:MOST_TITLE],
-        "url": web_address(state.url),
+        "url": sanitize_url(state.url),
         "passage": state.passage,
         "corrected_at": state.corrected_at,
         "correction_note": state.correction_note,
@@ -146,12 +146,12 @@ class CitationTools:
             app_id, {"iss": self.issuer, "iat": self.clock.now_ms() // 1000, **claims}
         )
 
-    async def list_news(self, person: ArchiveCaller) -> list[dict[str, str]]:
+    async def list_corrections(self, person: ArchiveCaller) -> list[dict[str, str]]:
         """Return what was corrected or withdrawn since an agent read it; each is returned once."""
         if not self.reads.has_read(person):
             return []
         revisions = await self.archive.get_article_revisions(self.find_app())
-        news = self.reads.list_news(person, revisions)
+        news = self.reads.list_corrections(person, revisions)
         for product_id, revision in news:
             self.reads.record(person, product_id, revision.revision)
         return [self._fence(_revision_to_dict(product_id, revision)) for product_id, revision in news]
@@ -180,7 +180,7 @@ def _revision_to_dict(product_id: str, revision: ArticleRevision) -> dict[str, s
         "status": revision.status,
         "product_id": product_id,
         "title": revision.title[:MOST_TITLE],
-        "url": web_address(revision.url),
+        "url": sanitize_url(revision.url),
         "corrected_at": revision.corrected_at,
         "correction_note": revision.note,
     }

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
+from cluster.errors import KioskError, Malformed, TooLarge, Unavailable
 from cluster.tracing import current_trace
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from deployments.archive.citations.citation_tools import CitationTools
-from deployments.archive.machine_terms import MachineTerms
+from deployments.archive.licence_terms import LicenceTerms
 from deployments.archive.mcp import transport
 from deployments.archive.mcp.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message
 from deployments.archive.mcp.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
@@ -28,10 +28,10 @@ from deployments.archive.mcp.transport import AllowedOrigins
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.signatures.message_signatures import SignedRequest
 from deployments.archive.signatures.signed_agents import SignedAgents
-from deployments.edge.http.envelope import Reply
+from deployments.edge.http.replies import Reply
 from deployments.edge.http.request import Deadline, DeadlineExceeded, Receive, Scope, read_body
 from deployments.edge.http.request_log import HEADER, RequestLog, RequestRecorder, Send
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
@@ -59,7 +59,7 @@ class McpArchive:
     stateless: StatelessMethods
     gate: ClientAdmission
     citations: CitationTools
-    terms: MachineTerms
+    terms: LicenceTerms
 
 
 class ArchiveFinder(Protocol):
@@ -78,7 +78,7 @@ class McpEndpoint:
         *,
         archives: ArchiveFinder,
         tokens: TokenVerifier,
-        addresses: ServerAddresses,
+        addresses: ServerOrigin,
         origins: AllowedOrigins,
         clock: Clock,
         log: RequestLog,
@@ -196,7 +196,7 @@ class McpEndpoint:
             rule = archive.gate.check(person)
             if call.method == "tools/call":
                 await archive.gate.spend(rule, person)
-        except HouseError as error:
+        except KioskError as error:
             methods.record_refused(call, person, error.message, begun_s)
             problem = rpc_error_from(error, call.id, request_id)
             return transport.result_reply(methods.render_refusal(call, problem))

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import structlog
 
-from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from cluster.errors import Invalid, KioskError, NotFound, TooMany, Unavailable
 from cluster.records.archive.archive_client import QUESTION_TOOLS
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
@@ -95,7 +95,7 @@ class McpMethods:
             return self.render_refusal(call, RpcError(TOOK_TOO_LONG, id=call.id))
         except (Invalid, NotFound, TooMany, Unavailable) as error:
             return self.render_refusal(call, rpc_error_from(error, call.id, request_id))
-        except HouseError as error:
+        except KioskError as error:
             return render_error(rpc_error_from(error, call.id, request_id))
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
             return render_error(fault_from(error, call.id, request_id))
@@ -140,11 +140,11 @@ class McpMethods:
             if self._contexts is not None and tool.name != CHECK:
                 context = await self._contexts.open(usage, _read_article(tool.name, given))
             result = await run(person, given, context)
-            news = await self._citations.list_news(person)
+            news = await self._citations.list_corrections(person)
             # `record_read` looks up revisions in this archive; an included one has its own.
             if tool.name in (GET, FETCH) and not result.is_included:
                 await self._citations.record_read(person, result.articles[0])
-        except HouseError as error:
+        except KioskError as error:
             self._usage.record(usage.refuse(error.message))
             raise
         reply = _render_tool_result({**result.document, "corrections": news} if news else result.document)
@@ -177,7 +177,7 @@ def _read_article(tool: str, given: dict[str, Any]) -> str:
     return str(given["id"].partition(".")[2]) if tool == FETCH else ""
 
 
-def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcError:
+def rpc_error_from(error: KioskError, call_id: bytes, request_id: str) -> RpcError:
     """Return the error answer of an expected error; the model gets its message unchanged."""
     if isinstance(error, Unavailable):
         seconds = max(1, int(error.facts.get("retry_after_s", 1)))

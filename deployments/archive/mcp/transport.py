@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cluster.addresses.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.mcp.jsonrpc import RpcError, render_error
 from deployments.archive.oauth.addresses import resource_metadata_of
-from deployments.edge.http.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
+from deployments.edge.http.replies import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
 from deployments.edge.http.request_log import Send, send_reply
 
 NOT_SIGNED_IN = "valid bearer token required"

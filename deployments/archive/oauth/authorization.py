@@ -20,7 +20,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.addresses.public_addresses import find_host
+from cluster.addresses.ssrf_guard import find_host
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
 from deployments.archive.oauth.authorization_request import (

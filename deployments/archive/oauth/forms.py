@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.http.body_pace import BodyPace
 from deployments.edge.http.request import DeadlineExceeded
@@ -75,7 +75,7 @@ async def read_small_body(request: Request, within_s: float) -> bytes:
         raise
     except DeadlineExceeded as error:
         raise OAuthError("invalid_request", "the body did not arrive in time", 408) from error
-    except HouseError as error:
+    except KioskError as error:
         too_large = error.code == "too_large"
         text = f"the body is larger than {MOST_BYTES} bytes" if too_large else error.message
         raise OAuthError("invalid_request", text, 413 if too_large else 400) from error

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import HouseError, TooMany
+from cluster.errors import KioskError, TooMany
 from deployments.archive.oauth.addresses import (
     AUTHORIZE_PATH,
     CLIENTS_PATH,
@@ -23,10 +23,10 @@ from deployments.archive.oauth.addresses import (
     mcp_path,
 )
 from deployments.archive.oauth.authorization import AuthorizationPage, render_error_page
+from deployments.archive.oauth.client_authentication import CHALLENGE, is_basic
 from deployments.archive.oauth.client_identity.registration import RegistrationEndpoint
 from deployments.archive.oauth.client_identity.registration_management import RegistrationManagement
 from deployments.archive.oauth.connected_clients import ConnectedClientsPage
-from deployments.archive.oauth.credentials import CHALLENGE, is_basic
 from deployments.archive.oauth.metadata import MetadataEndpoint
 from deployments.archive.oauth.pages import OAuthPages
 from deployments.archive.oauth.replies import OAuthError, is_preflight, preflight, render_error, wrong_method
@@ -142,7 +142,7 @@ class _PageEndpoint:
 
 
 def _oauth_error_from(error: Exception) -> OAuthError:
-    if isinstance(error, HouseError) and error.code == "unavailable":
+    if isinstance(error, KioskError) and error.code == "unavailable":
         wait_s = int(error.facts.get("retry_after_s", 1))
         return OAuthError(
             "temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s

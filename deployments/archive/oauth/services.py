@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from cluster.clock import Clock
+from cluster.crypto import Vault
 from cluster.records.account import Account
-from cluster.secrecy import Vault
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
-from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.rate_limits import LimitStore
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.oauth.access_tokens import AccessTokens
@@ -22,8 +22,8 @@ from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.http.body_pace import SMALL_BODY
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.server_addresses import ServerAddresses
-from deployments.edge.limits.signin_limits import SignInRates, wait_for_shared
+from deployments.edge.http.server_origin import ServerOrigin
+from deployments.edge.limits.signin_limits import SignInRates, take_shared_token
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import Browser, SignIn
@@ -55,7 +55,7 @@ class ChangeLimit:
 
     async def wait_s(self) -> int:
         """Count one change; return 0 to admit it, else the seconds to wait."""
-        return await wait_for_shared(self._store, self._clock, "all", "registration-changes", self._rate)
+        return await take_shared_token(self._store, self._clock, "all", "registration-changes", self._rate)
 
 
 # Shorter than the two hours for which revocations are held: a revoked token ends before it is forgotten.
@@ -79,7 +79,7 @@ class OAuthServices:
     "Clients whose ids are the addresses of their metadata documents."
     registrations: RegistrationStore
     clock: Clock
-    addresses: ServerAddresses
+    addresses: ServerOrigin
     access_tokens: AccessTokens
     "The code that mounts the routes starts and closes it."
     address_limits: TokenBuckets
@@ -132,7 +132,7 @@ def open_oauth(
     stores: Stores,
     vault: Vault,
     clock: Clock,
-    addresses: ServerAddresses,
+    addresses: ServerOrigin,
     *,
     title: str = "News Archive Search",
     limits: OAuthLimits | None = None,

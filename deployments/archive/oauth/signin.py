@@ -20,7 +20,7 @@ from deployments.archive.oauth.redirects import describe_target, is_on_this_mach
 from deployments.archive.oauth.services import OAuthServices
 from deployments.edge.access.signing import PurposeSigner, sha256
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
-from deployments.sign_in.sign_in import safe_goal, username_from_form
+from deployments.sign_in.sign_in import safe_redirect, username_from_form
 
 FORM_LIFE_S = 600
 
@@ -151,7 +151,7 @@ class SignInPage:
     ) -> Response:
         """Show the form of the password, or with a `step` that of the code; the browser sends `values` back."""
         # A goal that is too long for the provider's cookie becomes the list of connected applications.
-        target = goal if safe_goal(goal) == goal else CLIENTS_PATH
+        target = goal if safe_redirect(goal) == goal else CLIENTS_PATH
         return self.show_bound(
             request,
             "code" if step else "sign_in",

@@ -17,7 +17,7 @@ from typing import Any
 import jwt
 from itsdangerous import BadData, Signer
 
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from deployments.edge.access.signing import KINDS, PurposeSigner, is_whole
 
 # RFC 9068, 2.1: the type tells an access token from every other JWT.
@@ -69,7 +69,7 @@ class OAuthSigner:
         """Return a refresh token of a grant; a forged one is detected without the store."""
         return self._refresh.sign(f"{grant_id}.{self.random()}").decode()
 
-    def refresh_grant(self, token: str) -> str | None:
+    def grant_of_refresh(self, token: str) -> str | None:
         """Return the grant of a genuine refresh token."""
         if not is_whole(token):
             return None

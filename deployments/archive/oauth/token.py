@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from cluster.records.account import Account, Code, Grant
 from deployments.archive.oauth.addresses import archive_of
+from deployments.archive.oauth.client_authentication import authenticate_client
 from deployments.archive.oauth.client_identity.clients import OAuthClient, short_id
-from deployments.archive.oauth.credentials import authenticate_client
 from deployments.archive.oauth.forms import Parameters, read_form
 from deployments.archive.oauth.pkce import is_verifier_of
 from deployments.archive.oauth.redirects import describe_target
@@ -110,7 +110,7 @@ class TokenEndpoint:
             raise OAuthError("invalid_request", "refresh_token is missing")
         signing = self._services.signing
         grants = self._services.grants
-        grant_id = signing.refresh_grant(token)
+        grant_id = signing.grant_of_refresh(token)
         grant = await grants.grant(grant_id) if grant_id else None
         # A refresh token is bound to the client that got it (RFC 6749, 10.4).
         if grant is None or grant.client_id != client.client_id:
@@ -195,7 +195,9 @@ class RevocationEndpoint:
         token = form.once("token")
         if token is None:
             raise OAuthError("invalid_request", "token is missing")
-        grant_id = self._services.signing.refresh_grant(token) or self._services.access_tokens.grant_of(token)
+        grant_id = self._services.signing.grant_of_refresh(token) or self._services.access_tokens.grant_of(
+            token
+        )
         grant = await self._services.grants.grant(grant_id) if grant_id else None
         if grant is not None:
             if grant.client_id != client.client_id:

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import orjson
 import structlog
 
-from cluster.addresses.public_addresses import find_address_fault, find_host
+from cluster.addresses.ssrf_guard import find_address_fault, find_host
 from cluster.clock import Clock
-from cluster.document_client import DocumentClient, DocumentError, TooManyFetches
+from cluster.external_fetcher import DocumentError, ExternalFetcher, TooManyFetches
 from deployments.archive.signatures.message_signatures import DIRECTORY_PATH, decode_key, thumbprint
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
@@ -94,9 +94,9 @@ def read_key_set(body: bytes) -> dict[str, bytes]:
 class KeyDirectories:
     """Finds keys of agents by directory and id."""
 
-    def __init__(self, clock: Clock, documents: DocumentClient | None = None) -> None:
+    def __init__(self, clock: Clock, documents: ExternalFetcher | None = None) -> None:
         self._clock = clock
-        self._documents = documents or DocumentClient()
+        self._documents = documents or ExternalFetcher()
         self._limits = TokenBuckets(clock)
         self._cached: OrderedDict[str, _CachedKeys] = OrderedDict()
         self._fetching: dict[str, asyncio.Task[None]] = {}

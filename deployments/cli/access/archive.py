@@ -13,8 +13,8 @@ from cluster.addresses.origin import is_loopback, parse_origin
 from cluster.build_info import installed_version
 from cluster.errors import Invalid
 from deployments.archive.discovery_pages import build_server_json
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import archive_terms, archives
 
 _APP = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import archive_clients
 
 app = typer.Typer(help="Clients of the archive: allow, deny, rate.", no_args_is_help=True)

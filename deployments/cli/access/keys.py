@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from cluster.errors import Invalid
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
-from deployments.operations.access import keys, user_tokens
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands, print_result
+from deployments.operations.access import keys, user_token_revocation
 from deployments.operations.access.keys import KeyList
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
@@ -62,4 +62,4 @@ COMMANDS = (
     OperationCommand("revoke", "keys.revoke_any", REVOKE_EPILOG, {"key": "KEY"}),
     OperationCommand("end-tokens", "users.end_tokens", END_TOKENS_EPILOG, {"user_id": "USER"}),
 )
-add_commands(app, COMMANDS, keys, user_tokens)
+add_commands(app, COMMANDS, keys, user_token_revocation)

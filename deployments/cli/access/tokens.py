@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import personal_tokens
 
 app = typer.Typer(help="Personal tokens: administration over HTTP.", no_args_is_help=True)

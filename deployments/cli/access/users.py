@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cluster.errors import Invalid
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands, print_result
 from deployments.operations.access import invitations, people, tiers
 from deployments.operations.access.people import AccountDetails
 

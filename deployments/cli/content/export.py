@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.records.field_types.times import parse_span_ms
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.cli.frame.screen import PARTLY, exit_on_error
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
+from deployments.cli.framework.screen import PARTLY, exit_on_error
 
 if TYPE_CHECKING:
-    from jobs.export.file_export import ExportOrder, ExportSummary
+    from jobs.export.file_export import ExportSpec, ExportSummary
 
 EPILOG = """
 [bold]Examples[/]
@@ -76,11 +76,11 @@ def export(
 ) -> None:
     """Write all users, products, interactions, queries, answers, outcomes or archive calls of an app into a file."""
     from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
-    from jobs.export.file_export import ExportOrder, check_subject
+    from jobs.export.file_export import ExportSpec, check_subject
 
     with exit_on_error(as_json=as_json and out != STANDARD_OUTPUT):
         installation = Installation()
-        order = ExportOrder(
+        order = ExportSpec(
             app,
             check_subject(subject),
             out,
@@ -129,7 +129,7 @@ def parse_since(text: str) -> int:
 
 
 async def _export(
-    installation: Installation, order: ExportOrder, watch: Callable[[int, int], None]
+    installation: Installation, order: ExportSpec, watch: Callable[[int, int], None]
 ) -> ExportSummary:
     from cluster.process.artifact_access import open_artifact_store
     from jobs.export.file_export import export_to_file as write

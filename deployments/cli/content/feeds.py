@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.content import feeds
 
 app = typer.Typer(help="Feeds of a publisher, polled for articles.", no_args_is_help=True)

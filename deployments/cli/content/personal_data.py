@@ -19,10 +19,10 @@ from cluster.errors import Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
 from cluster.store.connect import OpenStores
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.operations.content.erasures import UserExport
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.principal import COMMAND_LINE
 
 FORGET_EPILOG = """
 [bold]Examples[/]

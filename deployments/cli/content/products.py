@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from cluster.errors import Invalid
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.content import catalog
 from deployments.operations.content.catalog import build_field_value_table
 

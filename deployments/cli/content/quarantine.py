@@ -10,19 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.intake.replay import ReplayResult
+from actors.intake.quarantine_replay import ReplayResult
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.content import quarantine as operations
 from deployments.operations.content.quarantine import (
     EntryList,
     read_entries,
     select_entries,
 )
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.principal import COMMAND_LINE
 
 app = typer.Typer(help="What was set aside: list, show, replay, drop.", no_args_is_help=True)
 

@@ -9,12 +9,12 @@ import typer
 
 from cluster.ids import DEFAULT_ENGINE
 from deployments.cli.content.export import AppName, AsJson, FormatName, KeepFormulas, show_progress
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.screen import exit_on_error
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.screen import exit_on_error
 
 if TYPE_CHECKING:
-    from jobs.scoring.user_scorer import ScoringOrder
+    from jobs.scoring.user_scorer import ScoringSpec
 
 EPILOG = """
 [bold]Examples[/]
@@ -57,12 +57,12 @@ def recommend(
 ) -> None:
     """Recommend products to a list of users, as the API does, into a file."""
     from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
-    from jobs.scoring.user_scorer import ScoringOrder
+    from jobs.scoring.user_scorer import ScoringSpec
 
     to_stdout = out == STANDARD_OUTPUT
     with exit_on_error(as_json=as_json and not to_stdout):
         installation = Installation()
-        order = ScoringOrder(app, engine, rows, snapshot, tuple(filters or ()))
+        order = ScoringSpec(app, engine, rows, snapshot, tuple(filters or ()))
         # Built and dropped, so that an invalid order is refused before anything is opened.
         order.build_query()
         choose_format(out, form)
@@ -90,7 +90,7 @@ def recommend(
         screen.print_lines(f"{summary['digest']}  {out}")
 
 
-async def _check(installation: Installation, order: ScoringOrder) -> None:
+async def _check(installation: Installation, order: ScoringSpec) -> None:
     """Refuse an unknown engine before workers start."""
     from jobs.scoring.user_scorer import check_engine
 
@@ -99,7 +99,7 @@ async def _check(installation: Installation, order: ScoringOrder) -> None:
 
 
 async def _recommend_locally(
-    installation: Installation, order: ScoringOrder, users: str, out: str, **options: Any
+    installation: Installation, order: ScoringSpec, users: str, out: str, **options: Any
 ) -> dict[str, Any]:
     from cluster.process.artifact_access import open_artifact_store
     from jobs.scoring.driver import recommend_in_process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from cluster.ids import DEFAULT_ENGINE
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.content import rules
 
 app = typer.Typer(help="Stored boost rules: raise, pin, bury or remove products.", no_args_is_help=True)

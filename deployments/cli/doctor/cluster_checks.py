@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from cluster.admin.master_keys import master_key_fingerprints
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid, KioskError
 from cluster.process.artifact_access import open_artifact_store_at
-from cluster.process.connecting import ADMIN_S, connect, run_blocking
 from cluster.process.installation_identity import find_mismatch, read_artifact_id
+from cluster.process.store_connections import ADMIN_S, connect, run_blocking
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
 from cluster.settings import Settings
 from cluster.store.installation.identity import StoredIdentity
@@ -50,7 +50,7 @@ def inspect_cluster(settings: Settings, urls: Sequence[str], now_ms: int) -> Clu
     answers = [finding for url in urls for finding in check_url(url)]
     try:
         report = run_blocking(read())
-    except HouseError as error:
+    except KioskError as error:
         advice = "start it, or correct KIOSK_REDIS_URL"
         return ClusterInspection(None, (Finding("redis", "bad", error.message, advice), *answers))
     findings = [*_check_identity(report, settings), *check_report(report), *answers]
@@ -124,7 +124,7 @@ def _check_identity(report: ClusterReport, settings: Settings) -> Iterator[Findi
 def _check_key(recorded: StoredIdentity, settings: Settings) -> Finding:
     try:
         fingerprints = master_key_fingerprints(settings)
-    except HouseError as error:
+    except KioskError as error:
         return Finding("its master key", "bad", error.message)
     if recorded.fingerprint and not fingerprints:
         words = "not on this machine: commands that read or change anything are refused here"
@@ -137,7 +137,7 @@ def _check_artifacts(recorded: StoredIdentity, settings: Settings) -> Finding:
     address = str(settings.artifacts_address)
     try:
         artifact_id = read_artifact_id(open_artifact_store_at(address, settings))
-    except HouseError as error:
+    except KioskError as error:
         advice = "is the bucket or the folder reachable from here?"
         return Finding("artifact store", "bad", error.message, advice)
     if recorded.installation_id and not artifact_id:

@@ -13,14 +13,14 @@ import typer
 from cluster.admin.accounts import AccountAdmin
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, HouseError, Invalid, Unavailable
+from cluster.errors import Conflict, Invalid, KioskError, Unavailable
 from cluster.records.archive.named_archive import NamedArchive, why_left_out
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.archive_check import ArchiveCheck
 from deployments.cli.doctor.mcp_check import McpCheck
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from deployments.operations.access.archives import list_owned_apps
 from deployments.operations.insight.installation_checks import (
     Finding,
@@ -211,7 +211,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         findings += security_checks.check_erasures(installation)
         findings.append(security_checks.check_audit(installation))
         findings += security_checks.check_previous_keys(installation)
-    except HouseError as error:
+    except KioskError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings
 
@@ -227,5 +227,5 @@ def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[
         yield check_app_storage(installation.read_app_storage())
         yield from security_checks.check_switches(installation.list_apps())
         yield from security_checks.check_previous_keys(installation)
-    except HouseError as error:
+    except KioskError as error:
         yield Finding("redis", "bad", error.message)

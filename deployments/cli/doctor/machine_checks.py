@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.admin.master_keys import open_vault
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis
-from cluster.local.redis_faults import AS_OF, list_faults
+from cluster.local.redis_vulnerabilities import AS_OF, list_faults
 from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import InstallationState
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from deployments.operations.insight.installation_checks import Finding
 
 RAY = "2.60."
@@ -73,7 +73,7 @@ def check_master_key(installation: Installation) -> Finding:
             return finding
     try:
         open_vault(settings)
-    except HouseError as error:
+    except KioskError as error:
         return Finding(
             "master key",
             "bad",
@@ -120,7 +120,7 @@ def check_haproxy(state: InstallationState | None) -> Finding:
         )
     try:
         return Finding("haproxy", "ok", find_haproxy())
-    except HouseError as error:
+    except KioskError as error:
         return Finding(
             "haproxy",
             "bad",
@@ -133,7 +133,7 @@ def check_redis_binary() -> Finding:
     """There is a Redis server to start, without published faults."""
     try:
         return check_redis_version(find_redis())
-    except HouseError as error:
+    except KioskError as error:
         return Finding("redis", "bad", error.message)
 
 

@@ -18,7 +18,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.archive.archive_client import CHECK_CLIENT
 from cluster.records.archive.named_archive import mcp_path
 from deployments.cli.doctor.http_session import HttpResponse, HttpSession
@@ -54,7 +54,7 @@ END_S = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class McpCheckFailed(HouseError):
+class McpCheckFailed(KioskError):
     """A client would trip here. Facts: `advice`."""
 
     code = "tripped"
@@ -99,7 +99,7 @@ class McpCheck:
                 if name in lasting:
                     continue
                 return
-            except HouseError as error:
+            except KioskError as error:
                 yield Finding(name, "bad", error.message, "`kiosk status` says how the parts are")
                 return
             except (AttributeError, LookupError, TypeError, ValueError) as error:

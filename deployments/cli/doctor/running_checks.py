@@ -16,7 +16,7 @@ from cluster.process.installation_state import InstallationState
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.machine_checks import check_redis_version
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from deployments.operations.insight import installation_checks
 from deployments.operations.insight.installation_checks import Finding
 

@@ -14,14 +14,14 @@ from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, InvalidSetting
+from cluster.errors import InvalidSetting, KioskError
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.installation_processes import list_processes
 from cluster.records.apps import DEFAULT_STORAGE_MB, DEFAULT_TRAINING_MB, App, AppSettings
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from deployments.operations.insight.installation_checks import Finding, Level
 
 
@@ -111,7 +111,7 @@ def check_learners(installation: Installation) -> Finding:
     """Which model classes of yours may run here."""
     try:
         allowed = sorted(allowed_learners(installation.settings))
-    except HouseError as error:
+    except KioskError as error:
         return Finding("learners", "bad", error.message, "make the file readable for its owner")
     if not allowed:
         return Finding("learners", "ok", "only the built-in ones may run")
@@ -155,7 +155,7 @@ def check_artifacts(installation: Installation) -> Finding:
         result = sign_manifests(artifacts, foreign=True, dry_run=True)
     except InvalidSetting as error:
         return Finding("artifacts", "bad", error.message)
-    except HouseError as error:
+    except KioskError as error:
         return Finding("artifacts", "bad", error.message, "put back the master key from your backup")
     if result.damaged:
         words = f"damaged manifests: {', '.join(result.damaged[:3])}"
@@ -226,7 +226,7 @@ async def _check_app(app_id: str, artifacts: ArtifactStore, stores: OpenStores) 
             (snapshot.engine_id, snapshot.version): snapshot.erasures
             for snapshot in find_marked_snapshots(artifacts, app_id)
         }
-    except HouseError as error:
+    except KioskError as error:
         return [*findings, Finding("erasures", "warning", f"{app_id}: {error.message}")]
     for engine in await stores.engines.all(app_id):
         if count := marked.get((engine.engine_id, engine.snapshot)):

@@ -10,12 +10,12 @@ import typer
 
 from cluster.errors import Fault
 from cluster.store.administration.audit_chain import AuditVerdict
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.access import audit_log as operations
-from deployments.operations.frame.operation import Download
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.operation import Download
+from deployments.operations.framework.principal import COMMAND_LINE
 
 app = typer.Typer(help="The audit log: every change by an administrator.", no_args_is_help=True)
 

@@ -13,10 +13,10 @@ from actors.experiments.goal_report import GoalReport
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
-from deployments.cli.frame import screen
-from deployments.cli.frame.chart_files import BAR_COLOUR, WIDTH, Forms, build_bar_chart, write_charts
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.chart_files import BAR_COLOUR, WIDTH, Forms, build_bar_chart, write_charts
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.insight import experiment_plan, experiments, interleaving
 from deployments.operations.insight.archive import question_experiments
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.errors import NotFound
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import print_result
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import print_result
 
 if TYPE_CHECKING:
     from deployments.operations.insight.replays import AnswerReplayReport

@@ -11,10 +11,10 @@ import typer
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.field_types.times import parse_span_ms as parse_span_ms
-from deployments.cli.frame import screen
-from deployments.cli.frame.chart_files import Forms, build_bar_chart, write_charts
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import print_result
+from deployments.cli.framework import screen
+from deployments.cli.framework.chart_files import Forms, build_bar_chart, write_charts
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import print_result
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
 from deployments.operations.insight.archive.readership import (
     MOST_LINES,

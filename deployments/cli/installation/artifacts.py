@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.admin.master_keys import manifest_key_text
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 
 if TYPE_CHECKING:
-    from deployments.cli.frame.server_operations import Signatures
+    from deployments.cli.framework.cli_operations import Signatures
 
 app = typer.Typer(help="Artifacts: signatures of manifests and key records.", no_args_is_help=True)
 

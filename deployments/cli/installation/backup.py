@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, HouseError, Invalid
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import REDIS_S, Installation, read_clock_ms
+from cluster.errors import Conflict, Invalid, KioskError
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import REDIS_S, Installation, read_clock_ms
 from jobs.command_line import DefaultGroup, build_app
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def _verify_sample(target: ArtifactStore, backup: Backup, settings: Settin
     try:
         async with _scratch_installation(settings) as (stores, _):
             return await verify_sample(target, backup, stores, SystemClock())
-    except HouseError as error:
+    except KioskError as error:
         return SampleVerification(len(backup.chunks), error=error.message)
 
 
@@ -212,7 +212,7 @@ def verify(
     from deployments.cli.installation.backup_verification import (
         Verification,
         print_verification,
-        verify_restored,
+        restore_and_compare,
     )
 
     installation = Installation()
@@ -224,7 +224,7 @@ def verify(
         verification = Verification(plan.backup, damaged, require_answers=require_answers)
         if not verification.damaged:
             asyncio.run(
-                verify_restored(
+                restore_and_compare(
                     verification,
                     plan,
                     target,
@@ -250,10 +250,10 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup into this installation, which is stopped and empty, or into which a restore ended half way."""
-    from cluster.admin.audit_log import protect_audit
+    from cluster.admin.audit_setup import protect_audit_log
     from cluster.admin.schema import ensure_schema
-    from cluster.backup.audit_row import record_restore
-    from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+    from cluster.backup.audit_position import record_restore
+    from cluster.backup.restoring import RestoreJob, empty_for_restore, plan_restore
     from cluster.process.artifact_access import open_artifact_store
 
     installation = Installation()
@@ -274,11 +274,11 @@ def restore(
     async def run(progress: Progress) -> RestoreResult:
         async with _open_stores(installation) as stores:
             into = open_artifact_store(settings)
-            await prepare_restore(stores, into, plan.backup.facts.backup_id, replace=replace)
+            await empty_for_restore(stores, into, plan.backup.facts.backup_id, replace=replace)
             result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
             # A backup of an earlier release is migrated before anything else reads it.
             await ensure_schema(stores, read_clock_ms())
-            protect_audit(stores.audit, settings)
+            protect_audit_log(stores.audit, settings)
             await record_restore(stores.audit, plan.backup.facts, read_clock_ms())
             return result
 
@@ -314,7 +314,7 @@ async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
 
     A backup copies data of any schema, and a restore may replace that of a newer release.
     """
-    from cluster.process.connecting import ADMIN_S, connect
+    from cluster.process.store_connections import ADMIN_S, connect
 
     async with installation.open_stores(any_schema=True), connect(slow_s=ADMIN_S, is_serving=True) as stores:
         yield stores
@@ -354,7 +354,7 @@ async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenS
     from cluster.local.redis_server import RedisServer
     from cluster.paths import InstallationPaths
     from cluster.process.artifact_access import open_scratch_artifact_store
-    from cluster.process.connecting import ADMIN_S
+    from cluster.process.store_connections import ADMIN_S
     from cluster.store.connect import open_stores
 
     with tempfile.TemporaryDirectory(prefix="kiosk-verify-") as folder:

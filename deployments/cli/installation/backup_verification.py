@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from actors.serving.answer_sample import (
+from actors.serving.installation_comparison import (
     MOST_SEARCHED,
     build_queries,
     compute_answers,
@@ -16,16 +16,16 @@ from actors.serving.answer_sample import (
 )
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
+from cluster.backup.comparison_sample import check_comparable, find_active_users, sample_app
 from cluster.backup.creation import BackupResult
-from cluster.backup.query_sample import find_active_users, find_change_since, sample_app
 from cluster.backup.restoring import RestoreJob, RestorePlan
 from cluster.backup.verification import ComparedRecords, SampleVerification, compare_records
 from cluster.backup_pace import Progress, ignore_progress
 from cluster.clock import iso_ms
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.store.connect import OpenStores
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import read_clock_ms
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import read_clock_ms
 
 Place = tuple[OpenStores, ArtifactStore]
 _MOST_SHOWN = 20
@@ -69,7 +69,7 @@ class Verification:
         )
 
 
-async def verify_restored(
+async def restore_and_compare(
     verification: Verification,
     plan: RestorePlan,
     target: ArtifactStore,
@@ -87,7 +87,7 @@ async def verify_restored(
         reason = ""
         try:
             source = await stack.enter_async_context(open_source())
-        except HouseError as error:
+        except KioskError as error:
             reason = error.message
         await compare_answers(verification, target, restored, source, most, progress, reason=reason)
 
@@ -134,7 +134,7 @@ async def _compare_app(
     verification.apps += 1
     user_keys = sample.user_keys
     if source is not None:
-        artifacts, reason = await find_change_since(*source, into, target, verification.backup, app_id)
+        artifacts, reason = await check_comparable(*source, into, target, verification.backup, app_id)
         expected_place = (source[0], artifacts)
         # The answers to these users changed since the backup, so a difference would prove nothing.
         active = await find_active_users(source[0], stores, app_id, cut, user_keys)
@@ -154,7 +154,7 @@ async def _compare_app(
         expected = (await compute(*expected_place))[0]
     verification.answered += len(answers)
     # Looked up again, because the source serves on while it is compared.
-    if moved := (await find_change_since(*source, into, target, verification.backup, app_id))[1]:
+    if moved := (await check_comparable(*source, into, target, verification.backup, app_id))[1]:
         verification.not_compared[app_id] = moved
         return
     late = await find_active_users(source[0], stores, app_id, cut, user_keys)

@@ -16,12 +16,12 @@ import typer
 from cluster.build_info import package_root
 from cluster.errors import Fault, Invalid
 from cluster.paths import InstallationPaths
-from cluster.process.connecting import ADMIN_S, connect
 from cluster.process.installation_identity_check import prepare_external_key
+from cluster.process.store_connections import ADMIN_S, connect
 from cluster.runtime.node_environment import check_node, node_environment
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings
-from deployments.cli.frame import screen
+from deployments.cli.framework import screen
 from deployments.cli.installation import cluster_identity, cluster_status
 
 app = typer.Typer(help="Kiosk on a Ray cluster of yours.", no_args_is_help=True)

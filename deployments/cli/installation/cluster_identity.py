@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from cluster.errors import Invalid
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 
 ADOPT_EPILOG = """
 [bold]Example[/]
@@ -31,7 +31,7 @@ def adopt_local_identity(
 ) -> None:
     """Make this machine's artifact store and master key those of the installation, after either was replaced."""
     # Imported here: every other command starts faster without it.
-    from cluster.process.identity_start import adopt_identity
+    from cluster.process.identity_registration import adopt_identity
 
     installation = Installation()
     if not yes:

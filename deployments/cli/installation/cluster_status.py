@@ -10,8 +10,8 @@ import typer
 from cluster.errors import Unavailable
 from deployments.cli.doctor import doctor
 from deployments.cli.doctor.cluster_checks import inspect_cluster
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from deployments.operations.insight.installation_checks import Finding
 
 STATUS_EPILOG = """

@@ -11,8 +11,8 @@ import typer
 
 from cluster.errors import Fault
 from cluster.process.installation_state import find_lock_holder
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 
 PATIENCE_S = 45.0
 

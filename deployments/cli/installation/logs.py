@@ -12,8 +12,8 @@ from cluster.errors import Invalid
 from cluster.local.log_files import LEVELS, LogLine, read_log_files
 from cluster.log import redact
 from cluster.records.field_types.times import parse_span_ms
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.operations.insight.support_bundle import find_logs
 
 FOLLOW_S = 1.0

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from cluster.admin.audit_log import protect_audit
+from cluster.admin.audit_setup import protect_audit_log
 from cluster.admin.master_keys import (
     derive_manifest_keys,
     find_external_master_keys,
@@ -18,18 +18,18 @@ from cluster.admin.master_keys import (
 )
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.backup_pace import Progress
+from cluster.crypto import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
 from cluster.errors import Conflict, InvalidSetting
 from cluster.paths import write_private
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.installation_identity import forget_previous_keys, switch_master_key
 from cluster.records.administration import AuditRow
-from cluster.secrecy import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
 from cluster.store.administration.audit_chain import RESEAL
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
+from deployments.operations.framework.principal import COMMAND_LINE
 
 T = TypeVar("T")
 app = typer.Typer(help="The master key: see it, replace it, seal everything anew.", no_args_is_help=True)
@@ -144,7 +144,7 @@ def reseal(as_json: AsJson = False) -> None:
         # After an incomplete walk something still opens under the previous key only.
         if result.is_complete:
             recorded = await forget_previous_keys(stores)
-        protect_audit(stores.audit, settings)
+        protect_audit_log(stores.audit, settings)
         verdict = await stores.audit.verify()
         await stores.audit.append(
             AuditRow(

@@ -17,7 +17,7 @@ from cluster.paths import InstallationPaths, write_private
 from cluster.runtime.handover import find_exposed_files
 from cluster.runtime.node_environment import check_node, node_environment, wrapper_path
 from cluster.settings import SECRET_VARIABLES, Settings
-from deployments.cli.frame import screen
+from deployments.cli.framework import screen
 
 app = typer.Typer(help="A node of a Ray cluster of yours: its environment.", no_args_is_help=True)
 

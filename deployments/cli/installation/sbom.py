@@ -13,7 +13,7 @@ import typer
 
 from cluster.errors import Invalid
 from cluster.local.bill_of_materials import build_bill
-from deployments.cli.frame import screen
+from deployments.cli.framework import screen
 
 EPILOG = """
 [bold]Examples[/]

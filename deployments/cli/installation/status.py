@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.local.haproxy_handover import find_predecessor
 from cluster.local.redis_binary import RedisBinary
-from cluster.local.redis_faults import list_reachable_faults
+from cluster.local.redis_vulnerabilities import list_reachable_vulnerabilities
 from cluster.process import probe
 from cluster.process.disk_guard import used_share
 from cluster.process.installation_processes import is_alive, list_processes, pss_bytes, title_of
 from cluster.process.installation_state import InstallationState, load_state
 from deployments.cli.doctor.running_checks import parse_redis_server
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import KILLED, Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import KILLED, Installation
 from deployments.cli.installation.summary import build_summary
 from deployments.operations.insight.installation_checks import Finding, check_app_memory, check_app_storage
 
@@ -141,7 +141,7 @@ def _redis(installation: Installation, state: InstallationState) -> Installation
         server = parse_redis_server(installation.information("server"))
         memory = installation.information("memory")
         persistence = installation.information("persistence")
-    except HouseError as error:
+    except KioskError as error:
         return InstallationPart("redis", False, f"{state.redis}: {error.message}")
     saved = persistence.get("aof_last_write_status", "ok") == "ok"
     words = f"{describe_server(state, server)}, {memory.get('used_memory_human', '?')} used"
@@ -153,7 +153,7 @@ def describe_server(state: InstallationState, server: RedisBinary | None) -> str
     if server is None:
         return state.redis
     name = state.redis if server.name in state.redis else f"{state.redis} {server.name}"
-    if list_reachable_faults(server.product, server.version):
+    if list_reachable_vulnerabilities(server.product, server.version):
         return f"{name} with published faults (`kiosk doctor` lists them)"
     return name
 
@@ -186,7 +186,7 @@ def _agreement(installation: Installation) -> InstallationPart:
     """Return whether the API replicas hold the same state at the same offset of the change log."""
     try:
         differing = installation.list_differing_replicas()
-    except HouseError as error:
+    except KioskError as error:
         return InstallationPart("agreement", False, error.message)
     words = "; ".join(f"{app_id}: {', '.join(names)}" for app_id, names in differing.items())
     return InstallationPart(
@@ -198,7 +198,7 @@ def _judge(name: str, check: Callable[[], Finding]) -> InstallationPart:
     """Return a check of `kiosk doctor` as a line, with what to do if it is not well."""
     try:
         finding = check()
-    except HouseError as error:
+    except KioskError as error:
         return InstallationPart(name, False, error.message)
     words = f"{finding.words}: {finding.advice}" if finding.advice else finding.words
     return InstallationPart(finding.check, finding.level == "ok", words)
@@ -208,7 +208,7 @@ def _intake(installation: Installation, titles: list[str]) -> InstallationPart:
     alive = any("IntakeHost" in title for title in titles)
     try:
         waiting = installation.count_waiting_batches()
-    except HouseError as error:
+    except KioskError as error:
         return InstallationPart("intake", False, error.message)
     return InstallationPart(
         "intake", alive, f"{'at work' if alive else 'not running'}, {waiting} batches waiting"

@@ -11,7 +11,7 @@ from cluster.admin.accounts import USERNAME, ensure_administrator
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.process.installation_state import InstallationState
 from cluster.store.connect import OpenStores
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.installation import Installation, read_clock_ms
 
 USER = "ada"
 "The made-up user of the three commands."

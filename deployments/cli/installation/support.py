@@ -15,11 +15,11 @@ import typer
 
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.build_info import build_digest, installed_version
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid, KioskError
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.doctor import run_checks
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.cli.installation.status import inspect_parts
 from deployments.operations.insight.support_bundle import find_logs, write_bundle
 
@@ -83,7 +83,7 @@ def _collect(read: Callable[[Installation], Any], installation: Installation) ->
     """Return one part; a part that can't be read says why, and the others are there."""
     try:
         return read(installation)
-    except HouseError as error:
+    except KioskError as error:
         return {"unavailable": error.message}
     except Exception as error:  # noqa: BLE001 - a bundle is wanted exactly when things are broken
         return {"unavailable": type(error).__name__}

@@ -20,8 +20,8 @@ from cluster.process.start_progress import StallTimer, count_work_steps
 from cluster.runtime.handover import hand_over
 from cluster.runtime.ray_environment import shared_environment
 from cluster.settings import Settings
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.cli.installation.summary import InstallationSummary, build_summary
 
 STALLED_S = 600.0

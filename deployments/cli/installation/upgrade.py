@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.build_info import build_digest, installed_version
-from cluster.errors import HouseError
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from cluster.errors import KioskError
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
 
 if TYPE_CHECKING:
     from cluster.admin.upgrade_check import UpgradeReport
@@ -44,7 +44,7 @@ def upgrade(
     async def run() -> tuple[UpgradeReport, tuple[str, ...]]:
         async with installation.open_stores(any_schema=True) as stores:
             report = await check_upgrade(stores, read_clock_ms())
-            with contextlib.suppress(HouseError):  # an operator's machine may reach Redis only
+            with contextlib.suppress(KioskError):  # an operator's machine may reach Redis only
                 artifacts = open_artifact_store(installation.settings, verified=False)
                 report = replace(report, formats=await asyncio.to_thread(count_formats, artifacts))
             if check or report.problems:

@@ -15,10 +15,10 @@ import typer
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.store.connect import OpenStores
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
+from deployments.operations.framework.principal import COMMAND_LINE
 from deployments.operations.models import engines
 from deployments.operations.models.engine_views import EngineView, read_engine_view
 from deployments.operations.models.engines import DeletedEngine, EngineScaling, find_engine
@@ -143,7 +143,7 @@ async def _wait_until_settled(stores: OpenStores, engine: Engine) -> EngineView:
 async def _wait_until_deleted(stores: OpenStores, engine: Engine) -> None:
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
-    while engine.engine_id in await stores.engine_watch.list_statuses(engine.app_id):
+    while engine.engine_id in await stores.engine_activity.list_statuses(engine.app_id):
         if loop.time() > until_s:
             raise Unavailable(
                 "the engine is deleted, but its replicas have not ended yet; see `kiosk status`"

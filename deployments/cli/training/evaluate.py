@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.errors import Invalid
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.cli.training.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def evaluate(
     from jobs.refresh.runs.measurements.measurement import (
         check_protocols,
         evaluate_protocols,
-        list_complete,
+        select_complete_reports,
     )
     from jobs.refresh.runs.training_source import read_training_source
 
@@ -117,7 +117,7 @@ def evaluate(
             status.update,
             learning_curve=learning_curve,
         )
-    list_complete(reports)
+    select_complete_reports(reports)
     written = [] if out is None else _write_files(out, reports, app, engine)
     if as_json:
         screen.print_json(
@@ -149,7 +149,7 @@ def _evaluate_logged(
     from cluster.records.field_types.times import parse_span_ms
     from jobs.refresh.recipe import load_recipe_file
     from jobs.refresh.runs.local_worker import lower_priority
-    from jobs.refresh.runs.measurements.logged_evaluation import (
+    from jobs.refresh.runs.measurements.off_policy_evaluation import (
         LoggedTarget,
         LogPeriod,
         LogServices,
@@ -193,7 +193,7 @@ def _to_dicts(reports: Sequence[ProtocolReport]) -> list[dict[str, Any]]:
 
 
 def _show_logged(report: LoggedReport) -> None:
-    from jobs.refresh.evaluation.logged_report import describe_log, list_notes, list_rows
+    from jobs.refresh.evaluation.off_policy_report import describe_log, list_notes, list_rows
 
     screen.print_lines(describe_log(report))
     if report.estimates:

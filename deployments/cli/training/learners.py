@@ -11,8 +11,8 @@ import typer
 
 from cluster.admin.allowed_learners import allow_learner, allowed_learners, remove_learner
 from cluster.errors import Invalid
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 
 app = typer.Typer(help="Learners: model classes of yours that may run here.", no_args_is_help=True)
 

@@ -13,9 +13,9 @@ import typer
 from rich.live import Live
 
 from cluster.runtime.ray_environment import driver_environment
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.screen import ResponsiveTable
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.screen import ResponsiveTable
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.engine import Promotion
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.cli.training import engines
 from deployments.cli.training.train import AppName, AsJson, EngineName
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.principal import COMMAND_LINE
 from deployments.operations.models import promotions
 from deployments.operations.models.promotions import PromotionView
 
@@ -112,7 +112,7 @@ async def _compare_anew(
                 version,
                 serving,
             )
-        except HouseError as error:
+        except KioskError as error:
             screen.err().print(f"It can't be compared with what serves now: {error.message}")
             return None
 

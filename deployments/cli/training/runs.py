@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.insight import measurements
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
+from deployments.operations.insight import evaluation_runs
 from deployments.operations.models import runs
 
 app = typer.Typer(help="Trainings: how far they are and how they ended.", no_args_is_help=True)
@@ -39,4 +39,4 @@ COMMANDS = (
     OperationCommand("report", "evaluations.report", REPORT_EPILOG, RUN, app_from="runs.find"),
     OperationCommand("cancel", "runs.cancel", CANCEL_EPILOG, RUN, app_from="runs.find"),
 )
-add_commands(app, COMMANDS, runs, measurements, names_app=False)
+add_commands(app, COMMANDS, runs, evaluation_runs, names_app=False)

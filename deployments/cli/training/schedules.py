@@ -8,9 +8,9 @@ import typer
 
 from cluster.clock import iso_ms
 from cluster.records.run import next_slot
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation, read_clock_ms
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.cli.training.train import AsJson, EngineName
 from deployments.operations.models import schedules
 from deployments.operations.models.schedules import (

@@ -11,10 +11,10 @@ import typer
 
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
-from deployments.cli.frame import screen
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework import screen
+from deployments.cli.framework.installation import Installation
 from deployments.cli.training import parameter_sweep
-from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.framework.principal import COMMAND_LINE
 from deployments.operations.models.runs import run_to_dict as run_to_dict
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ async def follow_run(stores: Stores, run: Run, display: Any) -> Run:
 
 
 async def _has_other_runs(stores: Stores, run: Run) -> bool:
-    return any(other.status == "running" for other in await stores.runs.open(run.app_id))
+    return any(other.status == "running" for other in await stores.runs.list_open(run.app_id))
 
 
 def is_failure(run: Run) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.cli.framework.operation_commands import OperationCommand, add_commands
 from deployments.operations.models import snapshot_trials
 
 app = typer.Typer(help="Comparisons of two snapshots on people.", no_args_is_help=True)

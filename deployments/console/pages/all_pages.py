@@ -25,11 +25,11 @@ from deployments.console.pages import (
     tryout,
     users,
 )
-from deployments.console.pages.access import account, invitations, people, provider, signin, tokens
+from deployments.console.pages.access import account, invitations, oidc_signin, people, signin, tokens
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
-    provider,
+    oidc_signin,
     installation_overview,
     setup_checklist,
     catalog,

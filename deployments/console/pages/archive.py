@@ -16,7 +16,7 @@ from deployments.console.renderer import file_response
 from deployments.console.request import ConsoleRequest
 from deployments.operations.access.archive_terms import SetTerms
 from deployments.operations.access.archives import OpenArchive
-from deployments.operations.frame.operation import Download
+from deployments.operations.framework.operation import Download
 from deployments.operations.insight.archive.readership import MEDIA_TYPES, Breakdown
 from deployments.operations.insight.archive.usage_report import ArchiveReport
 

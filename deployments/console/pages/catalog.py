@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid, KioskError
 from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 
@@ -64,7 +64,7 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
     page = dict[str, Any](products=[], total=0, warnings=[])
     try:
         page = await request.perform("catalog.search", q=q or "*", fq=fq, limit=ROWS, offset=offset)
-    except HouseError as error:
+    except KioskError as error:
         refused = error.message
     more = offset + ROWS < page["total"]
     return request.page(

@@ -12,14 +12,14 @@ from starlette.responses import Response
 from actors.experiments.report import ExperimentReport
 from actors.experiments.sample_size import estimate_missing_sample
 from cluster.clock import iso_ms
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.experiment import CONVERSION, GOALS, GUARDRAILS
 from cluster.records.field_types.times import moment_ms
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.console.argument_form import arguments_from_form, list_inputs
 from deployments.console.page import FormPage, NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
-from deployments.operations.frame.argument_fields import parse_number
+from deployments.operations.framework.argument_fields import parse_number
 from deployments.operations.insight.experiments import EditExperiment, ScheduleExperiment
 
 LIST = "/apps/{app_id}/experiments"
@@ -113,7 +113,7 @@ async def show_plan(request: ConsoleRequest) -> Response:
             variants=count_variants(request.query),
             people_per_day=parse_number(request.query.get("people_per_day") or "0", "people_per_day"),
         )
-    except HouseError as error:
+    except KioskError as error:
         return request.fragment("experiments/plan.html", plan=None, message=error.message)
     return request.fragment("experiments/plan.html", plan=plan, message="")
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from starlette.responses import Response
 
 from cluster.clock import iso_ms
-from cluster.errors import HouseError, Invalid, NotFound
+from cluster.errors import Invalid, KioskError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.boost_rule import ApiName, BoostRule, Option, ProductBoost
 from cluster.word_lists import words_from_text
@@ -125,7 +125,7 @@ async def find_products(request: ConsoleRequest) -> Response:
         try:
             page = await request.perform("catalog.search", q=q[:1_000], limit=8)
             products = page["products"]
-        except HouseError as error:
+        except KioskError as error:
             message = error.message
     return request.fragment("rules/products.html", products=products, message=message)
 
@@ -149,7 +149,7 @@ async def preview_rule(request: ConsoleRequest) -> Response:
             users=_lines(request.form.get("try_users", ""))[:6],
             products=_lines(request.form.get("try_products", ""))[:6],
         )
-    except HouseError as error:
+    except KioskError as error:
         return request.fragment("rules/preview.html", preview=None, message=error.message)
     return request.fragment("rules/preview.html", preview=preview, message="")
 

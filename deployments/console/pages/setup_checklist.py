@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.administration import AppRole
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
@@ -35,7 +35,7 @@ async def show_start(request: ConsoleRequest) -> Response:
     done = sum(step["is_done"] for step in steps)
     outcomes = None
     if request.may("analyst"):
-        with suppress(HouseError):  # the steps help also while the report can't be read
+        with suppress(KioskError):  # the steps help also while the report can't be read
             outcomes = await request.perform("outcomes.report", by="engine")
     return request.page(
         "start/start.html",

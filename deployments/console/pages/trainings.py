@@ -40,7 +40,7 @@ async def _read_trainings(request: ConsoleRequest) -> dict[str, Any]:
     }
 
 
-async def show_order(request: ConsoleRequest) -> Response:
+async def show_training_form(request: ConsoleRequest) -> Response:
     """Show the form that orders a training."""
     recipes, engines = await asyncio.gather(
         request.perform("recipes.list"),
@@ -126,7 +126,7 @@ async def add_schedule(request: ConsoleRequest) -> Response:
 
 PAGES = (
     Page(TRAININGS, show_trainings),
-    Page(TRAININGS + "/new", show_order, role="editor"),
+    Page(TRAININGS + "/new", show_training_form, role="editor"),
     FormPage(TRAININGS + "/new", order, role="editor"),
     FormPage(TRAININGS + "/estimate", estimate, role="editor", shown_on=TRAININGS + "/new"),
     Page(RUN, show_run, example="-"),

@@ -23,15 +23,15 @@ import structlog
 from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, messages
 from cluster.meter import Meter
 from cluster.records.validation.json_limits import load_json
+from deployments.edge.access.identity_proof import ClaimedIdentity, verify_identity
 from deployments.edge.access.keyring import Keyring
-from deployments.edge.access.proof import ClaimedIdentity, verify_identity
-from deployments.edge.access.robots import detect_robot
-from deployments.edge.access.tokens import check_same_user, read_token
-from deployments.edge.http.caller import (
+from deployments.edge.access.robot_detection import detect_robot
+from deployments.edge.access.tokens import check_same_user, verify_token
+from deployments.edge.http.credentials import (
     HEADER,
     Credential,
     UserToken,
-    check_single,
+    check_single_key,
     find_key,
     key_fault,
     parse_bearer,
@@ -115,7 +115,7 @@ async def admit(request: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
     if len(headers) == len(request.scope["headers"]) or not _has_conflicting_headers(request):
         header = headers.get(HEADER)
         if not header:
-            check_single(request.query_string)
+            check_single_key(request.query_string)
         credential = gate.keyring.find(find_key(header, request.query_string))
     if credential is None:
         # A 401 would tell clients that their keys are wrong, and HAProxy counts it against their addresses.
@@ -270,7 +270,7 @@ def _has_conflicting_headers(request: ApiRequest) -> bool:
     return False
 
 
-def bearer_token(request: ApiRequest) -> UserToken | None:
+def verify_bearer_token(request: ApiRequest) -> UserToken | None:
     """Return the token in the header; None without one.
 
     Errors:
@@ -285,7 +285,7 @@ def _verify_token(request: ApiRequest, text: str) -> UserToken:
     settings = credential.app.settings
     secrets = credential.token_keys if settings.derived_token_key else credential.secrets
     now_ms = request.clock.now_ms()
-    token = read_token(text, secrets, now_s=now_ms / 1000, max_age_s=settings.token_max_age_h * 3600)
+    token = verify_token(text, secrets, now_s=now_ms / 1000, max_age_s=settings.token_max_age_h * 3600)
     request.gate.keyring.ended_tokens.check(request.app_id, token, now_ms)
     return token
 

@@ -14,9 +14,9 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster.errors import Conflict, HouseError, TooMany, Unprocessable
+from cluster.errors import Conflict, KioskError, TooMany, Unprocessable
 from cluster.store.data.idempotency import IdempotencyStore
-from deployments.edge.http.envelope import Reply
+from deployments.edge.http.replies import Reply
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -53,7 +53,7 @@ async def answer_once(
     key: bytes,
     request: tuple[bytes, ...],
     answer: Callable[[], Awaitable[Reply]],
-    refused: Callable[[HouseError], Reply],
+    refused: Callable[[KioskError], Reply],
     user_keys: Callable[[], Sequence[str]] = tuple,
 ) -> Reply:
     """Run `answer` unless the same request was answered before; return its reply or the stored one.
@@ -87,18 +87,18 @@ async def answer_once(
     try:
         try:
             reply = await answer()
-        except HouseError as error:
+        except KioskError as error:
             reply = refused(error)
         if reply.status in _FINAL:
             settled = True
             # The write is done; if the store has become unavailable since, the request must not fail.
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await store.finish(app_id, token, reply.status, reply.body, user_keys(), life_ms=life_ms)
         return reply
     # Also after a cancellation or an internal error: otherwise retries would get 409 until the lock expires.
     finally:
         if not settled:
-            with contextlib.suppress(HouseError):
+            with contextlib.suppress(KioskError):
                 await store.delete(app_id, token)
 
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from cluster.crypto import Vault, derive_token_key, key_sha256
 from cluster.errors import Fault, NewerRelease
 from cluster.records.api_keys import ApiKey, reveal_key
 from cluster.records.apps import IN_BROWSER, App, AppSettings, find_archive_app
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
-from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.access.token_revocation import EndedTokenCache
-from deployments.edge.http.caller import Credential
+from deployments.edge.http.credentials import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
 _ALL = "all"
@@ -120,7 +120,7 @@ class Keyring:
         """Return the apps that have an address of their own for agents, by app."""
         return {app_id: app.archive for app_id, app in sorted(self._apps.items()) if app.archive is not None}
 
-    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+    def list_archive_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         """Return the terms that machines read, by app and name; apps without any are absent. Cost: 0.1 microseconds."""
         return self._terms
 
@@ -129,7 +129,7 @@ class Keyring:
         app = self._apps.get(app_id)
         return _DEFAULT_SETTINGS if app is None else app.settings
 
-    def tokens_of(self, app_id: str) -> int:
+    def llm_token_limit(self, app_id: str) -> int:
         """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""
         for credential in self._credentials.values():
             if credential.app.app_id == app_id:

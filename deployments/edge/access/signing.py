@@ -11,7 +11,7 @@ from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 
 KINDS: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
 "How keys of purposes are derived, and the digest of signatures."

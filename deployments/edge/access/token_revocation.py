@@ -15,7 +15,7 @@ from cluster.errors import Unauthenticated, messages
 from cluster.ids import user_key_from_id
 from cluster.records.logged_query import pseudonym
 from cluster.store.administration.apps_and_keys import ALL_USERS, AppAndKeyStore
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 
 _OVERLAP_MS = 600_000
 "By how much the clocks of two machines that end tokens may differ, in milliseconds."

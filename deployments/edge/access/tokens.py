@@ -22,7 +22,7 @@ import orjson
 from jwt.algorithms import HMACAlgorithm
 
 from cluster.errors import Unauthenticated, messages
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 
 USER_TYPES = frozenset({"anonymous", "registered", "free", "subscriber", "paid", "internal"})
 
@@ -61,7 +61,7 @@ def _open_verifier() -> jwt.PyJWS:
 _VERIFIER = _open_verifier()
 
 
-def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
+def verify_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> UserToken:
     """Verify a token and return the user it names.
 
     `max_age_s` limits the age of a token without `exp`, which must have `iat`; 0: no limit.

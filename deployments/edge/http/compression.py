@@ -15,7 +15,7 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from deployments.edge.http.envelope import Header
+from deployments.edge.http.replies import Header
 
 LEAST_BYTES: Final = 1_024
 "Bodies of at least this many bytes are compressed."
@@ -59,7 +59,7 @@ def gzip(body: bytes) -> bytes:
     return zlib.compress(body, _LEVEL, 31)
 
 
-async def gzip_beside(body: bytes) -> bytes:
+async def gzip_in_thread(body: bytes) -> bytes:
     """Return a compressed body; a long body is compressed in a thread, so that other requests continue."""
     if len(body) < _INLINE:
         return gzip(body)

@@ -6,7 +6,7 @@
     upload        {errors: true, message, data: [str]}            {message}
     experiments   {message, data: {errors: [...]}}, also for 400  {message}
 
-Any exception that is not a `HouseError` is an internal error: it is logged once with the request id, and the reply
+Any exception that is not a `KioskError` is an internal error: it is logged once with the request id, and the reply
 has a fixed sentence without details.
 
 The replies are listed in `docs/reference/errors.md`.
@@ -19,8 +19,8 @@ from typing import Any, Literal
 import structlog
 
 from cluster import errors
-from cluster.errors import HouseError, messages
-from deployments.edge.http.envelope import Header, Reply, dumps
+from cluster.errors import KioskError, messages
+from deployments.edge.http.replies import Header, Reply, dumps
 
 Family = Literal["message", "detail", "upload", "experiments"]
 
@@ -34,7 +34,7 @@ _HELP: Header = (b"link", b'</docs>; rel="help"')
 
 _log = structlog.get_logger()
 
-_STATUS: tuple[tuple[type[HouseError], int], ...] = (
+_STATUS: tuple[tuple[type[KioskError], int], ...] = (
     (errors.Malformed, 400),
     (errors.TooLarge, 413),
     (errors.Unprocessable, 422),
@@ -52,14 +52,14 @@ _STATUS: tuple[tuple[type[HouseError], int], ...] = (
 
 def reply_from_error(error: BaseException, family: Family, *, request_id: str) -> Reply:
     """Return the reply for an exception."""
-    if isinstance(error, HouseError):
+    if isinstance(error, KioskError):
         for kind, status in _STATUS:
             if isinstance(error, kind):
                 return _expected(error, status, family)
     return _fault(error, request_id)
 
 
-def status_from_error(error: HouseError) -> int:
+def status_from_error(error: KioskError) -> int:
     """Return the HTTP status of an error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
@@ -82,13 +82,13 @@ def timeout_reply() -> Reply:
     return Reply(400, dumps({"message": messages.TIMEOUT}))
 
 
-def list_faults(error: HouseError) -> list[dict[str, Any]]:
+def list_faults(error: KioskError) -> list[dict[str, Any]]:
     """Return the errors of a request as `{loc, msg, type}`."""
     detail = error.facts.get("detail")
     return detail if detail else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
 
 
-def _expected(error: HouseError, status: int, family: Family) -> Reply:
+def _expected(error: KioskError, status: int, family: Family) -> Reply:
     if family == "experiments" and status in (400, 422) and not isinstance(error, errors.ReadOnly):
         body = {"message": messages.EXPERIMENT_SCHEMA, "data": {"errors": list_faults(error)}}
         return Reply(422, dumps(body))
@@ -99,7 +99,7 @@ def _expected(error: HouseError, status: int, family: Family) -> Reply:
     return Reply(status, dumps(_message(error, status, family)), build_error_headers(error, status))
 
 
-def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
+def _message(error: KioskError, status: int, family: Family) -> dict[str, Any]:
     if status == 503 and not error.facts.get("told"):
         # The log names the unavailable service; clients need not know it.
         return {"message": BUSY}
@@ -112,7 +112,7 @@ def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
     return {"message": error.message}
 
 
-def _upload(error: HouseError) -> dict[str, Any]:
+def _upload(error: KioskError) -> dict[str, Any]:
     """Build the body of a refused upload; clients iterate `data`, so it is always a list of sentences."""
     sentences = error.facts.get("messages")
     if sentences is None:
@@ -131,7 +131,7 @@ def _sentence(entry: dict[str, Any]) -> str:
     return f"{place} is invalid. {entry['msg']}"
 
 
-def build_error_headers(error: HouseError, status: int) -> tuple[Header, ...]:
+def build_error_headers(error: KioskError, status: int) -> tuple[Header, ...]:
     """Return the headers of an error's answer: when to try again, or the scheme of a missing key."""
     if status == 401 and "key_fault" in error.facts:
         # The body is fixed by the interface; a 401 names its scheme anyway (RFC 9110, 11.6.1).
@@ -149,6 +149,6 @@ def _fault(error: BaseException, request_id: str) -> Reply:
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}" if frame else ""
-    reason = error.message if isinstance(error, HouseError) else ""
+    reason = error.message if isinstance(error, KioskError) else ""
     _log.error("request_failed", request_id=request_id, kind=type(error).__name__, place=place, reason=reason)
     return Reply(500, dumps({"message": messages.FAULT}))

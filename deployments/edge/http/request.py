@@ -15,8 +15,8 @@ from cluster import ids
 from cluster.clock import Clock
 from cluster.errors import Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
-from deployments.edge.http.caller import Credential, UserToken, parse_query
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.credentials import Credential, UserToken, parse_query
 from deployments.edge.http.request_log import HEADER, ClientDisconnected, request_id_from
 
 

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.ids import new_request_id
 from cluster.meter import Meter
-from deployments.edge.http.envelope import Header, Reply
+from deployments.edge.http.replies import Header, Reply
 
 HEADER = b"x-request-id"
 
@@ -31,7 +31,7 @@ _FORM = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger()
 
 
-class ClientDisconnected(HouseError):
+class ClientDisconnected(KioskError):
     """The client disconnected before its request was complete, so there is no reply."""
 
     code = "gone"

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, messages
+from cluster.errors import KioskError, TooMany, messages
 from cluster.records.apps import Limits as AppLimits
-from cluster.store.installation.limits import LimitStore
-from deployments.edge.http.caller import Credential
+from cluster.store.installation.rate_limits import LimitStore
+from deployments.edge.http.credentials import Credential
 from deployments.edge.limits.token_buckets import TokenBuckets
 
 _log = structlog.get_logger()
@@ -123,7 +123,7 @@ class LeasedBucket:
                 now_ms=self._clock.now_ms(),
             )
         # Limits stay while the store is away; neither all nor no requests may pass.
-        except HouseError:
+        except KioskError:
             self._refill_locally()
         else:
             if self._away_until_s:

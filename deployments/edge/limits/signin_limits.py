@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.rate_limits import LimitStore
 from deployments.edge.limits.token_buckets import BucketRate
 
 APP = "kiosk:oauth"
@@ -26,7 +26,7 @@ class SignInRates:
     "From a browser in which the account signed in before; other browsers can't use up these attempts."
 
 
-async def wait_for_shared(store: LimitStore, clock: Clock, slot: str, bucket: str, rate: BucketRate) -> int:
+async def take_shared_token(store: LimitStore, clock: Clock, slot: str, bucket: str, rate: BucketRate) -> int:
     """Count one attempt in a bucket of the store; return 0 to admit it, else the whole seconds to wait."""
     # Hashed to few slots (`SlotHash`): a client that sends a million names must not make a million keys.
     lease = await store.take(
@@ -63,7 +63,7 @@ class SignInLimits:
             # Alone: attempts from elsewhere neither stop this browser nor count with it.
             buckets = (("sign-in-device", f"{username}\n{device}", limits.attempts_from_device),)
         for bucket, who, rate in buckets:
-            wait_s = await wait_for_shared(self._store, self._clock, self._slot(who), bucket, rate)
+            wait_s = await take_shared_token(self._store, self._clock, self._slot(who), bucket, rate)
             if wait_s:
                 return wait_s
         return 0

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from cluster.clock import Clock
 from cluster.deadline import run_within
-from cluster.errors import HouseError
-from deployments.edge.http.envelope import Reply, dumps
+from cluster.errors import KioskError
+from deployments.edge.http.replies import Reply, dumps
 
 PATH = "/-/ready"
 KEPT_S = 1.0
@@ -88,7 +88,7 @@ class Readiness:
 
     async def _ask(self) -> Reply:
         answered: bool | None = False
-        with contextlib.suppress(HouseError, asyncio.TimeoutError):
+        with contextlib.suppress(KioskError, asyncio.TimeoutError):
             answered = await run_within(self._probe(), WITHIN_S)
         is_foreign_store = self._identity is not None and self._identity.is_foreign_store
         is_ready = answered is not False and self._keys.is_following and not is_foreign_store

@@ -15,9 +15,9 @@ from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
 from cluster.errors import Conflict, Forbidden, Invalid, TooMany
 from cluster.records.account import Account, check_password
-from deployments.operations.frame.operation import Arguments, operation
-from deployments.operations.frame.result_table import PlainResult
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, operation
+from deployments.operations.framework.result_table import PlainResult
+from deployments.operations.framework.services import AdminServices
 
 ISSUER = "Kiosk"
 LIMITED = "kiosk:admin"

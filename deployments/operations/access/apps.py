@@ -16,9 +16,9 @@ from cluster.errors import Invalid
 from cluster.records.api_keys import IssuedKey
 from cluster.records.apps import SWITCHES, App, AppSettings, Environment, Limits
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _PAGE_EVENTS = (
     "product_detail_page_view",
@@ -152,7 +152,7 @@ class AppSwitches:
 
 
 @dataclass(frozen=True, slots=True)
-class AppProgress:
+class OnboardingProgress:
     """The first steps of an app, and how far each of them is."""
 
     app_id: str
@@ -234,7 +234,7 @@ async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
 
 
 @operation("apps.progress", "GET", "/apps/{app_id}/progress")
-async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
+async def read_progress(services: AdminServices, given: OfApp) -> OnboardingProgress:
     """Show how far the first steps of an app are.
 
     The steps: catalog, orders, model, web page.
@@ -251,7 +251,7 @@ async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
         stores.engines.all(given.app_id),
         services.cache.get(("apps.progress", given.app_id), lambda: _count_types(services, given.app_id)),
     )
-    return AppProgress(
+    return OnboardingProgress(
         given.app_id,
         products,
         sum(types.values()),

@@ -26,10 +26,10 @@ from cluster.records.archive.archive_client import (
 from cluster.records.archive.named_archive import archive_of
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.archives import load_grants
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.archive.readership import load_callers
 from deployments.operations.insight.archive.usage_report import ClientUsage
 

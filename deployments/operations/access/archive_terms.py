@@ -20,9 +20,9 @@ from cluster.records.archive.archive_terms import (
 from cluster.records.archive.named_archive import mcp_path
 from cluster.records.archive.rsl_document import format_link, licence_path, render_robots
 from deployments.operations.access.apps import app_admin
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _ANY_HOST = "https://your.host"
 "Stands for the origin of an installation that names none."

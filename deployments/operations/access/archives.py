@@ -16,9 +16,9 @@ from cluster.records.account import Account
 from cluster.records.archive.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import app_admin
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 MOST_INCLUDED = 8
 "Archives that an archive searches too."

@@ -14,9 +14,9 @@ from cluster.records.administration import AuditRow
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.administration.audit import AuditPage as StoredPage
 from cluster.store.administration.audit_chain import AuditVerdict
-from deployments.operations.frame.operation import Arguments, Download, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, Download, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ from typing import Any
 from pydantic import Field
 
 from cluster.clock import iso_ms
+from cluster.crypto import key_sha256, mint_token
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import is_username
 from cluster.records.administration import INVITATION_PREFIX, AppRole, Invitation
-from cluster.secrecy import key_sha256, mint_token
 from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_role, app_role
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _HOUR_MS = 3_600_000
 HOURS = 72

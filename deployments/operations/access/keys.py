@@ -12,9 +12,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.api_keys import KeyKind
 from deployments.operations.access.apps import NewKeys, app_admin
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 
 @dataclass(frozen=True, slots=True)

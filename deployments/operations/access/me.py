@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deployments.operations.frame.operation import Arguments, operation
-from deployments.operations.frame.result_table import PlainResult
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, operation
+from deployments.operations.framework.result_table import PlainResult
+from deployments.operations.framework.services import AdminServices
 
 
 @operation("me.get", "GET", "/me", scope="person")

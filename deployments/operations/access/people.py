@@ -16,9 +16,9 @@ from cluster.records.administration import APP_ROLES, ROLE_TEXTS, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import app_admin
 from deployments.operations.access.archives import end_grants, exclude_archives
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 
 @dataclass(frozen=True, slots=True)

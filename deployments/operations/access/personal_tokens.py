@@ -10,16 +10,16 @@ from typing import Any
 from pydantic import Field
 
 from cluster.clock import iso_ms
+from cluster.crypto import key_hint, key_sha256, mint_token
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AdminToken, AppRole
-from cluster.secrecy import key_hint, key_sha256, mint_token
 from deployments.operations.access.apps import app_admin
 from deployments.operations.access.people import account_admin, app_role
-from deployments.operations.frame.operation import Arguments, operation
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, operation
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _DAY_MS = 86_400_000
 DAYS = 90

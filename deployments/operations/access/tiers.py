@@ -13,9 +13,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.field_types.units import Moment
 from deployments.operations.access.people import OfPerson, account_admin
-from deployments.operations.frame.operation import operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 
 class SetTiers(OfPerson):

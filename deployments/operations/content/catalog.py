@@ -19,14 +19,14 @@ from actors.retrieval.lexical.messages import FIELDS
 from actors.retrieval.lexical.product_fields import read_texts, read_translations
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, HouseError, NotFound
+from cluster.errors import Conflict, KioskError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.frame.api_calls import call_api, error_from_answer
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.rest_client import call_api, error_from_answer
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.explanations import explain_product
 
 SHOWN_FIELDS = (
@@ -194,7 +194,7 @@ async def get_product(services: AdminServices, given: OfProduct) -> ProductView:
     if body is None:
         raise NotFound(f"there is no product {given.product_id} in {given.app_id}")
     record = orjson.loads(body)
-    words, languages = await asyncio.to_thread(list_words, record)
+    words, languages = await asyncio.to_thread(list_stems, record)
     return ProductView(record, words, languages)
 
 
@@ -236,7 +236,7 @@ async def edit_product(services: AdminServices, given: EditProduct) -> dict[str,
     return {"product_id": given.product_id, "task_id": answer["data"]["task_id"], "product": product}
 
 
-def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+def list_stems(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     """Return the stems of the texts of a product by field, and the languages that stemmed them."""
     analyzers = Analyzers()
     texts = [(field, text, str(record.get("language") or "")) for field, text in read_texts(record)]
@@ -296,7 +296,7 @@ async def _products(
     """Return products with their reasons, or why there are none; with `component` only those that it connects."""
     try:
         answer = await call_api(services.api, app_id, "POST", path, body)
-    except HouseError as error:
+    except KioskError as error:
         return error.message
     products = answer["data"]["products"]
     if component:
@@ -329,7 +329,7 @@ async def _questions(services: AdminServices, given: OfEngineProduct) -> list[An
     body = {"product_id": given.product_id, "rows": given.limit}
     try:
         answer = await call_api(services.api, given.app_id, "POST", "/v1/ask/related_questions", body)
-    except HouseError as error:
+    except KioskError as error:
         return error.message
     data = answer.get("data") or {}
     return list(data.get("questions", ()) if isinstance(data, dict) else data)

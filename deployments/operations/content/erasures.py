@@ -9,16 +9,16 @@ import orjson
 from pydantic import Field
 
 from actors.intake.client import Erasures
-from actors.intake.person_places import PersonPlaces
+from actors.intake.personal_data import PersonalDataReader
 from cluster.admin.local_person_files import LocalPersonFiles
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
-from deployments.operations.content.user_insight import OfUser
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.content.users import OfUser
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.services import AdminServices
 
 _WAYS = {"command line": "command", "console": "console"}
 ENDED_TOKENS = "ended tokens"
@@ -117,7 +117,7 @@ async def export_user(services: AdminServices, given: OfUser) -> UserExport:
     await require_app(services.stores, given.app_id)
     person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
     files = None if services.config.data_dir is None else LocalPersonFiles(services.config.data_dir)
-    items_of_places = await PersonPlaces(services.stores, services.artifacts, files).read(person)
+    items_of_places = await PersonalDataReader(services.stores, services.artifacts, files).read(person)
     items_of_places[ENDED_TOKENS] = await _list_token_ends(services, given)
     about = {
         "app_id": given.app_id,

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import Field
 
 from cluster.access_tier import TIER_FORM
-from cluster.addresses.public_addresses import find_address_fault
+from cluster.addresses.ssrf_guard import find_address_fault
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly
 from cluster.records.archive.feed import LEAST_EVERY_MINUTES, MOST_EVERY_MINUTES, MOST_FEEDS, Feed, FeedState
 from deployments.operations.access.apps import app_admin
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _LANGUAGE = re.compile(r"(?:[a-z]{2})?")

@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.errors import Invalid
 from cluster.records.file_import import FileImport
-from deployments.operations.content.import_mapping import read_choices
+from deployments.operations.content.import_mapping import choices_from_mapping
 from deployments.operations.content.preview_task import FIRST_ROWS, PreviewTask
 from deployments.operations.content.upload_files import check_parquet
 from jobs.ingest.files.delimited_files import DelimitedFormat
@@ -68,7 +68,7 @@ def _preview_columns(
     mapping = proposed if given is None else given
     return {
         "columns": [column.to_dict() for column in columns],
-        **read_choices(names, mapping, record.noun, is_plain=is_plain and not mapping).to_dict(),
+        **choices_from_mapping(names, mapping, record.noun, is_plain=is_plain and not mapping).to_dict(),
         "fields": list_noun_fields(record.noun),
         "choices": {name: list(values) for name, values in read_fields(record.noun).choices.items()},
         "encoding": record.encoding,

@@ -47,7 +47,7 @@ class MappingChoices:
         }
 
 
-def read_choices(
+def choices_from_mapping(
     names: Sequence[str], mapping: Sequence[str], noun: str, *, is_plain: bool
 ) -> MappingChoices:
     """Return the choices that a mapping stands for; rules that are no such choice are in `more`.

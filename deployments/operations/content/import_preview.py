@@ -16,8 +16,8 @@ from deployments.operations.content.imports import (
     state_folder,
 )
 from deployments.operations.content.preview_task import PreviewTask
-from deployments.operations.frame.operation import operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import operation
+from deployments.operations.framework.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.upload.upload_ingest import fetch_upload
 

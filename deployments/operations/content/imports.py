@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from cluster.admin.refused_rows import read_rows
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, HouseError, Invalid, NotFound, ReadOnly, TooMany, Unavailable
+from cluster.errors import Conflict, Invalid, KioskError, NotFound, ReadOnly, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.file_import import (
     KEPT_MS,
@@ -27,11 +27,11 @@ from cluster.records.file_import import (
 )
 from cluster.store.data.imports import StoredImport
 from deployments.operations.content.preview_task import PreviewTask
-from deployments.operations.content.refused_rows import RefusedRowsPage, parse_refused
-from deployments.operations.content.upload_files import detect_content, receive_file, remove_left
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.content.refused_row_formats import RefusedRowsPage, parse_refused
+from deployments.operations.content.upload_files import detect_content, receive_file, remove_stale_uploads
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.upload.upload_ingest import UPLOADS, discard_upload
@@ -186,7 +186,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         await services.stores.imports.put(record)
         try:
             await asyncio.to_thread(services.artifacts.upload, record.path, path)
-        except HouseError:
+        except KioskError:
             await services.stores.imports.remove(given.app_id, record.import_id)
             raise
     return _view(services, StoredImport(record, None))
@@ -263,7 +263,7 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     await services.stores.imports.put(started)
     try:
         await services.launch_import(given.app_id, given.import_id)
-    except HouseError:
+    except KioskError:
         await services.stores.imports.put(record)
         for lease in (record.lease, slot):
             await services.stores.leases.release(lease, attempt)
@@ -347,7 +347,7 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
     now_ms = services.now_ms()
     for name in (RECEIVING, UPLOADS) if services.config.data_dir else ():
         # Files of a killed process, and copies that this machine made of files of a bucket.
-        await asyncio.to_thread(remove_left, state_folder(services) / name, KEPT_MS / 1000)
+        await asyncio.to_thread(remove_stale_uploads, state_folder(services) / name, KEPT_MS / 1000)
     imports = await services.stores.imports.all(app_id)
     for at, stored in enumerate(imports):
         record = stored.record

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field
 
-from actors.intake.replay import QuarantineReplayer, ReplayResult, find_obstacle
+from actors.intake.quarantine_replay import QuarantineReplayer, ReplayResult, find_obstacle
 from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
 from cluster.store.installation.quarantine_store import QuarantineStore
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 INSTALLATION = "@installation"
 "In place of an app: damaged apps, keys, accounts and registrations."

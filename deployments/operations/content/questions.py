@@ -13,9 +13,9 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, Answer, BankQuestion
 from cluster.store.archive.question_bank import QuestionBankContents
 from cluster.store.archive.user_questions import StoredQuestion
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.services import AdminServices
 
 QuestionState = Literal["all", "unanswered", "answered", "waiting"]
 _SCANNED = 100
@@ -68,7 +68,7 @@ class RemoveFromBank(OfApp):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownQuestion:
+class QuestionView:
     """A question without the person who asked, and its answer."""
 
     question_id: str
@@ -106,16 +106,16 @@ class ShownQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownQuestions:
+class QuestionList:
     """Questions, the newest first."""
 
-    questions: tuple[ShownQuestion, ...]
+    questions: tuple[QuestionView, ...]
     next_start: int | None = None
     "Where the next page begins; None: there is none."
 
 
 @dataclass(frozen=True, slots=True)
-class ShownBank:
+class QuestionBankView:
     """A part of a question bank."""
 
     questions: tuple[BankQuestion, ...]
@@ -133,7 +133,7 @@ class ShownBank:
 
 
 @operation("questions.list", "GET", "/apps/{app_id}/questions", "analyst", recorded=True)
-async def list_questions(services: AdminServices, given: ListQuestions) -> ShownQuestions:
+async def list_questions(services: AdminServices, given: ListQuestions) -> QuestionList:
     """List questions of late with their answers and sources.
 
     No person is named.
@@ -142,7 +142,7 @@ async def list_questions(services: AdminServices, given: ListQuestions) -> Shown
         NotFound: no such app
     """
     await require_app(services.stores, given.app_id)
-    shown: list[ShownQuestion] = []
+    shown: list[QuestionView] = []
     start = given.start
     # reads little if every state is wanted, and no more than the list holds if few match
     step = given.limit if given.state == "all" else _SCANNED
@@ -155,27 +155,27 @@ async def list_questions(services: AdminServices, given: ListQuestions) -> Shown
             if given.state in ("all", question.state):
                 shown.append(question)
                 if len(shown) == given.limit:
-                    return ShownQuestions(tuple(shown), start + at + 1)
+                    return QuestionList(tuple(shown), start + at + 1)
         if not some:
             break
         start += step
-    return ShownQuestions(tuple(shown))
+    return QuestionList(tuple(shown))
 
 
-def show_question(stored: StoredQuestion) -> ShownQuestion:
+def show_question(stored: StoredQuestion) -> QuestionView:
     """Return a question without its person."""
     question = stored.question
     answer = stored.answer
     state: QuestionState = "waiting"
     if answer.finished:
         state = "answered" if answer.sentences else "unanswered"
-    return ShownQuestion(
+    return QuestionView(
         question.question_id, question.text, answer.question, question.asked_at, state, answer
     )
 
 
 @operation("bank.list", "GET", "/apps/{app_id}/question-bank")
-async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
+async def list_bank(services: AdminServices, given: ListBank) -> QuestionBankView:
     """List questions of the question bank.
 
     Errors:
@@ -188,7 +188,7 @@ async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
     sought = given.contains.casefold()
     chosen = [question for question in contents.questions if sought in question.question.casefold()]
     page = chosen[given.start : given.start + given.limit]
-    return ShownBank(tuple(page), len(chosen), contents.version)
+    return QuestionBankView(tuple(page), len(chosen), contents.version)
 
 
 async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankContents:
@@ -206,7 +206,7 @@ async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankConten
 
 
 @operation("bank.add", "POST", "/apps/{app_id}/question-bank", "editor")
-async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:
+async def add_to_bank(services: AdminServices, given: AddToBank) -> QuestionBankView:
     """Add a question to the question bank.
 
     Errors:
@@ -222,7 +222,7 @@ async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:
 
 
 @operation("bank.edit", "PATCH", "/apps/{app_id}/question-bank", "editor")
-async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
+async def edit_bank(services: AdminServices, given: EditBank) -> QuestionBankView:
     """Change a question of the question bank.
 
     Errors:
@@ -248,7 +248,7 @@ async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
 
 
 @operation("bank.remove", "POST", "/apps/{app_id}/question-bank/remove", "editor")
-async def remove_from_bank(services: AdminServices, given: RemoveFromBank) -> ShownBank:
+async def remove_from_bank(services: AdminServices, given: RemoveFromBank) -> QuestionBankView:
     """Take questions out of the question bank.
 
     All of them go, or none.
@@ -268,7 +268,7 @@ async def remove_from_bank(services: AdminServices, given: RemoveFromBank) -> Sh
 
 async def _change_bank(
     services: AdminServices, app_id: str, change: Callable[[Sequence[BankQuestion]], list[BankQuestion]]
-) -> ShownBank:
+) -> QuestionBankView:
     await require_app(services.stores, app_id)
     bank = services.stores.question_bank
     for _ in range(_TRIES):
@@ -278,5 +278,5 @@ async def _change_bank(
             raise Invalid(f"a bank holds at most {MOST_QUESTIONS:,} questions; remove some first")
         # an upload or another change may have come between, and must not be undone
         if version := await bank.replace(app_id, questions, expected=contents.version):
-            return ShownBank((), len(questions), version)
+            return QuestionBankView((), len(questions), version)
     raise Conflict("the question bank is being changed by others; try again")

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from cluster.query.language.boost_rules import CompiledRule, RuleEffect, clauses_of
+from cluster.query.language.compiled_rules import CompiledRule, RuleEffect, clauses_of
 from cluster.query.language.tree import Node
 from cluster.records.boost_rule import BoostRule
 

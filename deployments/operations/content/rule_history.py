@@ -11,9 +11,9 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import MOST_RULES, BoostRule, RuleChange, RuleVersion
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.services import AdminServices
 
 MOST_VERSIONS_READ = 2_000
 

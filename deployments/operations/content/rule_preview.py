@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from actors.serving.stored_rules import MODULE, PREVIEW, Preview
-from cluster.query.language.boost_rules import CompiledRule
+from cluster.query.language.compiled_rules import CompiledRule
 from cluster.records.boost_rule import BoostRule
 from deployments.operations.content.rule_conflicts import RuleConflict, check_rules, idle_reason
 from deployments.operations.content.rule_history import rule_to_dict
 from deployments.operations.content.rules import compile_or_none, parse_rules
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfEngine, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfEngine, operation
+from deployments.operations.framework.services import AdminServices
 
 MOST_SAMPLES = 6
 "Requests of one kind; each is sent twice."

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from cluster.errors import Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.language.boost_rules import CompiledRule, compile_rule
+from cluster.query.language.compiled_rules import CompiledRule, compile_rule
 from cluster.records.boost_rule import BoostRule
 from cluster.records.validation.boost_rules import read_rules, rule_fault
 from deployments.operations.content.rule_conflicts import ConflictReport, check_rules
@@ -21,10 +21,10 @@ from deployments.operations.content.rule_history import (
     rules_of_engine,
     store_rules,
 )
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, OfEngine, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, OfEngine, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _CHECKED_S = 300.0
 "Seconds for which the conflicts of equal rules are kept; a rule whose time window ends is found idle that much later."

@@ -45,7 +45,7 @@ class ReceivedFile:
     head: bytes
 
 
-def remove_left(folder: Path, older_s: float) -> None:
+def remove_stale_uploads(folder: Path, older_s: float) -> None:
     """Remove what lies in a folder for longer than that: a process was killed, or another machine ended its use."""
     with contextlib.suppress(OSError):
         for left in folder.iterdir():

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from actors.experiments.goal_values import TRAFFIC_DAYS, TrafficFigures, measure_traffic
+from actors.experiments.goal_values import TRAFFIC_DAYS, GoalBaseline, measure_baseline
 from actors.experiments.sample_size import SampleSize, estimate_sample_size, estimate_value_size
 from cluster.errors import Invalid
 from cluster.records.experiment import CONVERSION, GOALS, ExperimentGoal
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import Arguments, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import Arguments, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 Real = Annotated[float, Field(allow_inf_nan=False)]
 _BY_NAME = {goal.name: goal for goal in GOALS}
@@ -179,9 +179,9 @@ def _goal_from_name(name: str) -> ExperimentGoal:
     )
 
 
-async def _measure(services: AdminServices, app_id: str, goal: ExperimentGoal) -> TrafficFigures:
+async def _measure(services: AdminServices, app_id: str, goal: ExperimentGoal) -> GoalBaseline:
     await require_app(services.stores, app_id)
-    figures = await measure_traffic(services.stores, services.artifacts, app_id, goal, services.now_ms())
+    figures = await measure_baseline(services.stores, services.artifacts, app_id, goal, services.now_ms())
     if not figures.mean or not figures.spread:
         raise Invalid(
             f"{app_id} has no {goal.name} in the last {TRAFFIC_DAYS} days; name rate, or mean and spread"

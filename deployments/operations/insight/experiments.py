@@ -16,10 +16,10 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.experiment import Experiment, ExperimentUpdate, Method, Variant
 from cluster.records.field_types.units import Moment
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 
 _MOST_DRAFTS = 1_000
 _REPORTS: Final[dict[Method, str]] = {

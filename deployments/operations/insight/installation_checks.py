@@ -15,7 +15,7 @@ from cluster.process.redis_memory import REFUSED_FROM, WARNED_FROM, used_memory_
 from cluster.records.apps import IN_BROWSER, App
 from cluster.store.administration.apps_and_keys import AppAndKeyStore
 from cluster.store.installation.replica_memory import ABOVE_BUDGET_MB, ReplicaMemory
-from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, StoredSchema
 
 Level = Literal["ok", "warning", "bad"]
 

@@ -21,10 +21,10 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
 from cluster.records.field_types.units import Share
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.experiments import ExperimentStep, OfExperiment, read_report
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshots import Version, find_version

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from cluster.clock import iso_ms
-from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.framework.result_table import ResultLines, ResultTable
 from deployments.operations.insight.outcome_sums import TOTAL, Dimension, Sums
 from deployments.operations.insight.product_counts import BUCKETS, ProductMeasures
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from actors.intake.attribution import VIEWS
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.outcomes import SEEN
-from cluster.records.served_answer import LIST_ENDPOINTS, ORIGINS
+from cluster.records.served_list import LIST_ENDPOINTS, ORIGINS
 from deployments.operations.insight.product_counts import BUCKETS, ProductCounts
 
 Dimension = Literal[

@@ -22,10 +22,10 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import from_ms
 from cluster.errors import Fault, NotFound
 from cluster.records.field_types.times import parse_span_ms
-from deployments.operations.content.refused_rows import escape_formula
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import Download, OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.content.refused_row_formats import escape_formula
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import Download, OfApp, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.feedback_report import build_feedback_report, read_judgements
 from deployments.operations.insight.outcome_report import (
     OutcomeReport,

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.admin.schema import newest_schema
-from cluster.errors import Forbidden, HouseError
+from cluster.errors import Forbidden, KioskError
 from cluster.process.redis_memory import used_memory_share
 from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
-from cluster.store.data.changes import FOLLOWING_MS, follower_lag_ms
+from cluster.store.data.change_log import FOLLOWING_MS, follower_lag_ms
 from cluster.store.installation.leases import LEASES, LeaseReader
-from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
+from cluster.store.installation.live_metrics import WINDOW_MS, LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
-from cluster.store.installation.schema import SchemaStore
-from deployments.edge.observation.live_figures import duration_of_class
-from deployments.operations.frame.operation import Arguments, operation
-from deployments.operations.frame.services import AdminServices
+from cluster.store.installation.schema_version import SchemaStore
+from deployments.edge.observation.live_metrics import duration_of_class
+from deployments.operations.framework.operation import Arguments, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.installation_checks import (
     LATE_MS,
     Finding,
@@ -181,7 +181,7 @@ async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]
             check_exposed_keys(stores.access, now_ms),
         )
         app_memory = await ReplicaMemoryStore(stores.server).read(now_ms)
-    except HouseError as error:
+    except KioskError as error:
         return [Finding("redis", "bad", error.message)], {}
     fullest = max(memory, key=used_memory_share)
     findings = [

@@ -12,17 +12,17 @@ from pydantic import Field
 
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.serving.replay.answer_replay import AnswerReplayer, PastApp, ReplayedAnswer
+from actors.serving.replay.counterfactual import FORMS, CounterfactualChange
 from actors.serving.replay.past_app import estimate_memory, load_past_app, read_past_settings
-from actors.serving.replay.replay_change import FORMS, ReplayChange
 from cluster.artifacts.logs.served_log import ServedLogStore, table_from_answers
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
 from cluster.store.stores import Stores
-from deployments.operations.frame.app_lookup import require_app
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.app_lookup import require_app
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.snapshots import find_version
 
 _READ_TRIES = 5
@@ -108,7 +108,7 @@ async def replay_answer(services: AdminServices, given: ReplayAnswer) -> AnswerR
         a load of the app in a thread: some seconds for 1,000,000 interactions; it is kept for half a minute
     """
     await require_app(services.stores, given.app_id)
-    change = ReplayChange.parse(given.change) if given.change.strip() else None
+    change = CounterfactualChange.parse(given.change) if given.change.strip() else None
     row = await find_answer(services.stores, services.artifacts, given.app_id, given.service_id)
     if change is not None and change.snapshot:
         version = await asyncio.to_thread(

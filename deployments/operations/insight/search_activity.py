@@ -13,8 +13,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid, NotFound
 from cluster.records.field_types.times import parse_span_ms
 from cluster.records.logged_query import QueryKind
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.feedback_report import (
     FeedbackReport,
     build_feedback_report,

@@ -17,9 +17,9 @@ from pydantic import Field
 from actors.serving.client import PREVIEW, Preview
 from cluster.ids import DEFAULT_ENGINE
 from deployments.operations.content.catalog import explained_products
-from deployments.operations.frame.api_calls import error_from_answer
-from deployments.operations.frame.operation import OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfApp, operation
+from deployments.operations.framework.rest_client import error_from_answer
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.explanations import describe_missing, describe_rules
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshot_bounds import SnapshotName

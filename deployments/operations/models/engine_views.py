@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from cluster.artifacts.snapshots import find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.engines.engine_watch import EngineTraffic
+from cluster.store.engines.engine_activity import EngineTraffic
 from cluster.store.stores import Stores
-from deployments.operations.frame.result_table import ResultLines
+from deployments.operations.framework.result_table import ResultLines
 
 STALE_MS = 15_000
 
@@ -117,8 +117,8 @@ class EngineView:
 
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:
     """Look at one engine."""
-    status = (await stores.engine_watch.list_statuses(engine.app_id)).get(engine.engine_id)
-    traffic_by_engine = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
+    status = (await stores.engine_activity.list_statuses(engine.app_id)).get(engine.engine_id)
+    traffic_by_engine = await stores.engine_activity.read_traffic(engine.app_id, at_ms)
     return _build_view(engine, status, traffic_by_engine, at_ms)
 
 
@@ -129,8 +129,8 @@ async def read_engine_views(
     views = []
     for name in app_ids:
         statuses, traffic_by_engine, engines = await asyncio.gather(
-            stores.engine_watch.list_statuses(name),
-            stores.engine_watch.read_traffic(name, at_ms),
+            stores.engine_activity.list_statuses(name),
+            stores.engine_activity.read_traffic(name, at_ms),
             stores.engines.all(name),
         )
         marked = {} if artifacts is None else await asyncio.to_thread(_marked_apps, artifacts, name)
@@ -146,7 +146,7 @@ def _marked_apps(artifacts: ArtifactStore, app_id: str) -> dict[tuple[str, str],
             (snapshot.engine_id, snapshot.version): snapshot.erasures
             for snapshot in find_marked_snapshots(artifacts, app_id)
         }
-    except HouseError:  # `kiosk doctor` says what is wrong there
+    except KioskError:  # `kiosk doctor` says what is wrong there
         return {}
 
 

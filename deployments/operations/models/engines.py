@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import Field, ValidationError
 
 from cluster.admin.app_key_admin import AppKeyAdmin
-from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.errors import Conflict, Invalid, KioskError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.apps import App
 from cluster.records.engine import (
@@ -27,11 +27,11 @@ from cluster.records.engine import (
     Scaling,
 )
 from cluster.records.field_types.record_changes import with_changes
-from cluster.store.app_bounds import check_new_engine
+from cluster.store.app_quotas import check_new_engine
 from cluster.store.stores import Stores
-from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, OfEngine, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engine_views import EngineView, read_engine_view, read_engine_views
 
 BUSY_PER_S = 0.05
@@ -224,7 +224,7 @@ async def check_app(services: AdminServices, app_id: str) -> App:
     return apps[app_id]
 
 
-def no_app_error(app_id: str, app_ids: Sequence[str]) -> HouseError:
+def no_app_error(app_id: str, app_ids: Sequence[str]) -> KioskError:
     """Return the error for the name of no app."""
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(app_ids) or 'none'}")
 
@@ -458,7 +458,7 @@ async def _change_engine(stores: Stores, given: OfEngine, change: Any) -> Engine
     return changed
 
 
-async def _no_engine_error(stores: Stores, app_id: str, engine_id: str) -> HouseError:
+async def _no_engine_error(stores: Stores, app_id: str, engine_id: str) -> KioskError:
     apps = sorted((await stores.access.read_all()).apps)
     if app_id not in apps:
         return no_app_error(app_id, apps)

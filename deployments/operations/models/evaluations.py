@@ -10,9 +10,9 @@ from pydantic import Field
 
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, NotFound
-from deployments.operations.frame.operation import OfEngine, operation
-from deployments.operations.frame.services import AdminServices
+from cluster.errors import KioskError, NotFound
+from deployments.operations.framework.operation import OfEngine, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshots import OfSnapshot, find_version
 
@@ -168,7 +168,7 @@ def _list(store: ArtifactStore, given: ListEvaluations) -> EvaluationList:
     for snapshot in snapshots[given.offset : given.offset + given.limit]:
         try:
             report = load_report(store, app_id, engine_id, snapshot.version)
-        except HouseError:  # a damaged report must not hide the others
+        except KioskError:  # a damaged report must not hide the others
             report = None
         rows.append(EvaluationRow(snapshot.version, snapshot.published_ms, report))
     return EvaluationList(tuple(rows), len(snapshots))

@@ -15,10 +15,10 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Promotion
-from deployments.operations.frame.operation import OfEngine, operation
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfEngine, operation
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.snapshots import (
     OfSnapshot,
     SnapshotComparison,

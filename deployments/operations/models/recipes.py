@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from actors.models.loading.allowed_learners import ALLOWED
 from cluster.errors import NotFound
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import check_app
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.run import FACT_LABELS, Run
 from cluster.store.stores import Stores
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import check_app, list_visible, no_app_error
 from deployments.operations.models.recipes import choose_recipe
 from deployments.operations.models.training_estimate import estimate_from_counts

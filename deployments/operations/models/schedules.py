@@ -12,9 +12,9 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Schedule, newest_slot, next_slot, period_of
-from deployments.operations.frame.operation import Arguments, OfApp, operation
-from deployments.operations.frame.result_table import PlainResult, ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import Arguments, OfApp, operation
+from deployments.operations.framework.result_table import PlainResult, ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import check_visible, list_visible
 from deployments.operations.models.recipes import choose_recipe
 

@@ -15,8 +15,8 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Fault, Unavailable
 from cluster.machine_memory import available_memory
-from deployments.operations.frame.operation import operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshot_bounds import SnapshotName
 from deployments.operations.models.snapshots import CompareSnapshots, find_version

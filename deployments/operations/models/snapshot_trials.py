@@ -14,9 +14,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.ids import new_request_id
 from cluster.records.engine import Engine, SnapshotTrial
-from deployments.operations.frame.operation import OfEngine, operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import OfEngine, operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import check_app
 from deployments.operations.models.promotions import name_of
 
@@ -102,7 +102,7 @@ async def show_trial(services: AdminServices, given: OfEngine) -> TrialView:
     trial = engine.trial
 
     async def load() -> dict[str, Any] | None:
-        failures = await services.stores.engine_watch.read_failures(given.app_id, trial.trial_id)
+        failures = await services.stores.engine_activity.read_failures(given.app_id, trial.trial_id)
         return await asyncio.to_thread(_read_verdict, services, engine, trial, failures)
 
     key = ("trials.show", given.app_id, trial.trial_id, engine.snapshot)

@@ -13,9 +13,9 @@ from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore, count_erasures_since
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError
-from deployments.operations.frame.operation import OfEngine, operation
-from deployments.operations.frame.services import AdminServices
+from cluster.errors import KioskError
+from deployments.operations.framework.operation import OfEngine, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.models.engines import find_engine
 
 if TYPE_CHECKING:
@@ -245,5 +245,5 @@ def _read_parts(manifest: Manifest) -> list[dict[str, Any]]:
 def _count_erasures(store: ArtifactStore, app_id: str, manifest: Manifest) -> int:
     try:
         return count_erasures_since(manifest, SegmentStore(store).erasures(app_id))
-    except HouseError:  # `kiosk doctor` says what is wrong there
+    except KioskError:  # `kiosk doctor` says what is wrong there
         return 0

@@ -9,7 +9,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.run import Run
-from deployments.operations.frame.result_table import PlainResult
+from deployments.operations.framework.result_table import PlainResult
 
 if TYPE_CHECKING:
     from jobs.refresh.recipe import Recipe
@@ -28,7 +28,7 @@ def estimate_from_counts(
     Errors:
         Invalid: there is nothing to learn from
     """
-    from jobs.refresh.runs.estimate import estimate_sizes
+    from jobs.refresh.runs.estimate import estimate_from_size
     from jobs.refresh.runs.local_worker import free_memory_mb
     from jobs.refresh.runs.workload import DataSize
 
@@ -40,7 +40,7 @@ def estimate_from_counts(
     if recipe.events.newest is not None:
         events = min(events, recipe.events.newest)
     size = DataSize(events, _count_users(events, newest), products, products)
-    sizes = estimate_sizes(recipe, size, free_memory_mb())
+    sizes = estimate_from_size(recipe, size, free_memory_mb())
     named = {"app_id": app_id, "engine_id": engine_id, "recipe": recipe.name}
     return PlainResult({**named, **sizes.to_dict(), "products": products})
 

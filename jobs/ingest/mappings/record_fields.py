@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from cluster.errors import Invalid
-from cluster.records.validation.schema import record_schema
+from cluster.records.validation.upload_schema import build_upload_schema
 
 _ALIKE = 0.6
 "Least similarity of a name that a message proposes."
@@ -64,7 +64,7 @@ def propose_name(name: str, names: Iterable[str]) -> str:
 @cache
 def read_fields(noun: Any) -> RecordFields:
     """Return the fields of a noun from its schema."""
-    schema = record_schema(noun)["properties"]["data"]["items"]
+    schema = build_upload_schema(noun)["properties"]["data"]["items"]
     members = schema.get("oneOf") or schema.get("anyOf") or [schema]
     required = [name for member in members for name in member.get("required", ())]
     every = [name for member in members for name in member.get("properties", {})]

@@ -9,7 +9,7 @@ import socket
 import sys
 
 from cluster.clock import SystemClock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import available_memory
 from cluster.process.artifact_access import open_artifact_store
@@ -37,7 +37,7 @@ def main() -> int:
     set_up_logging(stream=open_stderr(), process="import")
     try:
         progress = asyncio.run(_import(sys.argv[1], sys.argv[2], Settings()))
-    except HouseError as error:
+    except KioskError as error:
         sys.stderr.write(f"import stopped: {error.message}\n")
         return 1
     return int(progress.status != "finished")

@@ -19,13 +19,13 @@ import structlog
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import Conflict, HouseError, NotFound
+from cluster.errors import Conflict, KioskError, NotFound
 from cluster.records.erasure import RemovedRecords
 from cluster.records.file_import import LEASE_MS, FileImport, ImportProgress
 from cluster.store.data.imports import StoredImport
 from cluster.store.stores import Stores
 from jobs.ingest.files.delimited_files import DelimitedFormat
-from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
+from jobs.ingest.pipeline import IngestReport, IngestSpec, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
 
 BEAT_S = 2.0
@@ -114,7 +114,7 @@ class UploadedFileIngest:
             await self._stores.leases.release(lease, record.attempt)
         return self._progress
 
-    async def _ingest(self, record: FileImport, order: IngestOrder) -> None:
+    async def _ingest(self, record: FileImport, order: IngestSpec) -> None:
         """Ingest the file; the outcome is in the progress."""
         try:
             report = await ingest(
@@ -128,9 +128,9 @@ class UploadedFileIngest:
             )
         # A file can provoke all three, and the person who uploaded it must read why; other errors are
         # defects and pass.
-        except (HouseError, MemoryError, RecursionError) as error:
+        except (KioskError, MemoryError, RecursionError) as error:
             status = "cancelled" if self._stop_reason == "stop" else "failed"
-            reason = error.message if isinstance(error, HouseError) else TOO_MUCH
+            reason = error.message if isinstance(error, KioskError) else TOO_MUCH
             message = "" if status == "cancelled" else reason
             self._progress = self._progress.model_copy(update={"status": status, "error": message})
             self._log.info("import_ended", app=record.app_id, import_id=record.import_id, status=status)
@@ -165,7 +165,7 @@ class UploadedFileIngest:
                 self._note_stop(stored)
             # The beat goes on: after an outage of a few seconds the lease is renewed, while the ingest
             # waits for its own calls.
-            except HouseError as error:
+            except KioskError as error:
                 self._log.warning("import_beat_failed", reason=error.message)
 
     async def _look_for_erasures(self, record: FileImport) -> None:
@@ -220,9 +220,9 @@ def _copy_path(record: FileImport, state_dir: Path) -> Path:
     return state_dir / UPLOADS / record.import_id / f"upload.{record.format}"
 
 
-def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrder:
+def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestSpec:
     """Return the order of an import whose file is at a path of this machine."""
-    return IngestOrder(
+    return IngestSpec(
         address=str(path),
         noun=record.noun,
         app_id=record.app_id,

@@ -17,14 +17,13 @@ from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import Conflict, HouseError, NotFound, Unavailable
+from cluster.errors import Conflict, KioskError, NotFound, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.records.apps import App
 from cluster.records.run import DAY_MS, Run, Schedule
 from cluster.store.stores import Stores
 from jobs.refresh.automation.drift import find_drift
-from jobs.refresh.automation.drift_figures import VIEW_MS, list_windows, read_rates
 from jobs.refresh.automation.first_training import (
     LEAST_EVENTS,
     LEAST_PRODUCTS,
@@ -33,9 +32,10 @@ from jobs.refresh.automation.first_training import (
     has_enough_data,
 )
 from jobs.refresh.automation.interleaving_watch import InterleavingWatch
+from jobs.refresh.automation.traffic_rates import VIEW_MS, list_windows, read_rates
 from jobs.refresh.automation.trial_watch import BY, TrialWatch
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.estimate import estimate_sizes
+from jobs.refresh.runs.estimate import estimate_from_size
 from jobs.refresh.runs.local_worker import free_memory_mb
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.workload import DataSize
@@ -107,7 +107,7 @@ class ModelSupervisor:
             return await look
         except Unavailable:
             raise
-        except HouseError as error:
+        except KioskError as error:
             self._log.warning("look_refused", app=app.app_id, reason=error.message)
         except Exception:  # noqa: BLE001
             # whatever the data of an app hold
@@ -238,7 +238,7 @@ def _choose_recipe(artifacts: ArtifactStore, app_id: str) -> dict[str, Any] | No
         return None
     size = DataSize(events, all_people, products, products)
     recipes = {name: load_recipe_file(name) for name in RECIPES}
-    estimates = {name: estimate_sizes(recipe, size, free_memory_mb()) for name, recipe in recipes.items()}
+    estimates = {name: estimate_from_size(recipe, size, free_memory_mb()) for name, recipe in recipes.items()}
     chosen = choose_first_recipe(estimates)
     return None if chosen is None else recipes[chosen].model_dump(mode="json")
 

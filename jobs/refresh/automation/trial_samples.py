@@ -18,8 +18,8 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.engine import Engine, SnapshotTrial
-from cluster.records.served_answer import LIST_ENDPOINTS
-from jobs.refresh.automation.trial import GroupSample, Measure
+from cluster.records.served_list import LIST_ENDPOINTS
+from jobs.refresh.automation.trial_verdict import GroupSample, Measure
 
 SETTLING_MS: Final = 60_000
 "Answers of so long after the begin of a trial do not count: API replicas still load the other snapshot."
@@ -65,9 +65,9 @@ class TrialSamples:
         present = {name for names in state[:2] for name in names}
         # Files that were merged or deleted: their sums are in those of the new file.
         self._sums = {name: sums for name, sums in self._sums.items() if name in present}
-        people = sum_people(answers, outcomes)
+        people = aggregate_by_person(answers, outcomes)
         self._state = state
-        serving, other = (sample_group(people, version, failures) for version in self._versions)
+        serving, other = (summarize_group(people, version, failures) for version in self._versions)
         return serving, other
 
     def _read_state(self, failures: Mapping[str, int]) -> tuple[Any, ...]:
@@ -148,7 +148,7 @@ class TrialSamples:
         return total.sort("count", "product", descending=True).head(HEAD)
 
 
-def sum_people(answers: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
+def aggregate_by_person(answers: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each person: the snapshot of the first answer, and sums over all answers.
 
     A person who met both snapshots stays with the first: an API replica may not have had the other one at hand.
@@ -163,7 +163,7 @@ def sum_people(answers: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def sample_group(people: pl.DataFrame, version: str, failures: Mapping[str, int]) -> GroupSample:
+def summarize_group(people: pl.DataFrame, version: str, failures: Mapping[str, int]) -> GroupSample:
     """Return the sample of the people whose first answer came from a snapshot."""
     group = people.filter(pl.col("snapshot") == version)
     lists = group["lists"]

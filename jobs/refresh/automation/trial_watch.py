@@ -24,8 +24,8 @@ from cluster.records.administration import AuditRow
 from cluster.records.apps import App
 from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.stores import Stores
-from jobs.refresh.automation.trial import TrialVerdict, decide_trial
 from jobs.refresh.automation.trial_samples import TrialSamples
+from jobs.refresh.automation.trial_verdict import TrialVerdict, decide_trial
 from jobs.refresh.runs.promotion import promote_version, roll_back_version
 
 BY: Final = "automatic_models"
@@ -82,7 +82,7 @@ class TrialWatch:
         if samples is None or opened_of != trial.trial_id:
             samples = TrialSamples(self._artifacts, engine, trial)
             self._open[place] = trial.trial_id, samples
-        failures = await self._stores.engine_watch.read_failures(engine.app_id, trial.trial_id)
+        failures = await self._stores.engine_activity.read_failures(engine.app_id, trial.trial_id)
         if is_over or await asyncio.to_thread(samples.has_news, failures):
             try:
                 verdict = await asyncio.to_thread(read_verdict, samples, trial, failures)

@@ -20,7 +20,7 @@ from actors.models.features import (
     pair_features_from_product,
     weak_features_from_product,
 )
-from actors.models.loading.registry import CONTENT
+from actors.models.loading.snapshot_models import CONTENT
 from actors.models.model import Batch
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import UserHistories
@@ -40,8 +40,8 @@ from jobs.refresh.learners.neighbours.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
+from jobs.refresh.tuning.variant_training import StepCallback, ignore_step
 
 
 @dataclass(frozen=True, slots=True)

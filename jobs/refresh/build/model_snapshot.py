@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.models.loading.registry import BASKETS, COHORTS
 from actors.models.loading.snapshot import ITEMS, KIND, MANIFEST, version_of
+from actors.models.loading.snapshot_models import BASKETS, COHORTS
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.file_verification import sha256_of_file

@@ -209,7 +209,7 @@ def interactions_from_segments(table: Any, factors: Mapping[str, float] | None =
     )
 
 
-def number_sessions(data: Interactions, gap_minutes: float | None) -> Rows:
+def sessionize_events(data: Interactions, gap_minutes: float | None) -> Rows:
     """Return the session number of each event; a session ends with its user's events or before a long pause.
 
     Shapes:

@@ -16,7 +16,7 @@ from cluster.artifacts.logs.outcomes import OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import DAY_MS
-from cluster.records.served_answer import REPEATED, RULE
+from cluster.records.served_list import REPEATED, RULE
 from jobs.refresh.data.dataset import Interactions
 
 LISTS = "user_to_products"

@@ -15,7 +15,7 @@ import polars as pl
 
 from actors.intake.attribution import VIEWS
 from actors.vectors.types import Floats
-from cluster.records.served_answer import LIST_ENDPOINTS, RANKED, RULE
+from cluster.records.served_list import LIST_ENDPOINTS, RANKED, RULE
 from jobs.refresh.evaluation.off_policy import LoggedPlaces, PolicyPlaces
 
 ProductFeatures: TypeAlias = Mapping[str, Sequence[float]]

@@ -158,7 +158,7 @@ class UserMetric(ReportModel):
 
 
 class PartReport(ReportModel):
-    """The result of the tuning for one part; `jobs.refresh.tuning.outcomes.PartOutcome` describes the fields."""
+    """The result of the tuning for one part; `jobs.refresh.tuning.part_outcomes.PartOutcome` describes the fields."""
 
     part: str = ""
     learner: str = ""

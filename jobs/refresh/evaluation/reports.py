@@ -27,7 +27,7 @@ from jobs.refresh.evaluation.evaluate import (
     segment_figures,
 )
 from jobs.refresh.evaluation.gate import check_gate
-from jobs.refresh.evaluation.logged_report import logged_markdown
+from jobs.refresh.evaluation.off_policy_report import logged_markdown
 from jobs.refresh.evaluation.report_models import (
     CurvePoint,
     EvaluationReport,

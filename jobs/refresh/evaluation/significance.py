@@ -25,7 +25,7 @@ _BLOCK = 250
 _SEED = 95
 
 
-def build_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) -> PairedTests:
+def run_paired_tests(ours: EvaluationResult, others: Mapping[str, EvaluationResult]) -> PairedTests:
     """Return paired tests of one evaluation against others of the same users: each metric of ranked lists.
 
     Novelty is left out, because less of it may be better.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.loading.registry import import_learner
+from actors.models.loading.snapshot_models import import_learner
 from actors.models.model import Batch, Model, SharedScoresModel, SparseModel
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import ModelState

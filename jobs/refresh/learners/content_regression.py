@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from pydantic import Field, model_validator
 from scipy.linalg import solve
 
-from actors.models.content import ContentWeights
+from actors.models.content import ContentModel
 from actors.models.user_histories import TimeDecay, UserHistories, apply_time_decay
 from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Mask, Matrix, Rows, Scores
@@ -159,7 +159,7 @@ def select_frequent_features(
 
 def train_content_regression(
     recipe: ContentRecipe, described: ItemFeatures, weights: Any, data: Interactions, rng: np.random.Generator
-) -> ContentWeights | None:
+) -> ContentModel | None:
     """Regress learned weights on the features of items with events.
 
     Returns None if fewer than two items have both events and features.
@@ -207,7 +207,7 @@ def train_content_regression(
     # The deviation served the selection only.
     mapping.data /= deviations[mapping.indices]
     sample = normalize_matrix(described.matrix[sampled])
-    return ContentWeights(mapping, described.features, sample, chosen.fading)
+    return ContentModel(mapping, described.features, sample, chosen.fading)
 
 
 def estimate_memory_bytes(items: int, features: int, keep: int) -> int:

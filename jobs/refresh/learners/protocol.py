@@ -33,7 +33,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.models.loading.registry import load_model
+from actors.models.loading.snapshot_models import load_model
 from actors.models.model import Model
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Invalid

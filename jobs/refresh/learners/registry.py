@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from actors.models.loading.registry import build_allowed_learner
+from actors.models.loading.snapshot_models import build_allowed_learner
 from cluster.errors import Invalid
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
 from jobs.refresh.learners.neighbours.baskets import BasketsLearner, BasketsRecipe

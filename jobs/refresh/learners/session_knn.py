@@ -10,7 +10,7 @@ from pydantic import Field
 from actors.models.sessions import SessionModel, SessionSearchConfig
 from actors.vectors.row_selection import distinct_pairs
 from actors.vectors.types import Rows
-from jobs.refresh.data.dataset import Interactions, number_sessions
+from jobs.refresh.data.dataset import Interactions, sessionize_events
 from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
 
 
@@ -49,7 +49,7 @@ class SessionKnnLearner(BuiltInLearner[SessionKnnRecipe]):
             1,000,000 events: 1 s on one core
         """
         liked = data.pick(data.weight > 0)
-        session = number_sessions(liked, self.recipe.gap_minutes)
+        session = sessionize_events(liked, self.recipe.gap_minutes)
         count = int(session.max(initial=-1)) + 1
         lengths = np.bincount(session, minlength=count)
         # 1 for the newest event of a session: events are sorted by session, and by time within it.

@@ -19,15 +19,15 @@ from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.types import Matrix, Rows
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import select_newest_per_user
-from jobs.refresh.learners.item_samples import ItemSampler
-from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe, check_package
-from jobs.refresh.learners.training_progress import current_progress, digest_training
-from jobs.refresh.learners.transformer_rows import (
+from jobs.refresh.learners.item_sampler import ItemSampler
+from jobs.refresh.learners.packed_sequences import (
     Sequences,
     pack_ends,
     pack_rows,
     sequences_from_interactions,
 )
+from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe, check_package
+from jobs.refresh.learners.training_progress import current_progress, digest_training
 
 _CONTENT_WIDTH = 128
 _STORE_INTERVAL_S = 20.0

@@ -3,9 +3,9 @@
 estimate                   estimates of memory and time; `--dry-run`
 uncompacted_data           waits until accepted data is compacted
 training_source            reads the compacted data of an app
-stages                     dataset, plan and evaluation, one function each
+plan_evaluation            dataset, plan and evaluation, one function each
 checkpoint                 results of the stages in the artifact store
-training                   the stages of one run; an attempt begins at the first stage without a checkpoint
+training_stages            the stages of one run; an attempt begins at the first stage without a checkpoint
 version_comparison         versions of an engine, and the evaluation of one recipe
 measurements               evaluations and sweeps, which publish nothing
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Invalid
-from cluster.store.data.changes import ChangeLog
+from cluster.store.data.change_log import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE, count_content_features
 from jobs.refresh.data.event_counts import EventCounts
 from jobs.refresh.learners import content_regression, reranker, transformer
@@ -24,7 +24,7 @@ from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.stages import count_data, split_data
+from jobs.refresh.runs.plan_evaluation import count_data, split_data
 from jobs.refresh.runs.training_source import TrainingSource
 from jobs.refresh.runs.workload import (
     DataSize,
@@ -39,7 +39,7 @@ from jobs.refresh.runs.workload import (
     measure_speed,
     reduce_size,
 )
-from jobs.refresh.tuning.outcomes import CONTENT, explain_left_out
+from jobs.refresh.tuning.part_outcomes import CONTENT, explain_left_out
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog, is_settled
 
 _BYTES_PER_EVENT = 600
@@ -213,7 +213,7 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
         Invalid: the memory does not suffice; the message names the component and the parameter to change
     """
     costs = estimate_costs(recipe, size)
-    needed = estimate_sizes(recipe, size).memory
+    needed = estimate_from_size(recipe, size).memory
     allowed = recipe.limits.memory_mb << 20
     limit = "limits.memory_mb allows"
     # The smaller bound counts, and the message names it.
@@ -332,11 +332,11 @@ def estimate_training(
         load = Workload.from_split(recipe, split_data(recipe, source.data), source.data)
     except Invalid:  # too little data for a split: the training says what to change
         load = None
-    estimate = estimate_sizes(recipe, size, free_memory_mb, load, measure_speed())
+    estimate = estimate_from_size(recipe, size, free_memory_mb, load, measure_speed())
     return replace(estimate, facts=count_data(source.data), account=source.account)
 
 
-def estimate_sizes(
+def estimate_from_size(
     recipe: Recipe,
     size: DataSize,
     free_memory_mb: int | None = None,

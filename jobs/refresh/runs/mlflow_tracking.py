@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.records.run import Run
 from jobs.refresh.evaluation.plots import draw_reports, render_svg
 from jobs.refresh.evaluation.report_models import EvaluationReport, MeasurementRecord
@@ -53,7 +53,7 @@ def track_run(run: Run, report: EvaluationReport | MeasurementRecord | None, uri
         ) from error
     try:
         return _copy(mlflow.MlflowClient(tracking_uri=uri), run, report)
-    except HouseError:
+    except KioskError:
         raise
     except Exception as error:
         # whatever a server, a proxy or a plugin of MLflow raises; the run itself has ended well

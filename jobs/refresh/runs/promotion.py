@@ -14,7 +14,7 @@ from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore, count_erasures_since
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import Conflict, HouseError, NotFound
+from cluster.errors import Conflict, KioskError, NotFound
 from cluster.ids import new_request_id
 from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.store.stores import Stores
@@ -213,7 +213,7 @@ async def _plan_watch(stores: Stores, artifacts: ArtifactStore, entry: Promotion
         )
         erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, entry.app_id)
     # The watch is an extra: a promotion that is allowed must not fail for it.
-    except HouseError:
+    except KioskError:
         return None
     if count_erasures_since(manifest, erased):
         return None

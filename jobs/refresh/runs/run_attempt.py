@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore, find_marked_snapshots
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.run import Run
 from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.learners.training_progress import keep_progress
@@ -114,7 +114,7 @@ class RunAttempt:
         log = self.context.segments.erasures(self.run.app_id)
         return bool(log.since(source.erasures, source.offsets))
 
-    def count_steps(self, steps: int) -> Callable[[str], None]:
+    def build_step_reporter(self, steps: int) -> Callable[[str], None]:
         """Return a function that reports the beginning of each of a number of steps."""
         done = 0
 
@@ -139,7 +139,7 @@ class RunAttempt:
         """Delete the checkpoints and the local files of the run."""
         try:
             self.checkpoints.clear()
-        except HouseError:
+        except KioskError:
             return  # the next run deletes the rest
         finally:
             # Also after an error: no other process can use the local files.

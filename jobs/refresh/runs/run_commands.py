@@ -11,7 +11,7 @@ from cluster.ids import new_request_id
 from cluster.process.training_memory_limit import training_memory_mb
 from cluster.records.apps import App
 from cluster.records.run import Run, RunKind, cancel_run, claim_run
-from cluster.store.app_bounds import check_new_training
+from cluster.store.app_quotas import check_new_training
 from cluster.store.stores import Stores
 from cluster.tracing import current_traceparent
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.ids import new_request_id
 from cluster.records.run import Run, Schedule, due_slot, fail_exhausted_run, is_free, release_run, run_id_of
 from cluster.store.stores import Stores
@@ -88,7 +88,7 @@ class RunScheduler:
         """Return runs without a worker, oldest first; fail those whose workers die every time."""
         waiting = []
         for app_id in app_ids:
-            for run in await self._stores.runs.open(app_id):
+            for run in await self._stores.runs.list_open(app_id):
                 now_ms = self._clock.now_ms()
                 if (app_id, run.run_id) in self._sent or not is_free(run, now_ms):
                     continue
@@ -109,7 +109,7 @@ class RunScheduler:
                 slot = due_slot(schedule, now_ms)
                 if slot is not None:
                     await self._fire_schedule(schedule, slot, now_ms)
-            except HouseError as error:
+            except KioskError as error:
                 if slot is not None and "bound" in error.facts:
                     await self._skip_slot(schedule, slot, error)
                     continue
@@ -130,7 +130,7 @@ class RunScheduler:
         await self._mark_slot(schedule, slot)
         self._log.info("schedule_fired", app=schedule.app_id, schedule=schedule.name, run=run.run_id)
 
-    async def _skip_slot(self, schedule: Schedule, slot: int, error: HouseError) -> None:
+    async def _skip_slot(self, schedule: Schedule, slot: int, error: KioskError) -> None:
         """Skip a slot that a bound of the app refuses, so that the next slot is the next attempt."""
         await self._mark_slot(schedule, slot)
         self._log.warning(

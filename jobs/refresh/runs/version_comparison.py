@@ -10,7 +10,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.measurements.learning_curve import measure_learning_curve
-from jobs.refresh.runs.stages import (
+from jobs.refresh.runs.plan_evaluation import (
     EVALUATION_USERS,
     apply_confirmation,
     evaluate_plan,
@@ -18,7 +18,7 @@ from jobs.refresh.runs.stages import (
     split_data,
 )
 from jobs.refresh.runs.training_source import read_training_source
-from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+from jobs.refresh.tuning.variant_training import StepCallback, ignore_step
 
 
 def load_recipe(snapshots: SnapshotStore, app_id: str, engine_id: str, version: str) -> Recipe:

@@ -23,7 +23,7 @@ import structlog
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.errors import Conflict, KioskError, Unavailable
 from cluster.records.run import (
     LEASE_MS,
     Run,
@@ -190,7 +190,7 @@ class TrainingWorker:
         except Unavailable as error:
             # Not failed: the store is away, and the checkpoints let a later attempt go on.
             return await self._release_run(error)
-        except HouseError as error:
+        except KioskError as error:
             reason = f"{error.message}; {self._missing}" if self._missing else error.message
             return await self._finish_run("failed", {"error": reason}, attempt)
         except RunLost:
@@ -218,7 +218,7 @@ class TrainingWorker:
             in_use = {run.version, *await self._serving_versions(run)}
             await asyncio.to_thread(attempt.delete_outdated_versions, in_use)
             await self._delete_ended_run_files(run)
-        except HouseError as error:
+        except KioskError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
         return run
 
@@ -234,13 +234,13 @@ class TrainingWorker:
             report = await asyncio.to_thread(read, run.app_id, run.engine_id, name)
             copy = await asyncio.to_thread(track_run, run, report, place.tracking_uri)
             line = f"copied to MLflow: {copy}"
-        except HouseError as error:
+        except KioskError as error:
             self._log.warning("run_not_tracked", run=run.run_id, reason=error.message)
             line = error.message
         now_ms = place.clock.now_ms()
         try:
             return await update_run(place.stores, run, lambda now: add_log_line(now, now_ms, line)) or run
-        except HouseError:
+        except KioskError:
             return run
 
     async def _run_stages_anew(self, attempt: RunAttempt) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class TrainingWorker:
             )
         except Unavailable:
             raise
-        except HouseError as error:
+        except KioskError as error:
             # An attempt may have died between the promotion and the record of the run.
             newest = await place.stores.promotions.history(run.app_id, run.engine_id, 1)
             ours = bool(newest) and (newest[0].version, newest[0].run_id) == (version, run.run_id)
@@ -338,7 +338,7 @@ class TrainingWorker:
         )
         try:
             return await asyncio.to_thread(context.serving_recipe, run.app_id, run.engine_id, engine.snapshot)
-        except HouseError as error:
+        except KioskError as error:
             self._log.warning("serving_unreadable", engine=run.engine_id, reason=error.message)
             return None
 
@@ -366,7 +366,7 @@ class TrainingWorker:
     async def _delete_ended_run_files(self, run: Run) -> None:
         """Delete the leftovers of runs that ended without their worker."""
         place = self._place
-        going = {open_run.run_id for open_run in await place.stores.runs.open(run.app_id)}
+        going = {open_run.run_id for open_run in await place.stores.runs.list_open(run.app_id)}
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
         await asyncio.to_thread(
             delete_ended_run_files, place.artifacts, place.scratch, run.app_id, going, before_ms

@@ -5,6 +5,6 @@ blend_weights     hill climbing of the weights; each step needs a significant ga
                   lower the NDCG on other users are removed
 parameter_search  the parameters of one component
 plan              turns a recipe with open parameters and weights into a settled one
-outcomes          the result of each component, and the reason
+part_outcomes     the result of each component, and the reason
 split_selection   the split that suits the recipe and the data
 """

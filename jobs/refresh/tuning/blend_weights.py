@@ -17,7 +17,7 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import mean_figure, significant_gain
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
-from jobs.refresh.tuning.evidence import PartVariant
+from jobs.refresh.tuning.variant_training import PartVariant
 
 DEPTH = 5
 "Length of the lists that decide a step, as a multiple of the metric's `k`."

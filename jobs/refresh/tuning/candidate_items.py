@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.models.model import Model
-from actors.models.scaled_scores import StandardizedScores
+from actors.models.standardized_scores import StandardizedScores
 from actors.vectors.row_selection import distinct_values
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.data.split import EvaluationSplit

@@ -21,8 +21,8 @@ from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.blend_weights import choose_blend, choose_weights
 from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
-from jobs.refresh.tuning.evidence import StepCallback, TrainedVariants, ignore_step, tune_and_train
-from jobs.refresh.tuning.outcomes import PartOutcome, build_outcomes, mark_dropped
+from jobs.refresh.tuning.part_outcomes import PartOutcome, build_outcomes, mark_dropped
+from jobs.refresh.tuning.variant_training import StepCallback, TrainedVariants, ignore_step, tune_and_train
 
 _ENOUGH_NEW_USERS = 30
 "With fewer users without a history, their weights stay those of the start."

@@ -20,9 +20,9 @@ from typing import Any
 import orjson
 
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Snippet
-from actors.archive.passages import read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.language.analysis import Analyzers
@@ -138,14 +138,16 @@ def _product(product_id: str, title: str, text: str, published: str) -> dict[str
 
 
 @cache
-def build_article_library(corpus: str, language: str) -> PassageLibrary:
+def build_article_library(corpus: str, language: str) -> PassageIndex:
     """Put the articles into an archive, as a fresh installation has it: without an embedder."""
     documents = [
-        document for document in map(read_product, read_products(corpus, language)) if document is not None
+        document
+        for document in map(document_from_product, read_products(corpus, language))
+        if document is not None
     ]
     analyzers = Analyzers()
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return PassageLibrary(None, segments=[build_segment(documents, analyzers, None, mean_length)])
+    return PassageIndex(None, segments=[build_segment(documents, analyzers, None, mean_length)])
 
 
 def search_articles(question: ArticleQuestion) -> tuple[Snippet, ...]:

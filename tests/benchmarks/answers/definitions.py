@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from actors.answers.extractive.answer_composer import compose_answer
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.language.analysis import Analyzers
@@ -50,7 +50,7 @@ def definition_questions() -> list[DefinitionQuestion]:
     return [DefinitionQuestion.model_validate(row) for row in read_set()["questions"]]
 
 
-def build_library(language: str) -> PassageLibrary:
+def build_library(language: str) -> PassageIndex:
     """Put the texts of one language into an archive, as a fresh installation has it: without an embedder."""
     products = [
         {
@@ -62,13 +62,13 @@ def build_library(language: str) -> PassageLibrary:
         for text in read_set()["texts"]
         if text["language"] == language
     ]
-    documents = [document for document in map(read_product, products) if document is not None]
+    documents = [document for document in map(document_from_product, products) if document is not None]
     analyzers = Analyzers()
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return PassageLibrary(None, segments=[build_segment(documents, analyzers, None, mean_length)])
+    return PassageIndex(None, segments=[build_segment(documents, analyzers, None, mean_length)])
 
 
-def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | None:
+def is_right(question: DefinitionQuestion, library: PassageIndex) -> bool | None:
     """Ask a question: is the answer right? None: it was refused."""
     snippets = search_passages(library, ArchiveQuery(_APP, question.question, rows=_ROWS), 0).snippets
     composed = compose_answer(question.question, snippets)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer, rank_sentences
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Snippet
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.segment import build_segment
 from actors.language import latent_embedder
@@ -115,31 +115,35 @@ def _kiosk_lines() -> Iterator[Line]:
 # --- the playground's questions -------------------------------------------------------------------------------------
 
 
-def playground() -> PassageLibrary:
+def playground() -> PassageIndex:
     """Put the newspaper into an archive, as an upload does, with the built-in embedder trained on it."""
     return build_library(
-        [document for document in map(read_product, product_records_from_articles()) if document is not None]
+        [
+            document
+            for document in map(document_from_product, product_records_from_articles())
+            if document is not None
+        ]
     )
 
 
-def build_library(documents: Sequence[Document]) -> PassageLibrary:
+def build_library(documents: Sequence[Document]) -> PassageIndex:
     """Make an archive of documents."""
     analyzers = Analyzers()
     embedder = latent_embedder.train_embedder(document.text for document in documents)
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return PassageLibrary(
+    return PassageIndex(
         embedder,
         segments=[build_segment(documents, analyzers, embedder, mean_length)],
         share=latent_embedder.SHARE,
     )
 
 
-def passages(library: PassageLibrary, question: str) -> tuple[Snippet, ...]:
+def passages(library: PassageIndex, question: str) -> tuple[Snippet, ...]:
     """Find what an answer is composed of."""
     return search_passages(library, ArchiveQuery(APP, question, rows=PASSAGES), 0).snippets
 
 
-def tally(library: PassageLibrary, questions: Sequence[GoldenQuestion]) -> AnswerCounts:
+def tally(library: PassageIndex, questions: Sequence[GoldenQuestion]) -> AnswerCounts:
     """Ask questions and count."""
     counted = AnswerCounts()
     for golden in questions:

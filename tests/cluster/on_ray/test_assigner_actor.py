@@ -37,16 +37,16 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
 ) -> None:
     from ray.exceptions import RayError
 
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
-    made: list[Any] = [roster.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]
+    made: list[Any] = [named_actors.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]
     try:
         assert made[0] == made[1]
         pid = (await health_of("assigner"))["pid"]
 
         async def find() -> Any:
-            return roster.find_actor("assigner", RELEASE)
+            return named_actors.find_actor("assigner", RELEASE)
 
         clock = SystemClock()
         local_client = LocalExperimentClient(stores.experiments, clock)
@@ -75,4 +75,4 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
         assert tally["recorded"] > 0, "it is asked again"
         await client.close()
     finally:
-        assert roster.kill_releases("assigner") == [f"assigner@{RELEASE}"]
+        assert named_actors.kill_releases("assigner") == [f"assigner@{RELEASE}"]

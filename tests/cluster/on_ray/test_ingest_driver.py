@@ -12,7 +12,7 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
 from cluster.records.apps import App
 from cluster.store.connect import open_stores
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
@@ -37,7 +37,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         reports = await asyncio.to_thread(
             ingest_on_ray,
-            IngestOrder(str(folder), "user", "shop", chunk=16),
+            IngestSpec(str(folder), "user", "shop", chunk=16),
             connect,
             partial(ArtifactStore.open, str(tmp_path / "shelf")),
             state_dir=tmp_path / "state",
@@ -50,7 +50,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
         with pytest.raises(NotFound):
             await asyncio.to_thread(
                 ingest_on_ray,
-                IngestOrder(str(folder), "user", "nobody"),
+                IngestSpec(str(folder), "user", "nobody"),
                 connect,
                 partial(ArtifactStore.open, str(tmp_path / "shelf")),
                 state_dir=tmp_path / "state",

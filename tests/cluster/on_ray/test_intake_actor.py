@@ -69,11 +69,13 @@ async def pid_of(other_than: int = 0) -> int:
 async def test_the_intake_applies_settles_and_outlives_being_killed(
     stores: OpenStores, private_server: RedisProcess, tmp_path: Path
 ) -> None:
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
     made: list[Any] = [
-        roster.find_or_create("intake", RELEASE, KIND, connect, partial(ArtifactStore.open, str(tmp_path)))
+        named_actors.find_or_create(
+            "intake", RELEASE, KIND, connect, partial(ArtifactStore.open, str(tmp_path))
+        )
         for _ in range(2)
     ]
     try:
@@ -101,5 +103,5 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
         print(f"intake actor: first task after {first:.1f} s")
         print(f"intake actor: killed three times, all tasks ended within {max(took):.1f} s")
     finally:
-        assert roster.kill_releases("intake") == [f"intake@{RELEASE}"]
-    await until(lambda: roster.find_actor("intake", RELEASE) is None)
+        assert named_actors.kill_releases("intake") == [f"intake@{RELEASE}"]
+    await until(lambda: named_actors.find_actor("intake", RELEASE) is None)

@@ -81,10 +81,10 @@ async def wait_for_questions(stores: OpenStores, questions: int) -> tuple[Thread
 async def test_the_tracker_tells_of_news_and_its_death_loses_none(
     stores: OpenStores, private_server: RedisProcess
 ) -> None:
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
     connect = partial(open_stores, private_server.url, slow_s=10.0)
-    made = [roster.find_or_create("tracker", RELEASE, KIND, connect, SERVICES) for _ in range(2)]
+    made = [named_actors.find_or_create("tracker", RELEASE, KIND, connect, SERVICES) for _ in range(2)]
     try:
         assert made[0] == made[1]
         pid = (await watching())["pid"]
@@ -108,4 +108,4 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         thread, _ = await wait_for_questions(stores, 3)
         assert len(thread.question_ids) == 3, "nothing is told twice"
     finally:
-        assert roster.kill_releases("tracker") == [f"tracker@{RELEASE}"]
+        assert named_actors.kill_releases("tracker") == [f"tracker@{RELEASE}"]

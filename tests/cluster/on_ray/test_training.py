@@ -92,13 +92,13 @@ async def place(
 def trainer(place: Place) -> Iterator[Any]:
     import ray
 
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
     name = f"test-{os.getpid()}"
-    yield roster.find_or_create(
+    yield named_actors.find_or_create(
         "trainer", name, "jobs.refresh.driver:Trainer", *place.trainer_arguments, round_s=0.2
     )
-    roster.kill_releases("trainer")
+    named_actors.kill_releases("trainer")
     assert ray.is_initialized()
 
 
@@ -160,10 +160,10 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
     await place.stores.schedules.add(schedule)
 
     async def fired() -> bool:
-        return bool(await place.stores.runs.open(generated_market.APP))
+        return bool(await place.stores.runs.list_open(generated_market.APP))
 
     await until(fired)
-    (run,) = await place.stores.runs.open(generated_market.APP)
+    (run,) = await place.stores.runs.list_open(generated_market.APP)
     assert run.by == "schedule often"
     assert await place.stores.schedules.remove(generated_market.APP, "often")
     from jobs.refresh.runs.run_commands import cancel_training

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.rerank.exploration import is_in_share
+from actors.recommender.rerank.exploration import is_in_trial
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
@@ -28,7 +28,7 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import LEASE
@@ -64,30 +64,30 @@ class Load:
                 self.answers += 1
                 if not isinstance(answered, RecommendationResult) or len(answered.products) != 5:
                     self.failures += 1
-                elif answered.placements is not None and not is_in_share(trial, query):
+                elif answered.placements is not None and not is_in_trial(trial, query):
                     self.version = answered.placements.snapshot
                 await asyncio.sleep(0.002)
 
 
 @pytest.fixture
 def trainer(local_ray: None, private_server: RedisProcess, tmp_path: Path) -> Iterator[None]:
-    from cluster.runtime.actors import roster
+    from cluster.runtime.actors import named_actors
 
     connect = partial(open_stores, private_server.url, **EASY)
     open_artifacts = partial(ArtifactStore.open, str(tmp_path / "artifacts"))
-    roster.find_or_create(
+    named_actors.find_or_create(
         "trainer", f"test-{os.getpid()}", "jobs.refresh.driver:Trainer", connect, open_artifacts,
         str(tmp_path / "scratch"), round_s=0.5,
     )  # fmt: skip
     yield
-    roster.kill_releases("trainer")
+    named_actors.kill_releases("trainer")
 
 
 def log_people(artifacts: ArtifactStore, trial: Any, new: str, since_ms: int, *, clicks_of_new: int) -> None:
     """Write an answer for each person to the log; people of the holdback click, of the others one in so many."""
     answers, clicks = [], []
     for number in range(PEOPLE):
-        in_share = is_in_share(trial, UserQuery("user_to_products", APP, "default", user_id=f"p{number}"))
+        in_share = is_in_trial(trial, UserQuery("user_to_products", APP, "default", user_id=f"p{number}"))
         at_ms, version = since_ms + number, trial.version if in_share else new
         facts: dict[str, Any] = {"engine_id": "default", "snapshot": version, "user": f"p{number}"}
         answers.append(

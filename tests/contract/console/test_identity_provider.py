@@ -14,7 +14,7 @@ from joserfc.jwk import OctKey, RSAKey
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.stores import Stores
-from deployments.console.pages.access import provider as provider_pages
+from deployments.console.pages.access import oidc_signin as provider_pages
 from deployments.edge.limits.token_buckets import BucketRate
 from deployments.sign_in import identity_provider
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig

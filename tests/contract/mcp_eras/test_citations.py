@@ -13,8 +13,8 @@ import pytest
 
 from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import SystemClock
-from cluster.errors import ColumnsNotReady, Fault, HouseError, NewerRelease, NotFound, Unprocessable
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
+from cluster.errors import ColumnsNotReady, Fault, KioskError, NewerRelease, NotFound, Unprocessable
 from deployments.archive.citations.article_reads import MOST_AGENTS, MOST_ARTICLES, ArticleReads
 from tests.contract.mcp_eras.test_stateless import call_tool
 from tests.fakes.archive import RESOURCE, ArchiveCorner, open_archive_corner
@@ -245,7 +245,7 @@ async def test_public_pages_have_bounds_and_every_origin_may_read_them() -> None
     ],
 )
 async def test_public_pages_answer_with_the_status_of_an_error(
-    error: HouseError, status: int, message: str
+    error: KioskError, status: int, message: str
 ) -> None:
     corner = await open_archive_corner()
     corner.archive.wrong = error

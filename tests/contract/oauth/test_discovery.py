@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.store.stores import Stores
-from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.http.server_origin import ServerOrigin
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import ISSUER, ORIGIN, RESOURCE, app_over, http_over, oauth_services
 from tests.suites.manual_clock import ManualClock
@@ -144,13 +144,11 @@ async def test_without_a_configured_address_only_loopback_is_believed(
 
 def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
     assert (
-        ServerAddresses.from_config("", host="0.0.0.0", port=9).origin_for_host("news")
-        == "http://127.0.0.1:9"
+        ServerOrigin.from_config("", host="0.0.0.0", port=9).origin_for_host("news") == "http://127.0.0.1:9"
     )
-    assert ServerAddresses.from_config("", host="::1", port=9).origin_for_host("news") == "http://[::1]:9"
+    assert ServerOrigin.from_config("", host="::1", port=9).origin_for_host("news") == "http://[::1]:9"
     assert (
-        ServerAddresses.from_config("", host="localhost", port=9).origin_for_host("news")
-        == "http://localhost:9"
+        ServerOrigin.from_config("", host="localhost", port=9).origin_for_host("news") == "http://localhost:9"
     )
 
 
@@ -163,4 +161,4 @@ def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
 )  # fmt: skip
 def test_a_plain_address_beyond_loopback_is_refused(address: str) -> None:
     with pytest.raises(Invalid):
-        ServerAddresses.from_config(address)
+        ServerOrigin.from_config(address)

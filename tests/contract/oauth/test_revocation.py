@@ -10,8 +10,8 @@ import pytest
 from httpx import Response
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.errors import Unavailable
-from cluster.secrecy import Vault
 from cluster.store.administration.grants import Revocations
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from cluster.admin.second_factor import LOCKED_AFTER, LOCKED_MS, SecondFactors
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from cluster.store.stores import Stores
 from deployments.sign_in.identity_provider import ProviderConfig
 from tests.contract.oauth.conftest import Scene

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from cluster.records.intake import Noun, Op
-from cluster.store.data.changes import FORGOTTEN_MS, LIVE_MS, ChangeLog, ChangeLogEntry, Follower
+from cluster.store.data.change_log import FORGOTTEN_MS, LIVE_MS, ChangeLog, ChangeLogEntry, Follower
 from tests.fakes.stores.state import MemoryState, offset_of, text_of
 
 

@@ -106,11 +106,11 @@ class MemoryErasures(ErasureStore):
     async def list_lost(self, app_id: str) -> list[str]:
         return []
 
-    async def log_file(self) -> AppendOnlyFileStatus:
+    async def read_append_only_file(self) -> AppendOnlyFileStatus:
         return AppendOnlyFileStatus(is_kept=False, is_rewriting=False)
 
     async def request_log_rewrite(self, now_ms: int) -> None:
         return None
 
-    async def rewrite_log_file(self, now_ms: int) -> bool:
+    async def rewrite_append_only_file(self, now_ms: int) -> bool:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.clock import Clock, SystemClock
 from cluster.records.logged_query import LoggedQuery
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store.data.intake import IDLE_MS, MOST_WAITING
 from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
@@ -31,8 +31,8 @@ from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedule
 from tests.fakes.stores.schema import MemorySchema
 from tests.fakes.stores.small_stores import (
     MemoryAppsAndKeys,
+    MemoryEngineActivity,
     MemoryEngines,
-    MemoryEngineWatch,
     MemoryIdempotency,
     MemoryLeases,
     MemoryLimits,
@@ -60,7 +60,7 @@ def memory_stores(
         interactions=interactions,
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
-        engine_watch=MemoryEngineWatch(),
+        engine_activity=MemoryEngineActivity(),
         boost_rules=MemoryRules(versions),
         rule_versions=versions,
         limits=MemoryLimits(),

@@ -37,7 +37,7 @@ class MemoryRuns(RunStore):
     async def newest(self, app_id: str, limit: int = 50) -> list[Run]:
         return sorted(self._apps[app_id].runs.values(), key=_age, reverse=True)[:limit]
 
-    async def open(self, app_id: str) -> list[Run]:
+    async def list_open(self, app_id: str) -> list[Run]:
         return sorted((run for run in self._apps[app_id].runs.values() if not run.has_ended), key=_age)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
+from cluster.store.installation.schema_version import RunningRelease, SchemaStore, StoredSchema
 
 
 class MemorySchema(SchemaStore):

@@ -1,4 +1,4 @@
-"""The small ports in dictionaries: access, engines and their watch, limits, idempotency, shown products, leases."""
+"""Small stores in dictionaries: access, engines, their activity, rate limits, idempotency, shown products, leases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cluster.records.logged_query import pseudonym
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys, EndedTokens
 from cluster.store.data import idempotency
 from cluster.store.data.idempotency import IdempotencyState, IdempotencyStore
-from cluster.store.engines import engine_watch, shown_products
-from cluster.store.engines.engine_watch import EngineTraffic, EngineWatch
+from cluster.store.engines import engine_activity, shown_products
+from cluster.store.engines.engine_activity import EngineActivityStore, EngineTraffic
 from cluster.store.engines.engines import EngineStore
 from cluster.store.engines.shown_products import ShownProductStore
-from cluster.store.installation import limits
+from cluster.store.installation import rate_limits
 from cluster.store.installation.leases import LeaseStore
-from cluster.store.installation.limits import LimitStore, TokenGrant
+from cluster.store.installation.rate_limits import LimitStore, RateLimitGrant
 from tests.fakes.stores.state import MemoryState
 
 _SALT = b"salt"
@@ -120,8 +120,8 @@ class MemoryEngines(EngineStore):
         return [engine for _, engine in sorted(self._apps[app_id].engines.items())]
 
 
-class MemoryEngineWatch(EngineWatch):
-    """`EngineWatch` in dictionaries."""
+class MemoryEngineActivity(EngineActivityStore):
+    """`EngineActivityStore` in dictionaries."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Placement, str, int], int] = {}
@@ -140,12 +140,12 @@ class MemoryEngineWatch(EngineWatch):
         self, app_id: str, requests: Mapping[tuple[Placement, str], int], now_ms: int
     ) -> None:
         for (place, engine_id), count in requests.items():
-            name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
+            name = (app_id, place, engine_id, now_ms // engine_activity.MINUTE_MS)
             self._counts[name] = self._counts.get(name, 0) + count
             self._last[app_id, place, engine_id] = now_ms
 
     async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
-        minute = now_ms // engine_watch.MINUTE_MS
+        minute = now_ms // engine_activity.MINUTE_MS
         traffic = {}
         for (app, place, engine_id), last_ms in self._last.items():
             if app == app_id:
@@ -153,7 +153,7 @@ class MemoryEngineWatch(EngineWatch):
                     self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
                 )
                 traffic[place, engine_id] = EngineTraffic(
-                    engine_watch.estimate_rate(before, now, now_ms), last_ms
+                    engine_activity.estimate_rate(before, now, now_ms), last_ms
                 )
         return traffic
 
@@ -175,7 +175,7 @@ class MemoryLimits(LimitStore):
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> TokenGrant:
+    ) -> RateLimitGrant:
         name = (app_id, key_id, bucket)
         tokens, at = self._buckets.get(name, (float(burst), now_ms))
         if now_ms > at:
@@ -188,10 +188,10 @@ class MemoryLimits(LimitStore):
         tokens = round(tokens - granted, 6)
         self._buckets[name] = (tokens, at)
         if granted or want <= 0:
-            return TokenGrant(granted, 0)
+            return RateLimitGrant(granted, 0)
         if rate <= 0:
-            return TokenGrant(0, limits.LIFE_MS)
-        return TokenGrant(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
+            return RateLimitGrant(0, rate_limits.LIFE_MS)
+        return RateLimitGrant(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
 
 
 class MemoryIdempotency(IdempotencyStore):

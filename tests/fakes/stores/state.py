@@ -12,7 +12,7 @@ from cluster.clock import Clock
 from cluster.records.engine import Engine, Promotion
 from cluster.records.intake import Noun, Task
 from cluster.records.run import Run, Schedule
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 
 Offset = tuple[int, int]
 Entry = TypeVar("Entry")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.store.app_bounds import UsageStore
+from cluster.store.app_quotas import UsageStore
 
 
 class MemoryUsage(UsageStore):

@@ -13,8 +13,8 @@ import time
 import pytest
 import structlog
 
+from cluster.crypto import mint_key
 from cluster.log import redact, set_up_logging
-from cluster.secrecy import mint_key
 
 SECRET = mint_key("secret", "development")
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"

@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from cluster.local.process_watch import REPLACED_S, ProcessWatch, list_roles
+from cluster.local.process_restarts import REPLACED_S, ProcessWatch, list_roles
 
 
 def test_each_killed_process_that_is_replaced_counts_once() -> None:

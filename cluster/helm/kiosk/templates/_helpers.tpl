@@ -75,7 +75,7 @@ capabilities: {drop: [ALL]}
 - {name: RAY_gcs_rpc_server_reconnect_timeout_s, value: "600"}
 {{- end }}
 
-{{/* MiB that a replica may take above its budget: PROCESS_MB and ABOVE_BUDGET_MB of cluster/runtime/cluster_plan.py. */}}
+{{/* MiB that a replica may take above its budget: PROCESS_MB and ABOVE_BUDGET_MB of cluster/runtime/replica_resources.py. */}}
 {{- define "kiosk.processMb" -}}656{{- end }}
 
 {{/* A quantity of memory in MiB, as 6Gi or 4096Mi; empty for other units. */}}

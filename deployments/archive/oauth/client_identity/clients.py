@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from cluster.addresses.public_addresses import find_host
+from cluster.addresses.ssrf_guard import find_host
 from cluster.records.archive.archive_client import AuthMethod, Registration
 from cluster.records.archive.archive_client import short_id as short_id
 from cluster.store.administration.registrations import RegistrationStore

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import structlog
 
 from cluster.addresses.origin import is_loopback
-from cluster.addresses.public_addresses import find_address_fault, find_host
+from cluster.addresses.ssrf_guard import find_address_fault, find_host
 from cluster.clock import Clock
-from cluster.document_client import DocumentClient, DocumentError
 from cluster.errors import Invalid
+from cluster.external_fetcher import DocumentError, ExternalFetcher
 from deployments.archive.oauth.client_identity.assertions import read_keys
 from deployments.archive.oauth.client_identity.clients import OAuthClient, short_id
 from deployments.archive.oauth.client_identity.metadata_validation import read_client_document, read_object
@@ -58,12 +58,12 @@ class DocumentClients:
         mode: str,
         pinned: Mapping[str, OAuthClient],
         clock: Clock,
-        documents: DocumentClient | None = None,
+        documents: ExternalFetcher | None = None,
     ) -> None:
         self._mode = mode
         self._pinned = pinned
         self._clock = clock
-        self._documents = documents or DocumentClient()
+        self._documents = documents or ExternalFetcher()
         self._limits = TokenBuckets(clock)
         self._cached: OrderedDict[str, tuple[OAuthClient, float]] = OrderedDict()
 

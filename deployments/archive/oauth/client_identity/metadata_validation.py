@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cluster.addresses.public_addresses import find_host
+from cluster.addresses.ssrf_guard import find_host
 from cluster.records.archive.archive_client import AuthMethod
 from deployments.archive.oauth.client_identity.assertions import ALGORITHMS, read_keys
 from deployments.archive.oauth.client_identity.clients import LONGEST_NAME, METHODS, OAuthClient, clean_name

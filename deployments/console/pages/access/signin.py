@@ -9,14 +9,14 @@ from starlette.responses import Response
 from deployments.console.page import FormPage, Page
 from deployments.console.request import ConsoleRequest
 from deployments.sign_in.sessions import PATH
-from deployments.sign_in.sign_in import SignInResult, safe_goal
+from deployments.sign_in.sign_in import SignInResult, safe_redirect
 
 HOME = PATH + "/"
 
 
 async def show_sign_in(request: ConsoleRequest) -> Response:
     """Show the form; whoever is signed in goes on."""
-    goal = safe_goal(request.query.get("next", ""))
+    goal = safe_redirect(request.query.get("next", ""))
     if request.session is not None:
         return request.redirect("", external=goal)
     return show_form(request, goal)
@@ -28,7 +28,7 @@ async def sign_in(request: ConsoleRequest) -> Response:
     username = request.form.get("username", "")
     password = request.form.get("password", "")
     result = await request.services.sign_in.check_password(browser, username, password)
-    return await go_on(request, result, safe_goal(request.form.get("next", "")))
+    return await go_on(request, result, safe_redirect(request.form.get("next", "")))
 
 
 async def check_code(request: ConsoleRequest) -> Response:
@@ -37,7 +37,7 @@ async def check_code(request: ConsoleRequest) -> Response:
     step = request.form.get("step", "")
     code = request.form.get("code", "")
     result = await request.services.sign_in.check_code(browser, step, code)
-    return await go_on(request, result, safe_goal(request.form.get("next", "")))
+    return await go_on(request, result, safe_redirect(request.form.get("next", "")))
 
 
 async def go_on(request: ConsoleRequest, result: SignInResult, goal: str) -> Response:

@@ -11,9 +11,9 @@ from typing import Any
 
 from actors.experiments.question_report import QuestionReport, build_question_report
 from cluster.records.experiment import Experiment
-from deployments.operations.frame.operation import operation
-from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation import operation
+from deployments.operations.framework.result_table import ResultLines, ResultTable
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.archive.readership import load_calls
 from deployments.operations.insight.experiments import OfExperiment, read_report
 

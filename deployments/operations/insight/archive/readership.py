@@ -19,11 +19,11 @@ from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.hashing_embedder import Embedder
 from actors.language.imported_encoders import EncoderStore
 from cluster.artifacts.logs.call_log import COLUMNS
-from cluster.errors import HouseError, NotFound, Unavailable
+from cluster.errors import KioskError, NotFound, Unavailable
 from cluster.records.field_types.times import parse_span_ms
-from deployments.operations.content.refused_rows import escape_formula
-from deployments.operations.frame.operation import Download, OfApp, operation
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.content.refused_row_formats import escape_formula
+from deployments.operations.framework.operation import Download, OfApp, operation
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW, UsageRow, select_period
 from deployments.operations.insight.archive.usage_report import (
     ArchiveReport,
@@ -217,6 +217,6 @@ def _open_embedder(services: AdminServices, app_id: str) -> Embedder | None:
     snapshots = PassageSnapshotStore(artifacts)
     if folder is not None:
         snapshots = PassageSnapshotStore(artifacts, EncoderStore(folder / "models", artifacts).find)
-    with suppress(HouseError):
+    with suppress(KioskError):
         return snapshots.open_embedder(app_id)
     return None

@@ -12,7 +12,7 @@ from pydantic import Field
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats, Mask, Rows
-from jobs.refresh.data.dataset import Interactions, number_sessions
+from jobs.refresh.data.dataset import Interactions, sessionize_events
 from jobs.refresh.learners.interaction_matrix import compute_event_weights, select_newest_per_user
 from jobs.refresh.learners.neighbours.sparse_weights import normalize_matrix, prune_rows
 from jobs.refresh.learners.protocol import BuiltInLearner, PartRecipe
@@ -58,7 +58,7 @@ class SequentialRulesLearner(BuiltInLearner[RulesRecipe]):
         # Repeats of one item in a row would fill the window with itself.
         liked = liked.pick(_step_mask(liked))
         weights = compute_event_weights(liked, self.recipe.half_life_days)
-        runs = number_sessions(liked, self.recipe.gap_minutes)
+        runs = sessionize_events(liked, self.recipe.gap_minutes)
         # At least 1: 0 to a negative power would be infinite.
         frequency = np.maximum(np.bincount(liked.item, minlength=data.n_items), 1.0)
         blocks = [

@@ -21,7 +21,7 @@ from jobs.refresh.evaluation.evaluate import Scorer, bootstrap_interval, evaluat
 from jobs.refresh.evaluation.report_models import CurvePoint, LearningCurve
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+from jobs.refresh.tuning.variant_training import StepCallback, ignore_step
 
 SHARES = (0.1, 0.25, 0.5, 1.0)
 "Shares of the training users; each includes the users of the smaller ones."

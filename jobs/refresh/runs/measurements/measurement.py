@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid, KioskError
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.evaluation.logged_report import list_figures, summarize
+from jobs.refresh.evaluation.off_policy_report import list_figures, summarize
 from jobs.refresh.evaluation.report_models import (
     EvaluationReport,
     FailedEvaluation,
@@ -21,18 +21,18 @@ from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.evaluation.reports import protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.measurements import sweep
-from jobs.refresh.runs.measurements.logged_evaluation import (
+from jobs.refresh.runs.measurements.off_policy_evaluation import (
     LoggedTarget,
     LogPeriod,
     LogServices,
     evaluate_log,
 )
+from jobs.refresh.runs.plan_evaluation import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.run_attempt import RunAttempt, RunStage, RunStages
-from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
-from jobs.refresh.runs.training import describe_source, load_source, read_recipe, train
 from jobs.refresh.runs.training_source import TrainingSource
+from jobs.refresh.runs.training_stages import describe_source, load_source, read_recipe, train
 from jobs.refresh.runs.version_comparison import evaluate_recipe, load_recipe
-from jobs.refresh.tuning.evidence import StepCallback
+from jobs.refresh.tuning.variant_training import StepCallback
 
 PROTOCOLS = ("by_time", "leave_last_out")
 "Those of an evaluation that names none."
@@ -109,12 +109,12 @@ def evaluate_protocols(
             note = protocol_note(protocol, data)
             reports.append(report.model_copy(update={"note": note}) if note else report)
         # The others may fit: a report for each protocol, or its reason.
-        except HouseError as error:
+        except KioskError as error:
             reports.append(FailedEvaluation(protocol=protocol, error=error.message))
     return reports
 
 
-def list_complete(reports: Sequence[EvaluationReport | FailedEvaluation]) -> list[EvaluationReport]:
+def select_complete_reports(reports: Sequence[EvaluationReport | FailedEvaluation]) -> list[EvaluationReport]:
     """Return the reports of the protocols that fit the data.
 
     Errors:
@@ -167,10 +167,10 @@ def _evaluate(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> Me
         attempt.serving if options["compare"] else None,
         options["protocols"],
         options["readers"],
-        attempt.count_steps(20 * len(options["protocols"])),
+        attempt.build_step_reporter(20 * len(options["protocols"])),
         learning_curve=options.get("learning_curve", False),
     )
-    complete = list_complete(reports)
+    complete = select_complete_reports(reports)
     _store_report(attempt, recipe, reports=reports)
     facts = {"protocols": [report.protocol for report in complete]}
     return MeasuredFields(complete[0].figures, complete[0].split, "", facts)
@@ -194,7 +194,7 @@ def _judge(attempt: RunAttempt, recipe: Recipe) -> MeasuredFields:
             given.get("serving_pauses", {}),
         ),
         LogPeriod(given["since_ms"], given["until_ms"], given["most"]),
-        attempt.count_steps(60),
+        attempt.build_step_reporter(60),
     )
     _store_report(attempt, recipe, reports=[report])
     return MeasuredFields(list_figures(report), {}, summarize(report), {"lists": report.lists})

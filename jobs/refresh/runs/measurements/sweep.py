@@ -23,7 +23,7 @@ from pydantic import Field
 
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, Invalid, Malformed
+from cluster.errors import Invalid, KioskError, Malformed
 from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
@@ -31,7 +31,7 @@ from jobs.refresh.evaluation.report_models import EvaluationReport, UserMetric
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.stages import (
+from jobs.refresh.runs.plan_evaluation import (
     EVALUATION_USERS,
     apply_confirmation,
     evaluate_plan,
@@ -336,7 +336,7 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> SweepRep
     started_s = time.perf_counter()
     try:
         report = evaluate_variant_once(variant, checkpoints)
-    except HouseError as error:
+    except KioskError as error:
         return SweepReport(error=error.message)
     except Exception as error:  # noqa: BLE001
         # any error of a library or a custom learner fails only this variant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.answers.citation_recheck import recheck_answer
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from cluster.records.question import Answer, CitedPassage, CitedSentence
 
 TEXTS = {"mill": "The mill burned down in 1911.", "bridge": "The bridge was opened in 1920."}
@@ -29,7 +29,9 @@ def test_follow_up_questions_leave_with_a_product_beside_the_answer(name: str) -
 
 
 def test_follow_up_questions_stay_if_another_product_leaves_or_one_stays_as_it_is() -> None:
-    mill = read_product({"product_id": "mill", "type": "article", "title": "", "paragraphs": [TEXTS["mill"]]})
+    mill = document_from_product(
+        {"product_id": "mill", "type": "article", "title": "", "paragraphs": [TEXTS["mill"]]}
+    )
     assert mill is not None
     assert recheck_answer(ANSWER, {"other": None}) is None
     revised = recheck_answer(ANSWER, {"mill": mill})

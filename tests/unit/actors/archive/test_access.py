@@ -13,10 +13,10 @@ import orjson
 import pytest
 
 from actors.archive.follower import ArchiveFollower, apply_records
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, ArchiveResult
+from actors.archive.passage_index import PassageIndex
 from actors.archive.passage_snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
-from actors.archive.passages import read_product, split_kind
+from actors.archive.passages import document_from_product, split_kind
 from actors.archive.retrieve import get_article, search_passages
 from actors.archive.segment import build_segment, merge_segments
 from actors.archive.snapshot_store import PassageSnapshotStore
@@ -57,14 +57,14 @@ def a_record(number: int, access: str, draw: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def build_library(records: Sequence[Mapping[str, Any]], steps: int = 40) -> PassageLibrary:
-    library = PassageLibrary(HashingEmbedder(), share=0.1)
+def build_library(records: Sequence[Mapping[str, Any]], steps: int = 40) -> PassageIndex:
+    library = PassageIndex(HashingEmbedder(), share=0.1)
     for start in range(0, len(records), steps):
         apply_records(library, [dict(record) for record in records[start : start + steps]])
     return library
 
 
-def ask(library: PassageLibrary, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
+def ask(library: PassageIndex, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
     return search_passages(library, ArchiveQuery("news", question, tiers=tiers, **more), NOW_MS)
 
 
@@ -150,7 +150,7 @@ def test_filters_by_product_and_type_keep_the_lock() -> None:
 def test_merged_segments_keep_the_lock() -> None:
     draw = random.Random(5)
     documents = [
-        document for number in range(8) if (document := read_product(a_record(number, "gold", draw)))
+        document for number in range(8) if (document := document_from_product(a_record(number, "gold", draw)))
     ]
     parts = [build_segment(documents[start : start + 4], Analyzers(), None, 90.0) for start in (0, 4)]
     merged = merge_segments(parts)
@@ -158,7 +158,7 @@ def test_merged_segments_keep_the_lock() -> None:
 
 
 def test_a_locked_document_is_written_as_a_kind_that_earlier_releases_take_for_another_type() -> None:
-    document = read_product(a_record(1, "gold", random.Random(6)))
+    document = document_from_product(a_record(1, "gold", random.Random(6)))
     assert document is not None
     assert document_from_bytes(document_to_bytes(document)) == document
     assert split_kind(document.kind) == ("article", "gold")
@@ -170,7 +170,7 @@ def test_a_snapshot_keeps_the_lock(tmp_path: Path, meaning: WeightedEmbedder | N
     draw = random.Random(8)
     records = [a_record(number, ("", "", "gold")[number % 3], draw) for number in range(60)]
     store = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    documents = [document for record in records if (document := read_product(record))]
+    documents = [document for record in records if (document := document_from_product(record))]
     store.write("news", documents, offset="1-0", written_at_ms=1, meaning=meaning)
     opened = store.open("news")
     assert opened is not None
@@ -197,8 +197,10 @@ async def test_a_snapshot_of_an_earlier_release_is_locked_by_the_compacted_recor
         ),
         offsets=lambda _: {"product": "1-0"},
     )
-    opened = [document for record in records if (document := read_product({**record, "access": None}))]
-    library = PassageLibrary(HashingEmbedder(), share=0.1, knows_access=False)
+    opened = [
+        document for record in records if (document := document_from_product({**record, "access": None}))
+    ]
+    library = PassageIndex(HashingEmbedder(), share=0.1, knows_access=False)
     library.put(opened)
     stores = memory_stores(SystemClock())
     follower = ArchiveFollower(
@@ -222,7 +224,7 @@ def test_words_of_locked_articles_change_no_score_of_a_snapshot(tmp_path: Path) 
         locked = [a_record(number, "gold", others) for number in range(1, 80, 2)]
         records = [record for pair in zip(opened_records, locked, strict=True) for record in pair]
         store = PassageSnapshotStore(ArtifactStore.open(tmp_path / str(seed)))
-        documents = [document for record in records if (document := read_product(record))]
+        documents = [document for record in records if (document := document_from_product(record))]
         meaning = WeightedEmbedder(HashingEmbedder(), 0.0)
         store.write("news", documents, offset="1-0", written_at_ms=1, meaning=meaning)
         opened = store.open("news")
@@ -241,7 +243,7 @@ def test_articles_of_too_many_tiers_are_left_out_of_library_and_snapshot(tmp_pat
     for record in records:
         apply_records(library, [record])
     store = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    documents = [document for record in records if (document := read_product(record))]
+    documents = [document for record in records if (document := document_from_product(record))]
     store.write(
         "news", documents, offset="1-0", written_at_ms=1, meaning=WeightedEmbedder(HashingEmbedder(), 0.0)
     )
@@ -260,7 +262,7 @@ def test_a_locked_article_is_no_news_of_a_thread() -> None:
 
 
 def test_a_type_can_not_look_like_a_lock() -> None:
-    document = read_product({**a_record(1, "", random.Random(13)), "type": "article\x00gold"})
+    document = document_from_product({**a_record(1, "", random.Random(13)), "type": "article\x00gold"})
     assert document is not None
     assert split_kind(document.kind) == ("articlegold", "")
 
@@ -286,5 +288,5 @@ def test_teasers_are_locked_articles_with_an_address_and_leave_passages_as_they_
     assert ask_host(library, question, frozenset({"silver", "gold"}), teasers=5).teasers == ()
 
 
-def ask_host(library: PassageLibrary, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
+def ask_host(library: PassageIndex, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
     return list_teasers(library, ArchiveQuery("news", question, tiers=tiers, **more), NOW_MS)

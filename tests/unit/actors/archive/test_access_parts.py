@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.archive.retrieve import get_article, is_fast, resize_snippets, search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.language.hashing_embedder import HashingEmbedder
@@ -33,7 +33,7 @@ QUESTIONS = [
     "news of gondo since 2024-01-01",
     "partly quarzt fonka",
 ]
-Build = Callable[[Sequence[Document], Path], PassageLibrary]
+Build = Callable[[Sequence[Document], Path], PassageIndex]
 
 
 def draw_documents(access: str, count: int, seed: int) -> list[Document]:
@@ -51,20 +51,20 @@ def draw_documents(access: str, count: int, seed: int) -> list[Document]:
         }
         for number in range(count)
     ]
-    return [document for record in records if (document := read_product(record)) is not None]
+    return [document for record in records if (document := document_from_product(record)) is not None]
 
 
 OPEN = draw_documents("", 40, 1)
 LOCKED = draw_documents("gold", 30, 2)
 
 
-def put_into_library(documents: Sequence[Document], folder: Path) -> PassageLibrary:
-    library = PassageLibrary(HashingEmbedder(), share=0.1)
+def put_into_library(documents: Sequence[Document], folder: Path) -> PassageIndex:
+    library = PassageIndex(HashingEmbedder(), share=0.1)
     library.put(documents)
     return library
 
 
-def write_and_open(documents: Sequence[Document], folder: Path) -> PassageLibrary:
+def write_and_open(documents: Sequence[Document], folder: Path) -> PassageIndex:
     store = PassageSnapshotStore(ArtifactStore.open(folder))
     store.write("news", documents, offset="1-0", written_at_ms=1)
     opened = store.open("news")
@@ -72,7 +72,7 @@ def write_and_open(documents: Sequence[Document], folder: Path) -> PassageLibrar
     return opened[0]
 
 
-def ask(library: PassageLibrary, question: str, tiers: frozenset[str] = frozenset()) -> Any:
+def ask(library: PassageIndex, question: str, tiers: frozenset[str] = frozenset()) -> Any:
     query = ArchiveQuery("news", question, context="belka", rows=8, tiers=tiers)
     result = resize_snippets(library, search_passages(library, query, 1_717_200_000_000), 9, tiers)
     article = get_article(library, "gold-3", 0, tiers)

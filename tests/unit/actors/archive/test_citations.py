@@ -13,10 +13,10 @@ import pytest
 from actors.archive import citations
 from actors.archive.citations import check_citations
 from actors.archive.host import ArchiveHost
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Citation, CitationState
+from actors.archive.passage_index import PassageIndex
 from actors.archive.passage_snapshot import MappedDocuments, document_from_bytes, document_to_bytes
-from actors.archive.passages import canonical_address, find_sentence_spans, read_product
+from actors.archive.passages import canonical_address, document_from_product, find_sentence_spans
 from actors.archive.revisions import MOST_REVISIONS, ArticleRevisions
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
@@ -38,18 +38,18 @@ CORRECTED = {
 
 
 def state_of(
-    library: PassageLibrary, revisions: ArticleRevisions, tiers: frozenset[str] = frozenset(), **citation: str
+    library: PassageIndex, revisions: ArticleRevisions, tiers: frozenset[str] = frozenset(), **citation: str
 ) -> CitationState:
     cited = Citation(**{"product_id": "", **citation})
     return check_citations(library, revisions.by_product, [cited], tiers)[0]
 
 
 @pytest.fixture
-def library() -> PassageLibrary:
-    return PassageLibrary(None)
+def library() -> PassageIndex:
+    return PassageIndex(None)
 
 
-def test_quoted_words_stand_until_the_text_of_the_article_is_another(library: PassageLibrary) -> None:
+def test_quoted_words_stand_until_the_text_of_the_article_is_another(library: PassageIndex) -> None:
     revisions = ArticleRevisions()
     revisions.apply_records(library, [MILL], 1)
     alike = ("  the MILL burned\ndown in 1911 ", 'within "three" years', " ".join(SENTENCES))
@@ -77,7 +77,7 @@ def test_quoted_words_stand_until_the_text_of_the_article_is_another(library: Pa
 
 
 @pytest.mark.parametrize("url", ["http://NEWS.example/mill?a=1", "https://news.example/mill/?a=1#fire"])
-def test_an_address_names_an_article_also_after_its_withdrawal(library: PassageLibrary, url: str) -> None:
+def test_an_address_names_an_article_also_after_its_withdrawal(library: PassageIndex, url: str) -> None:
     revisions = ArticleRevisions()
     revisions.apply_records(library, [MILL], 1)
     assert state_of(library, revisions, url=url, passage="Nobody was hurt").status == "stands"
@@ -92,7 +92,7 @@ def test_an_address_names_an_article_also_after_its_withdrawal(library: PassageL
 
 
 @pytest.mark.parametrize("passage", ["The mill burned down in 1911", "The mill burned down in 1912", ""])
-def test_a_locked_article_answers_as_one_that_never_was(library: PassageLibrary, passage: str) -> None:
+def test_a_locked_article_answers_as_one_that_never_was(library: PassageIndex, passage: str) -> None:
     revisions = ArticleRevisions()
     for at_ms, record in enumerate((MILL, {**MILL, "access": "gold"}, {**CORRECTED, "access": "gold"})):
         revisions.apply_records(library, [record], at_ms)
@@ -109,9 +109,7 @@ def test_a_locked_article_answers_as_one_that_never_was(library: PassageLibrary,
 
 
 @pytest.mark.parametrize("is_withdrawn", [False, True])
-def test_an_address_of_a_locked_article_hides_no_open_one(
-    library: PassageLibrary, is_withdrawn: bool
-) -> None:
+def test_an_address_of_a_locked_article_hides_no_open_one(library: PassageIndex, is_withdrawn: bool) -> None:
     revisions = ArticleRevisions()
     revisions.apply_records(library, [MILL, {**MILL, "product_id": "secret", "access": "gold"}], 1)
     if is_withdrawn:
@@ -127,7 +125,7 @@ def words_of_sentences(text: str, count: int) -> set[str]:
     return {passage_digest(" ".join(words)) for words in passages if len(words) == count}
 
 
-def test_a_digest_is_that_of_words_from_the_beginning_of_a_sentence(library: PassageLibrary) -> None:
+def test_a_digest_is_that_of_words_from_the_beginning_of_a_sentence(library: PassageIndex) -> None:
     text = '"Rivers  rise," she said. (The mill\nburned!) “Nobody” was hurt: none. It cost 2.5 million. End'
     ArticleRevisions().apply_records(
         library, [{"product_id": "q", "type": "article", "title": "Q", "paragraphs": [text]}], 1
@@ -143,7 +141,7 @@ def test_a_digest_is_that_of_words_from_the_beginning_of_a_sentence(library: Pas
             assert (state.status == "stands") is (digest in quoted), digest
 
 
-def test_digests_that_hash_most_of_a_long_article_are_refused(library: PassageLibrary) -> None:
+def test_digests_that_hash_most_of_a_long_article_are_refused(library: PassageIndex) -> None:
     sentences = [f"{' '.join(f'word{number}' for number in range(19))} end{at}." for at in range(2_000)]
     record = {"product_id": "long", "type": "article", "title": "L", "paragraphs": sentences}
     ArticleRevisions().apply_records(library, [record], 1)
@@ -156,7 +154,7 @@ def test_digests_that_hash_most_of_a_long_article_are_refused(library: PassageLi
 
 
 def test_addresses_of_withdrawn_articles_are_read_once_for_a_check(
-    library: PassageLibrary, monkeypatch: pytest.MonkeyPatch
+    library: PassageIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revisions = ArticleRevisions()
     for number in range(50):
@@ -181,7 +179,7 @@ def test_addresses_of_withdrawn_articles_are_read_once_for_a_check(
     ("11 million", "stands"), ("barrel", "changed"), ("2.5 million barrels.", "stands"),
     ("The har\u00adbour", "stands"),
 ])  # fmt: skip
-def test_quoted_numbers_and_words_are_whole(library: PassageLibrary, passage: str, status: str) -> None:
+def test_quoted_numbers_and_words_are_whole(library: PassageIndex, passage: str, status: str) -> None:
     text = "The harbour took 2.5 million barrels. Later 11 million came."
     ArticleRevisions().apply_records(
         library, [{"product_id": "h", "type": "article", "title": "H", "html": text}], 1
@@ -189,17 +187,17 @@ def test_quoted_numbers_and_words_are_whole(library: PassageLibrary, passage: st
     assert state_of(library, ArticleRevisions(), product_id="h", passage=passage).status == status
 
 
-def test_revisions_are_bounded_and_the_newest_stay(library: PassageLibrary) -> None:
+def test_revisions_are_bounded_and_the_newest_stay(library: PassageIndex) -> None:
     revisions = ArticleRevisions()
     records = [{**CORRECTED, "product_id": f"a-{number}"} for number in range(MOST_REVISIONS + 20)]
     for at_ms, record in enumerate(records):
-        revisions._record_put(read_product(record), at_ms)  # type: ignore[arg-type]
+        revisions._record_put(document_from_product(record), at_ms)  # type: ignore[arg-type]
     assert list(revisions.by_product) == [f"a-{number}" for number in range(20, MOST_REVISIONS + 20)]
     stored = {name: kept for name, kept in revisions.take_unwritten().items() if kept is not None}
     assert ArticleRevisions(stored).by_product == revisions.by_product
 
 
-def test_an_older_change_does_not_replace_a_newer_revision(library: PassageLibrary) -> None:
+def test_an_older_change_does_not_replace_a_newer_revision(library: PassageIndex) -> None:
     revisions = ArticleRevisions()
     revisions.apply_records(library, [CORRECTED], 5)
     revisions.apply_records(library, [{**CORRECTED, "correction_note": "An earlier one."}], 4)
@@ -208,7 +206,7 @@ def test_an_older_change_does_not_replace_a_newer_revision(library: PassageLibra
 
 def test_a_corrected_document_survives_its_snapshot_and_others_keep_their_bytes() -> None:
     for record, members in ((MILL, 11), (CORRECTED, 13)):
-        document = read_product(record)
+        document = document_from_product(record)
         assert document is not None
         data = document_to_bytes(document)
         assert document_from_bytes(data) == document

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import document_from_product
 from actors.archive.retrieve import search_passages
 from actors.language.hashing_embedder import HashingEmbedder
 from deployments.operations.insight.archive.call_sums import UNANSWERED_BELOW
@@ -21,18 +21,18 @@ from tests.benchmarks.retrieval_sets import collections
 _SAMPLED = 150
 
 
-def library_of(documents: Mapping[str, str], language: str = "en") -> PassageLibrary:
+def library_of(documents: Mapping[str, str], language: str = "en") -> PassageIndex:
     """Make an archive of texts."""
-    library = PassageLibrary(HashingEmbedder(), share=0.1)
+    library = PassageIndex(HashingEmbedder(), share=0.1)
     records = (
         {"product_id": name, "type": "article", "title": "", "html": text, "language": language}
         for name, text in documents.items()
     )
-    library.put([document for record in records if (document := read_product(record)) is not None])
+    library.put([document for record in records if (document := document_from_product(record)) is not None])
     return library
 
 
-def coverage(library: PassageLibrary, question: str, context: str = "") -> float:
+def coverage(library: PassageIndex, question: str, context: str = "") -> float:
     """Ask, and say how much was found."""
     share = search_passages(library, ArchiveQuery("a", question, context=context), 0).coverage
     assert share is not None
@@ -73,7 +73,7 @@ def test_context_neither_helps_nor_harms() -> None:
 # --- the public sets ----------------------------------------------------------------------------------------------
 
 
-def unanswered(name: str, library: PassageLibrary, questions: Iterable[str]) -> float:
+def unanswered(name: str, library: PassageIndex, questions: Iterable[str]) -> float:
     """Count the questions below the report's threshold, as a share."""
     every = list(questions)
     chosen = random.Random(0).sample(every, min(_SAMPLED, len(every)))

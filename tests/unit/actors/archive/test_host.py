@@ -9,7 +9,7 @@ import structlog
 
 from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
@@ -103,7 +103,7 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
 ) -> None:
     await upload(stores, ARTICLES[:6], app_id=APP)
     snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
+    documents = [document for article in ARTICLES[:6] if (document := document_from_product(article))]
     snapshots.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
     await upload(stores, ARTICLES[6:], app_id=APP)
     await withdraw(stores, ["dam-vote"], app_id=APP)
@@ -116,7 +116,7 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
 async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
-    documents = [document for article in ARTICLES if (document := read_product(article))]
+    documents = [document for article in ARTICLES if (document := document_from_product(article))]
     await upload(stores, ARTICLES[:1], app_id=APP)
     offset = await stores.changes.last(APP, "product")
     snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
@@ -141,7 +141,7 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
 async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
-    documents = [document for article in ARTICLES if (document := read_product(article))]
+    documents = [document for article in ARTICLES if (document := document_from_product(article))]
     snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     snapshots.write(APP, documents[:3], offset="0", written_at_ms=1)
     client = opened(snapshots=snapshots)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER, LONGEST_TEXT, CompletionIndex
 from actors.retrieval.lexical.spell_dictionary import ProductVocabulary
 
@@ -14,7 +14,7 @@ WORDS = " ".join(f"word{at}" for at in range(12_000))
 
 
 def test_a_title_of_100_000_characters_is_indexed_at_about_its_length() -> None:
-    document = read_product({"product_id": "p", "title": WORDS, "enable_question_answering": True})
+    document = document_from_product({"product_id": "p", "title": WORDS, "enable_question_answering": True})
     assert document is not None
     indexed = sum(len(document.passage_text(passage)) for passage in document.passages)
     assert len(WORDS) <= indexed < 2 * len(WORDS)
@@ -22,7 +22,7 @@ def test_a_title_of_100_000_characters_is_indexed_at_about_its_length() -> None:
 
 def test_a_long_heading_is_indexed_at_about_its_length() -> None:
     html = f"<h2>{WORDS}</h2><p>{WORDS}</p>"
-    document = read_product(
+    document = document_from_product(
         {"product_id": "p", "title": "t", "html": html, "enable_question_answering": True}
     )
     assert document is not None

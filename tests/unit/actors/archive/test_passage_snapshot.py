@@ -9,7 +9,7 @@ import pytest
 
 from actors.archive.messages import ArchiveQuery
 from actors.archive.passage_snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from actors.archive.retrieve import search_passages
 from actors.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
 from actors.archive.snapshot_writer import WeightedEmbedder
@@ -18,12 +18,12 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Signer
 from cluster.errors import Fault, Invalid
-from cluster.secrecy import Signer
 from tests.fakes.small_archive import ARTICLES
 
 APP = "news"
-DOCUMENTS = [document for record in ARTICLES if (document := read_product(record)) is not None]
+DOCUMENTS = [document for record in ARTICLES if (document := document_from_product(record)) is not None]
 
 
 def write(root: Path, meaning: WeightedEmbedder | None = None) -> Manifest:

@@ -9,9 +9,9 @@ import pytest
 
 from actors.archive import retrieve
 from actors.archive.candidates import CandidatePassages, find_nearest
-from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Snippet
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.archive.question_dates import DateRange, parse_date_range
 from actors.archive.retrieve import get_article, is_fast, search_passages
 from actors.language.hashing_embedder import HashingEmbedder
@@ -22,21 +22,25 @@ NOW_MS = 1_717_200_000_000
 
 
 def documents(records: list[dict[str, Any]] | None = None) -> list[Document]:
-    return [document for record in (records or ARTICLES) if (document := read_product(record)) is not None]
+    return [
+        document
+        for record in (records or ARTICLES)
+        if (document := document_from_product(record)) is not None
+    ]
 
 
 @pytest.fixture
-def library() -> PassageLibrary:
-    made = PassageLibrary(HashingEmbedder(), share=0.1)
+def library() -> PassageIndex:
+    made = PassageIndex(HashingEmbedder(), share=0.1)
     made.put(documents())
     return made
 
 
-def search(library: PassageLibrary, question: str, **more: Any) -> list[Snippet]:
+def search(library: PassageIndex, question: str, **more: Any) -> list[Snippet]:
     return list(search_passages(library, ArchiveQuery("news", question, **more), NOW_MS).snippets)
 
 
-def ids(library: PassageLibrary, question: str, **more: Any) -> list[str]:
+def ids(library: PassageIndex, question: str, **more: Any) -> list[str]:
     return [snippet.product_id for snippet in search(library, question, **more)]
 
 
@@ -50,20 +54,20 @@ def ids(library: PassageLibrary, question: str, **more: Any) -> list[str]:
         ("photographs of the southern sky", "star-survey"),
     ],
 )
-def test_the_right_article_comes_first(library: PassageLibrary, question: str, product_id: str) -> None:
+def test_the_right_article_comes_first(library: PassageIndex, question: str, product_id: str) -> None:
     assert ids(library, question)[0] == product_id
 
 
-def test_a_question_for_news_prefers_the_newer_of_two_alike(library: PassageLibrary) -> None:
+def test_a_question_for_news_prefers_the_newer_of_two_alike(library: PassageIndex) -> None:
     assert ids(library, "latest news of the paper mill in Carrow")[0] == "mill-opens"
 
 
-def test_a_question_that_names_a_year_prefers_it(library: PassageLibrary) -> None:
+def test_a_question_that_names_a_year_prefers_it(library: PassageIndex) -> None:
     assert ids(library, "paper mill in Carrow 2023")[0] == "mill-closes"
     assert ids(library, "paper mill in Carrow 2024")[0] == "mill-opens"
 
 
-def test_yearly_decay_lowers_scores_by_age(library: PassageLibrary) -> None:
+def test_yearly_decay_lowers_scores_by_age(library: PassageIndex) -> None:
     plain = {snippet.product_id: snippet.score for snippet in search(library, "paper mill Carrow")}
     aged = {
         snippet.product_id: snippet.score
@@ -72,7 +76,7 @@ def test_yearly_decay_lowers_scores_by_age(library: PassageLibrary) -> None:
     assert aged["mill-closes"] / aged["mill-opens"] < plain["mill-closes"] / plain["mill-opens"]
 
 
-def test_context_decides_between_equals_and_never_outweighs_the_question(library: PassageLibrary) -> None:
+def test_context_decides_between_equals_and_never_outweighs_the_question(library: PassageIndex) -> None:
     assert ids(library, "crane", context="strike of dockers, shorter shifts")[0] in (
         "harbour-crane",
         "harbour-strike",
@@ -81,12 +85,12 @@ def test_context_decides_between_equals_and_never_outweighs_the_question(library
     assert ids(library, "river treaty", context="beetles orchards species hermit")[0] == "river-treaty"
 
 
-def test_one_article_does_not_fill_the_result(library: PassageLibrary) -> None:
+def test_one_article_does_not_fill_the_result(library: PassageIndex) -> None:
     assert ids(library, "river water country", per_product=1).count("river-treaty") == 1
     assert len(search(library, "river", rows=2)) == 2
 
 
-def test_excluded_and_other_types_do_not_come(library: PassageLibrary) -> None:
+def test_excluded_and_other_types_do_not_come(library: PassageIndex) -> None:
     assert "river-treaty" not in ids(library, "river treaty", exclude=("river-treaty",))
     library.put(
         documents(
@@ -99,7 +103,7 @@ def test_excluded_and_other_types_do_not_come(library: PassageLibrary) -> None:
     assert ids(library, "river", type="nothing") == []
 
 
-def test_search_returns_the_replacement_of_an_article_only(library: PassageLibrary) -> None:
+def test_search_returns_the_replacement_of_an_article_only(library: PassageIndex) -> None:
     library.put(
         documents(
             [{**ARTICLES[7], "title": "Zebras", "children": [{"id": "z", "html": "<p>Zebra herd.</p>"}]}]
@@ -109,8 +113,8 @@ def test_search_returns_the_replacement_of_an_article_only(library: PassageLibra
     assert all(snippet.product_id != "cup-final" for snippet in search(library, "goalkeeper saved penalties"))
 
 
-def test_many_small_uploads_end_as_few_segments_with_the_same_answers(library: PassageLibrary) -> None:
-    piecemeal = PassageLibrary(HashingEmbedder(), share=0.1)
+def test_many_small_uploads_end_as_few_segments_with_the_same_answers(library: PassageIndex) -> None:
+    piecemeal = PassageIndex(HashingEmbedder(), share=0.1)
     for _ in range(3):
         for document in documents():
             piecemeal.put([document])
@@ -124,20 +128,20 @@ def test_many_small_uploads_end_as_few_segments_with_the_same_answers(library: P
     "question",
     ["", "   ", "\x00", "the of and", "?" * 10_000, "word " * 9_000, "\ud800", "𝕏" * 3_000, "a'b'c'd" * 900],
 )
-def test_odd_questions_get_an_answer_quickly(library: PassageLibrary, question: str) -> None:
+def test_odd_questions_get_an_answer_quickly(library: PassageIndex, question: str) -> None:
     assert isinstance(search(library, question, context=question), list)
 
 
 @pytest.mark.parametrize("question", ["中文测试 测试", "qwrtz plkjh", "ตัวอย่างภาษาไทย", "1 1 1 1"])
-def test_unknown_words_return_nothing_or_low_scores(library: PassageLibrary, question: str) -> None:
+def test_unknown_words_return_nothing_or_low_scores(library: PassageIndex, question: str) -> None:
     assert all(0.2 <= snippet.score < 0.5 for snippet in search(library, question))
-    words_alone = PassageLibrary(None)
+    words_alone = PassageIndex(None)
     words_alone.put(documents())
     assert search(words_alone, question) == []
 
 
-def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: PassageLibrary) -> None:
-    empty = PassageLibrary(HashingEmbedder(), share=0.1)
+def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: PassageIndex) -> None:
+    empty = PassageIndex(HashingEmbedder(), share=0.1)
     assert (search(empty, "river treaty"), get_article(empty, "river-treaty", 0)) == ([], None)
     library.remove([document.product_id for document in documents()])
     assert (search(library, "river treaty"), get_article(library, "river-treaty", 0)) == ([], None)
@@ -147,20 +151,20 @@ def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: P
 
 @pytest.mark.parametrize("question", ["river treaty " * 800, "1 " * 5_000, "19" * 5_000, "U.S. " * 2_000])
 def test_ten_kilobytes_of_question_are_read_as_far_as_anybody_types(
-    library: PassageLibrary, question: str
+    library: PassageIndex, question: str
 ) -> None:
     assert ids(library, question) == ids(library, question[:4_000])
 
 
 @pytest.mark.parametrize("language", ["xx", "zz-top", "", None])
 def test_an_article_of_an_unknown_language_matches_by_words(
-    library: PassageLibrary, language: str | None
+    library: PassageIndex, language: str | None
 ) -> None:
     library.put(documents([{**ARTICLES[0], "language": language}]))
     assert ids(library, "Who signed the river treaty?")[0] == "river-treaty"
 
 
-def test_an_article_is_given_for_its_passages_only(library: PassageLibrary) -> None:
+def test_an_article_is_given_for_its_passages_only(library: PassageIndex) -> None:
     whole = get_article(library, "river-treaty", 1)
     assert whole is not None
     assert whole.content.count("## ") == 2
@@ -174,7 +178,7 @@ def test_of_a_very_long_article_the_section_is_given() -> None:
     chapters = [
         {"id": str(at), "title": f"Chapter {at}", "description": f"word{at} " * 3_000} for at in range(5)
     ]
-    library = PassageLibrary(None)
+    library = PassageIndex(None)
     library.put(documents([{"product_id": "book", "type": "article", "title": "Book", "children": chapters}]))
     first = search(library, "word3")[0]
     given = get_article(library, "book", first.position)
@@ -183,16 +187,16 @@ def test_of_a_very_long_article_the_section_is_given() -> None:
     assert set(given.content.removeprefix("## Chapter 3").split()) == {"word3"}
 
 
-def test_few_passages_are_searched_on_the_spot_and_a_slow_embedder_never_is(library: PassageLibrary) -> None:
+def test_few_passages_are_searched_on_the_spot_and_a_slow_embedder_never_is(library: PassageIndex) -> None:
     class Slow(HashingEmbedder):
         is_slow = True
 
     assert is_fast(library)
-    assert not is_fast(PassageLibrary(Slow(), share=0.5))
+    assert not is_fast(PassageIndex(Slow(), share=0.5))
 
 
-def test_several_segments_answer_as_one(library: PassageLibrary) -> None:
-    whole, apart = PassageLibrary(HashingEmbedder(), share=0.1), PassageLibrary(HashingEmbedder(), share=0.1)
+def test_several_segments_answer_as_one(library: PassageIndex) -> None:
+    whole, apart = PassageIndex(HashingEmbedder(), share=0.1), PassageIndex(HashingEmbedder(), share=0.1)
     whole.put(documents())
     for document in documents():
         apart.put([document])
@@ -214,7 +218,7 @@ def test_what_is_near_in_meaning_is_looked_for_only_when_words_leave_room(
         return find_nearest(*given)
 
     monkeypatch.setattr(retrieve, "find_nearest", counted)
-    library = PassageLibrary(HashingEmbedder(), share=0.1)
+    library = PassageIndex(HashingEmbedder(), share=0.1)
     orchards = [_about("Hermit beetles live here.", product_id=f"orchard-{at}") for at in range(6)]
     library.put(documents(orchards))
     hits = search(library, "hermit beetles", rows=4, per_product=per_product)
@@ -226,7 +230,7 @@ def test_what_is_near_in_meaning_is_looked_for_only_when_words_leave_room(
 
 
 def test_other_articles_come_beside_one_that_holds_all_the_words() -> None:
-    library = PassageLibrary(HashingEmbedder(), share=0.1)
+    library = PassageIndex(HashingEmbedder(), share=0.1)
     padding = "Nobody had counted them there. " * 40
     chapters = [f"Hermit beetles live in orchard {at}. {padding}" for at in range(12)]
     others = [record for record in ARTICLES if record["product_id"] != "beetle-count"]

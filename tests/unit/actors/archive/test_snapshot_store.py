@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from actors.archive.embedding_cache import CachingEmbedder
-from actors.archive.library import PassageLibrary
-from actors.archive.passages import Document, read_product
+from actors.archive.passage_index import PassageIndex
+from actors.archive.passages import Document, document_from_product
 from actors.language.hashing_embedder import HashingEmbedder, Vectors
 from tests.fakes.small_archive import ARTICLES
 
@@ -34,15 +34,13 @@ class Slow(HashingEmbedder):
 
 
 def documents() -> list[Document]:
-    return [document for article in ARTICLES if (document := read_product(article))]
+    return [document for article in ARTICLES if (document := document_from_product(article))]
 
 
 def test_a_second_replica_takes_the_vectors_the_first_one_made(tmp_path: Path) -> None:
     first, second = Slow(), Slow()
     for embedder in (first, second):
-        library = PassageLibrary(
-            embedder, share=0.5, writing=CachingEmbedder(embedder, tmp_path, sleep=pause)
-        )
+        library = PassageIndex(embedder, share=0.5, writing=CachingEmbedder(embedder, tmp_path, sleep=pause))
         library.put(documents())
     assert first.seen == sum(len(document.passages) for document in documents())
     assert second.seen == 0

@@ -8,7 +8,7 @@ from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle, apply_edit
 from actors.experiments.messages import Assignment, ExperimentEvent
 from actors.experiments.report import build_report
-from cluster.errors import HouseError, Invalid, NotFound
+from cluster.errors import Invalid, KioskError, NotFound
 from cluster.records.experiment import Experiment, ExperimentUpdate, Exposure
 from tests.fakes.request_handler import NOW_MS, StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -136,7 +136,7 @@ async def test_an_edit_that_changes_nothing_writes_nothing() -> None:
     (made,) = await lifecycle.create(APP, [{"name": "Blue", "reports_exposure": True, "variants": TWO}])
     assert await lifecycle.edit(APP, "blue", ExperimentUpdate(name="Blue")) == made
     assert await stores.experiments.version(APP) == 1
-    with pytest.raises(HouseError):
+    with pytest.raises(KioskError):
         await lifecycle.edit(APP, "red", ExperimentUpdate(name="Red"))
 
 

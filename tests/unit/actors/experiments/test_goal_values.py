@@ -19,8 +19,8 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Fault
 from cluster.records.experiment import Experiment, ExperimentGoal, Exposure
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import ServedAnswer
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.records.served_list import ServedAnswer
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.data.intake import RecordPut
 from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores

@@ -17,7 +17,7 @@ from actors.experiments.guardrails import GuardrailWatcher, check_goals, check_r
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import KioskError, Unavailable
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
 from cluster.store.engines.experiments import GUARD
@@ -156,7 +156,7 @@ async def test_a_store_that_is_away_fails_the_look_and_no_request() -> None:
 
     whole = store.record_served
     store.record_served = refuse
-    with pytest.raises(HouseError):
+    with pytest.raises(KioskError):
         await traffic.watcher.run_once()
     store.record_served = whole
     assert await traffic.send(2_000) is not None

@@ -12,7 +12,7 @@ import pytest
 from actors.experiments.interleaving import CREDIT_COLUMNS, judge_credits, select_credits
 from actors.experiments.team_draft import DraftCoins, DraftPick, SideList, draft_list, seed_draft
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_list import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
 
 DAY_MS = 86_400_000
 

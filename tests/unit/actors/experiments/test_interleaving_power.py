@@ -15,7 +15,7 @@ from actors.experiments.interleaving import ALPHA
 from actors.experiments.sample_size import estimate_sample_size
 from actors.experiments.statistics import estimate_win_share
 from actors.experiments.team_draft import SideList, draft_list
-from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_list import FIRST_SIDE, SECOND_SIDE
 
 POOL, ROWS = 60, 10
 EXAMINED = 1 / np.log2(np.arange(2, ROWS + 2))

@@ -14,7 +14,7 @@ from actors.history.article_relevance import (
     TermFrequencies,
     ThreadSubject,
     UploadedArticle,
-    compute_sketch,
+    compute_simhash,
     estimate_similarity,
     extract_terms,
     score_article,
@@ -129,16 +129,16 @@ def test_the_same_news_in_nearly_the_same_words_is_no_news() -> None:
 
 
 def test_sketches_are_alike_as_texts_are() -> None:
-    sketch = compute_sketch([SALE])
+    sketch = compute_simhash([SALE])
     assert estimate_similarity(sketch, sketch) == 1.0
     assert (
         estimate_similarity(
             sketch,
-            compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]),
+            compute_simhash(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]),
         )
         < 0.4
     )
-    assert compute_sketch([""]) == ""
+    assert compute_simhash([""]) == ""
     assert estimate_similarity("", sketch) == 0.0
 
 

@@ -83,7 +83,7 @@ def test_an_update_raises_both_indicators_and_each_is_dismissed_alone() -> None:
     user_threads = rules.append_update(one_thread(), "q1", "u1", "6-0", 5_000)
     assert rules.has_new(user_threads)
     assert user_threads.threads["q1"].question_ids[-1] == "u1"
-    overall = rules.dismiss_account(user_threads, 6_000)
+    overall = rules.dismiss_overall(user_threads, 6_000)
     assert not rules.has_new(overall)
     assert overall.threads["q1"].has_new
     again = rules.append_update(overall, "q1", "u2", "7-0", 6_000)
@@ -169,7 +169,7 @@ class Threads(RuleBasedStateMachine):
 
     @rule()
     def dismiss_overall(self) -> None:
-        self.user_threads = rules.dismiss_account(self.user_threads, self.now)
+        self.user_threads = rules.dismiss_overall(self.user_threads, self.now)
         self.counted.clear()
 
     @precondition(lambda self: self.user_threads.threads)

@@ -14,7 +14,7 @@ from actors.language.hashing_embedder import HashingEmbedder
 from cluster.artifacts.logs.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault, KioskError, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.apps import App
 from cluster.records.logged_query import LoggedQuery, pseudonym
@@ -128,7 +128,7 @@ async def test_queries_stay_ninety_days(road: Road) -> None:
 
 
 @pytest.mark.parametrize("error", [Fault("damaged"), Unavailable("no space left", retry_after_s=10)])
-async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, error: HouseError) -> None:
+async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, error: KioskError) -> None:
     class Refusing(QueryLogStore):
         def last_offset(self, app_id: str) -> str:
             if app_id == "broken":

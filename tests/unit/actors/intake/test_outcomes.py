@@ -15,7 +15,7 @@ from actors.intake.outcome_attribution import (
     MOST_IDS,
     OutcomeAttributor,
     _join_events,
-    list_people,
+    map_pseudonyms,
 )
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.outcomes import SEEN
@@ -260,9 +260,9 @@ async def test_a_huge_revenue_stays_finite(visitor: Visitor) -> None:
 def test_a_user_with_very_many_visitors_is_many_people() -> None:
     visitors = [f"a:{number}" for number in range(MOST_IDS + 1)]
     links = dict.fromkeys(visitors, "u:guest")
-    assert list_people(["u:guest", *visitors], links, b"salt").height == len(visitors) + 1
+    assert map_pseudonyms(["u:guest", *visitors], links, b"salt").height == len(visitors) + 1
     some = dict.fromkeys(visitors[:3], "u:ada")
-    assert list_people(["u:ada", *visitors[:3]], some, b"salt").height == 4 * 4
+    assert map_pseudonyms(["u:ada", *visitors[:3]], some, b"salt").height == 4 * 4
 
 
 def test_interactions_of_several_segments_have_different_numbers() -> None:

@@ -12,7 +12,7 @@ from cluster.artifacts.segment_format import INTERACTIONS, RECORDS
 from cluster.records.intake import Noun, Op
 from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_upload
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 AT = "2026-03-02T09:15:30.250Z"
 AT_MS = 1_772_442_930_250

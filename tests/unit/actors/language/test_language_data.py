@@ -46,10 +46,10 @@ from actors.archive.retrieve import parse_date_range
 from actors.answers.extractive.question_analysis import classify_question
 from actors.answers.extractive.followups import resolve_followup
 from actors.answers.extractive.injection_filter import has_instructions
-from actors.answers.extractive.verify import parse_numbers
+from actors.answers.extractive.support_scorer import parse_numbers
 from actors.answers.extractive.sentence_splitter import split_sentences
 from actors.answers.extractive.text_tokens import SYNONYM_SIMILARITY, TextTokenizer
-from actors.answers.extractive.verify import score_support
+from actors.answers.extractive.support_scorer import score_support
 assert classify_question("Vem byggde bron?", "sv") == "person"
 assert classify_question("Who built the bridge?", "en") == "person"
 tokens = TextTokenizer("sv")

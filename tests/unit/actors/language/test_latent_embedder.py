@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from actors.language.latent_embedder import LatentEmbedder, train_embedder
 from tests.fakes.small_archive import ARTICLES
 
 TEXTS = [
     document.passage_text(passage)
     for record in ARTICLES
-    if (document := read_product(record)) is not None
+    if (document := document_from_product(record)) is not None
     for passage in document.passages
 ]
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.model import AccumulatingModel, SharedScoresModel, SingleUserModel
-from actors.models.scaled_scores import StandardizedScores
+from actors.models.standardized_scores import StandardizedScores
 from actors.models.user_histories import TimeDecay, apply_time_decay
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from tests.fakes.trained_snapshot import RING, load_ring_model

@@ -20,7 +20,7 @@ from actors.recommender.ranking.score import normalize_scores
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, open_shop, product_change, recents, view
 
 LATER = f"{NOW_MS + 1}-0"

@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, UserQuery
 from actors.recommender.ranking.score import personal_scores, select_prior
@@ -30,7 +30,7 @@ from actors.recommender.ranking.user_profile import (
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
-from actors.recommender.state.trending import DAY_MS
+from actors.recommender.state.vote_counts import DAY_MS
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.fit import train_engine

@@ -20,7 +20,7 @@ from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.transformer import TransformerModel
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.trained_snapshot import RING, load_ring_model, name, open_ring_shop
 

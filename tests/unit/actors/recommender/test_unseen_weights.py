@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.pipeline_inputs import UserSignals, build_user_signals
 from actors.recommender.ranking.user_profile import parse_recent_events
@@ -15,7 +15,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from cluster.clock import iso_ms
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change
 from tests.fakes.trained_snapshot import (
     RECIPE,

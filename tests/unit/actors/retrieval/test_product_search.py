@@ -19,7 +19,7 @@ from actors.retrieval.product_search import blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 
 NOW_MS = 1_700_000_000_000
 

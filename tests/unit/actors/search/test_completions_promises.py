@@ -14,7 +14,7 @@ from actors.retrieval.logged_queries import SuccessfulQuery
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import pseudonym
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, open_catalog, product_change, recents
 
 PRODUCTS: list[dict[str, Any]] = [

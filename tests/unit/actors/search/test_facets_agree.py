@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.field_values import canonical_field, collect_record_values
 from cluster.query.language.parser import parse
 from cluster.query.language.patterns import compile_regex

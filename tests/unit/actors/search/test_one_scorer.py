@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.recommender.messages import Boost, QueryKind, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from cluster.records.interaction import RecentEvent

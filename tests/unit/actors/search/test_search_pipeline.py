@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.parser import parse
-from cluster.store.data.changes import ChangeLogEntry
-from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
+from cluster.store.data.change_log import ChangeLogEntry
+from deployments.api.wire.search import ManyProducts, SearchBody, to_mget_query, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, USER_IDS, open_shop, product_change, recents
 from tests.fakes.search_queries import ids, search, search_result
 
@@ -267,7 +267,7 @@ def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
 
     def is_light_to_give(count: int, *fl: str) -> bool:
         body = ManyProducts(product_ids=list(map(str, range(count))), fl=list(fl))
-        return dispatch.is_light(shop, to_named_query(body, app_id=APP))
+        return dispatch.is_light(shop, to_mget_query(body, app_id=APP))
 
     assert is_light_to_give(100, "*")
     assert is_light_to_give(20, "title", "url", "price")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
+from actors.models.loading.snapshot_models import RERANKER, SEARCH_RERANKER
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.recommender import Recommender
 from cluster.records.interaction import RecentEvent

@@ -24,7 +24,7 @@ from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.apps import App
 from cluster.records.engine import Engine, Exploration
-from cluster.records.served_answer import EXPLORED
+from cluster.records.served_list import EXPLORED
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, MINUTE_MS, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
 from tests.fakes.counting_meter import CountingMeter

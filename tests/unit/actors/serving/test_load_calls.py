@@ -19,7 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.benchmarks.data import interactions, products
 from tests.fakes.corner_shop import APP, PRODUCTS, upload
 from tests.fakes.local_recommender import LocalRecommenderClient

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import LoadedSnapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
@@ -483,7 +483,7 @@ async def test_a_pinned_version_that_a_new_state_lacks_serves_again(
     expected = await list_ids(host, query)
     follower = await host._followers.get(APP)
     follower._replace(load_in_other_rows(follower.recommender))
-    await until(lambda: follower.model_registry.holds_version("default", trained[2]))
+    await until(lambda: follower.model_registry.is_version_loaded("default", trained[2]))
     assert await list_ids(host, query) == expected
 
 

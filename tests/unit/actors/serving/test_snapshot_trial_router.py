@@ -11,7 +11,7 @@ import pytest
 
 from actors.hosting.memory_budget import MemoryBudget
 from actors.recommender.messages import RecommendationResult, UserQuery
-from actors.recommender.rerank.exploration import is_in_share
+from actors.recommender.rerank.exploration import is_in_trial
 from actors.serving import app_follower, model_registry, snapshot_trial_router
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
@@ -53,7 +53,7 @@ class Trial:
         return placements.snapshot
 
     def draws(self, user_id: str) -> bool:
-        return is_in_share(self.record, UserQuery("user_to_products", APP, "default", user_id=user_id))
+        return is_in_trial(self.record, UserQuery("user_to_products", APP, "default", user_id=user_id))
 
     async def is_loaded(self) -> bool:
         drawn = next(filter(self.draws, PEOPLE))
@@ -125,7 +125,7 @@ async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_count
     monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 0.0)
     left = trial.other if fails == "serving" else trial.serving
     assert {await trial.version_of(user_id) for user_id in PEOPLE} == {left}
-    counted = await trial.stores.engine_watch.read_failures(APP, "t1")
+    counted = await trial.stores.engine_activity.read_failures(APP, "t1")
     drawn = sum(map(trial.draws, PEOPLE))
     assert counted == {broken: drawn if fails == "other" else len(PEOPLE) - drawn}
 
@@ -135,7 +135,7 @@ async def test_a_store_that_fails_midway_counts_no_failure_twice(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await until(trial.is_loaded)
-    answer, add = app_follower.AppFollower.answer, trial.stores.engine_watch.add_failures
+    answer, add = app_follower.AppFollower.answer, trial.stores.engine_activity.add_failures
     broken, calls = [trial.serving], list[str]()
 
     async def fail_sometimes(follower: Any, query: UserQuery, *more: Any) -> RecommendationResult:
@@ -151,7 +151,7 @@ async def test_a_store_that_fails_midway_counts_no_failure_twice(
         await add(app_id, trial_id, version, count)
 
     monkeypatch.setattr(app_follower.AppFollower, "answer", fail_sometimes)
-    monkeypatch.setattr(trial.stores.engine_watch, "add_failures", add_or_fail)
+    monkeypatch.setattr(trial.stores.engine_activity, "add_failures", add_or_fail)
     monkeypatch.setattr(snapshot_trial_router, "_FAILURES_S", 1e9)
     first, *rest = [user_id for user_id in PEOPLE if not trial.draws(user_id)]
     last = next(user_id for user_id in PEOPLE if trial.draws(user_id))
@@ -164,7 +164,7 @@ async def test_a_store_that_fails_midway_counts_no_failure_twice(
     ):  # the store fails for the second version of the first batch, and takes it with the next batch
         await trial.version_of(last)
     assert len(calls) > 2
-    counted = await trial.stores.engine_watch.read_failures(APP, "t1")
+    counted = await trial.stores.engine_activity.read_failures(APP, "t1")
     assert counted == {trial.serving: 1 + len(rest), trial.other: 2}
 
 
@@ -182,7 +182,7 @@ async def test_a_query_that_both_snapshots_refuse_counts_for_neither(
     for user_id in PEOPLE[:20]:
         with pytest.raises(ZeroDivisionError):
             await trial.ask(user_id)
-    assert await trial.stores.engine_watch.read_failures(APP, "t1") == {}
+    assert await trial.stores.engine_activity.read_failures(APP, "t1") == {}
 
 
 @pytest.mark.usefixtures("allow_world")

@@ -9,8 +9,8 @@ from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from actors.serving.stored_rules import apply_rules
 from cluster.errors import Invalid
-from cluster.query.columnar.compile import matches_filter
-from cluster.query.language.boost_rules import compile_rule, compile_rules
+from cluster.query.columnar.filter_evaluation import matches_filter
+from cluster.query.language.compiled_rules import compile_rule, compile_rules
 from cluster.query.language.parser import parse
 from cluster.records.boost_rule import BoostRule
 from cluster.records.validation.boost_rules import read_rules

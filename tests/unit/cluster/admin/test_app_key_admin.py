@@ -8,9 +8,9 @@ from actors.language import imported_encoders
 from cluster.admin.app_key_admin import FIRST_APPS, AppKeyAdmin
 from cluster.artifacts import snapshots
 from cluster.artifacts.app_storage import SHARED_FOLDERS, TRAINING_FOLDERS
+from cluster.crypto import Vault, derive_token_key, recognise_key
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.apps import App, new_app_settings
-from cluster.secrecy import Vault, derive_token_key, recognise_key
 from cluster.store.stores import Stores
 from jobs.refresh.evaluation import report_store
 

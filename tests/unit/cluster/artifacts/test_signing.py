@@ -15,8 +15,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import resign_manifests, sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore, checksum
+from cluster.crypto import Signer, Vault
 from cluster.errors import Fault
-from cluster.secrecy import Signer, Vault
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import APP

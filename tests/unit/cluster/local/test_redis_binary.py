@@ -16,8 +16,8 @@ import redis
 from cluster.errors import Invalid
 from cluster.local import redis_server
 from cluster.local.redis_binary import RedisBinary, find_distribution_package, find_redis
-from cluster.local.redis_faults import FAULTS, list_faults, list_reachable_faults
 from cluster.local.redis_server import AOF_NAME, REMOVED_COMMANDS, RedisServer
+from cluster.local.redis_vulnerabilities import FAULTS, list_faults, list_reachable_vulnerabilities
 from cluster.paths import InstallationPaths
 from tests.fakes.stored_apps import list_app_ids, put_apps
 
@@ -63,7 +63,7 @@ def test_the_bundled_server_has_no_fault_that_reaches_us(monkeypatch: pytest.Mon
     chosen = find_redis()
     assert (chosen.kind, chosen.product) == ("bundled", "valkey")
     assert chosen.version >= (7, 2)
-    assert list_reachable_faults(chosen.product, chosen.version) == []
+    assert list_reachable_vulnerabilities(chosen.product, chosen.version) == []
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from cluster.records.field_types.fields import (
     MAX_RECORD_BYTES,
     MAX_TITLE,
 )
-from cluster.records.validation.schema import record_schema
 from cluster.records.validation.upload import parse_upload
+from cluster.records.validation.upload_schema import build_upload_schema
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, kept
 
 WITHOUT_BOUND = {"images"}
@@ -44,7 +44,7 @@ def _texts(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 @pytest.mark.parametrize("noun", ["user", "product", "interaction"])
 def test_every_text_of_a_published_schema_has_a_bound(noun: Any) -> None:
-    texts = list(_texts(record_schema(noun)))
+    texts = list(_texts(build_upload_schema(noun)))
     assert len(texts) > 10
     unbounded = [path for path, text in texts if not BOUNDS & set(text) and path[-1] not in WITHOUT_BOUND]
     assert unbounded == []

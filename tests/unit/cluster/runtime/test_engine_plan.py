@@ -9,7 +9,7 @@ from cluster.runtime.engine_plan import (
     DeployEngine,
     EngineApplication,
     RemoveApplication,
-    RouteEngine,
+    RerouteEngine,
     Step,
     engine_status,
     is_at_target,
@@ -53,7 +53,7 @@ def test_a_moving_engine_is_deployed_before_it_receives_queries() -> None:
     assert next_steps(moving) == [DeployEngine(moving)]
     assert next_steps(moving, seen(moving, running=False)) == []
     assert next_steps(moving, seen(moving, replicas=0)) == []
-    assert next_steps(moving, seen(moving)) == [RouteEngine(moving, "own")]
+    assert next_steps(moving, seen(moving)) == [RerouteEngine(moving, "own")]
     assert not is_at_target(moving, {moving.application: seen(moving)})
 
 
@@ -68,7 +68,7 @@ def test_a_limit_per_node_is_deployed_and_no_limit_leaves_deployments_of_earlier
 
 def test_an_engine_that_moves_back_is_removed_only_when_nobody_asks_it_there_any_more() -> None:
     going = engine(placement="own", moving_to="door")
-    assert next_steps(going, seen(going)) == [RouteEngine(going, "door")]
+    assert next_steps(going, seen(going)) == [RerouteEngine(going, "door")]
     back = engine(moved_at=NOW - QUIET_MS - 1)
     assert next_steps(back, seen(back), last={back.application: NOW - 500}) == []
     assert next_steps(engine(moved_at=NOW - 500), seen(back)) == []
@@ -114,7 +114,7 @@ def test_an_application_from_a_configuration_file_is_used_and_never_changed() ->
     for placement, step in (("own", "own"), ("door", None)):
         target: Placement | None = "own" if step else None
         embedded = engine(placement="door", moving_to=target)
-        assert next_steps(embedded, theirs) == ([RouteEngine(embedded, "own")] if step else []), placement
+        assert next_steps(embedded, theirs) == ([RerouteEngine(embedded, "own")] if step else []), placement
     assert is_at_target(engine(placement="own"), {theirs.name: theirs})
     assert is_at_target(engine(), {theirs.name: theirs})
 

@@ -17,10 +17,10 @@ from cluster.admin.master_keys import (
     open_vault,
     save_manifest_key,
 )
+from cluster.crypto import new_master_key, parse_master_key
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, read_private
 from cluster.runtime.handover import drop_key_variables, hand_over, hidden_secrets, without_secrets
-from cluster.secrecy import new_master_key, parse_master_key
 from cluster.settings import SECRET_VARIABLES, Settings
 
 MASTER = new_master_key(lambda size: bytes(range(size)))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.runtime.meter import MOST_SAMPLES, Numbers, RayExport, RayMeter
+from cluster.runtime.meter import MOST_SAMPLES, Numbers, RayMeter, RayMetricExporter
 
 
 class _Kept:
@@ -81,7 +81,7 @@ def test_a_broken_export_ends_nothing(meter: RayMeter, kept: _Kept) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_ray_takes_what_is_handed_over_also_without_a_cluster() -> None:
-    export = RayExport()
+    export = RayMetricExporter()
     numbers = Numbers()
     numbers.counts["kiosk_things_total", (("kind", "a"),)] = 2
     numbers.counts["kiosk_things_total", ()] = 1

@@ -15,8 +15,8 @@ from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
 from deployments.edge.http.path_table import PathTable
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.examples import example_arguments, example_result
-from deployments.operations.frame.operation_executor import parse_arguments
+from deployments.operations.framework.examples import example_arguments, example_result
+from deployments.operations.framework.operation_executor import parse_arguments
 from tests.performed_examples import perform_examples
 
 MESSAGE = re.compile(r"^[A-Z].*\.$", re.DOTALL)

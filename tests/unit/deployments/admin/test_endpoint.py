@@ -14,9 +14,9 @@ from cluster.errors import Forbidden
 from cluster.store.stores import Stores
 from deployments.admin import endpoint
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal, principal_of
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal, principal_of
+from deployments.operations.framework.services import AdminServices
 from tests.fakes.administration import add_apps, add_person, bearer, give_token, open_memory_admin, serve
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.suites.doing import NOW

@@ -12,11 +12,11 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.store.stores import Stores
 from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.examples import example_arguments
-from deployments.operations.frame.operation import Operation
-from deployments.operations.frame.operation_executor import redact_secrets
-from deployments.operations.frame.principal import COMMAND_LINE
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.examples import example_arguments
+from deployments.operations.framework.operation import Operation
+from deployments.operations.framework.operation_executor import redact_secrets
+from deployments.operations.framework.principal import COMMAND_LINE
+from deployments.operations.framework.services import AdminConfig
 from deployments.operations.open_admin import open_admin
 from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve
 from tests.fakes.asgi import Answer, call

@@ -12,10 +12,10 @@ from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.examples import example_arguments
-from deployments.operations.frame.operation import Operation
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.examples import example_arguments
+from deployments.operations.framework.operation import Operation
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.services import AdminServices
 from tests.fakes.administration import (
     VAULT,
     add_apps,

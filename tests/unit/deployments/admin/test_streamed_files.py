@@ -13,7 +13,7 @@ import pytest
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from deployments.admin import endpoint
 from deployments.edge.http.body_pace import MOST_UPLOADS_EACH, BodyPace
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.services import AdminConfig
 from deployments.operations.open_admin import open_admin
 from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve
 from tests.fakes.asgi import HungUp, call

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import TooMany, Unavailable
 from cluster.records.archive.archive_client import ClientRule
-from cluster.store.installation.limits import TokenGrant
+from cluster.store.installation.rate_limits import RateLimitGrant
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -18,7 +18,7 @@ RULE = ClientRule(client="Example Agent", calls_per_minute=60)
 class AwayLimits:
     """A store of buckets that does not answer."""
 
-    async def take(self, *_: str, **__: object) -> TokenGrant:
+    async def take(self, *_: str, **__: object) -> RateLimitGrant:
         raise Unavailable("away")
 
 

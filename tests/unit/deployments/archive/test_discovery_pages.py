@@ -13,8 +13,13 @@ from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
 from deployments.archive.archive_apps import DefaultArchive
 from deployments.archive.archive_config import ArchiveConfig
-from deployments.archive.citation import CitationRules
-from deployments.archive.discovery_pages import DESCRIPTION, build_card, build_server_json, list_installs
+from deployments.archive.citation_rules import CitationRules
+from deployments.archive.discovery_pages import (
+    DESCRIPTION,
+    build_card,
+    build_server_json,
+    list_install_instructions,
+)
 from deployments.archive.openapi import describe_archive
 from deployments.archive.tools import TOOLS, Tool, ToolDeprecation
 from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
@@ -165,7 +170,7 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
     for part in (f"{ORIGIN}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
                    "Creative Commons Attribution 4.0", "Name the Gazette.", f"{ORIGIN}{CARD}"):  # fmt: skip
         assert part in text, part
-    assert all(f"{ORIGIN}/mcp" in how for _, how in list_installs(f"{ORIGIN}/mcp"))
+    assert all(f"{ORIGIN}/mcp" in how for _, how in list_install_instructions(f"{ORIGIN}/mcp"))
     assert not re.search(r"(?<!\{)\{[a-z]+\}(?!\})", text), "a place was not filled in"
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import Conflict, HouseError, Invalid
+from cluster.crypto import recognise_key
+from cluster.errors import Conflict, Invalid, KioskError
 from cluster.paths import InstallationPaths
 from cluster.process.installation_processes import list_processes
 from cluster.process.installation_state import InstallationLock
 from cluster.records.apps import SWITCHES, AppSettings
-from cluster.secrecy import recognise_key
 from tests.fakes.command_runner import run_command, run_json
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -117,7 +117,7 @@ def test_people_get_a_table_and_keys_on_separate_lines() -> None:
 )
 def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None:
     result = run_command(*words)
-    assert isinstance(result.exception, HouseError)
+    assert isinstance(result.exception, KioskError)
     assert advice in result.exception.message
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import Fault, Forbidden, HouseError, Invalid, NotFound
+from cluster.errors import Fault, Forbidden, Invalid, KioskError, NotFound
 from cluster.store import keys
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from tests.fakes.command_runner import run_command, run_json
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "connected_data_dir")]
@@ -67,7 +67,7 @@ def _tamper(row_id: str) -> None:
         (("tokens", "revoke", "tok-1"), NotFound),
     ],
 )
-def test_impossible_commands_raise_errors(words: tuple[str, ...], error: type[HouseError]) -> None:
+def test_impossible_commands_raise_errors(words: tuple[str, ...], error: type[KioskError]) -> None:
     run_json("users", "create", "ada")
     assert isinstance(run_command(*words).exception, error)
     assert not isinstance(run_command(*words).exception, Forbidden)

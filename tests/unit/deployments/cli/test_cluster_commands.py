@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cluster.crypto import parse_master_key
 from cluster.errors import Fault, Invalid
 from cluster.runtime.start_plan import StartPlan
-from cluster.secrecy import parse_master_key
 from deployments.cli.command_line import command_line
 from deployments.cli.installation.cluster_commands import (
     _check_proxies,

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from deployments import cli, operations
-from deployments.cli.frame import screen
-from deployments.cli.frame.screen import SHORT_ID, ResponsiveTable
+from deployments.cli.framework import screen
+from deployments.cli.framework.screen import SHORT_ID, ResponsiveTable
 
 FOLDERS = (Path(cli.__file__).parent, Path(operations.__file__).parent)
 ID = "54bfbc836d5ab08e0fc2a1b2"

@@ -19,8 +19,8 @@ from cluster.ids import new_task_id
 from cluster.records.apps import App
 from cluster.store.connect import OpenStores
 from deployments.cli.content.export import parse_since
-from deployments.cli.frame.installation import Installation, read_clock_ms
-from deployments.cli.frame.screen import exit_code_of
+from deployments.cli.framework.installation import Installation, read_clock_ms
+from deployments.cli.framework.screen import exit_code_of
 from tests.fakes.command_runner import run_command, run_json
 from tests.fakes.corner_shop import PRODUCTS, upload
 

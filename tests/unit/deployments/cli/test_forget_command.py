@@ -9,16 +9,16 @@ import orjson
 import pytest
 
 from actors.intake.erasure import EXTERNAL
-from actors.intake.person_places import PLACES
+from actors.intake.personal_data import PLACES
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import new_task_id
 from cluster.records.apps import App
 from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import Follower
+from cluster.store.data.change_log import Follower
 from cluster.store.data.person_traces import REDIS_PLACES
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from tests.fakes.command_runner import run_command, run_json
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
 

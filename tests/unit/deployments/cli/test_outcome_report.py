@@ -13,10 +13,10 @@ from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.records.apps import App, AppSettings
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.installation import Installation, read_clock_ms
 
 WORDS = ["report", "outcomes", "bookshop"]
 

@@ -15,7 +15,7 @@ from cluster.process.installation_state import InstallationLock, InstallationSta
 from cluster.settings import Settings
 from deployments.cli import subprocess_commands
 from deployments.cli.__main__ import command_line
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from deployments.cli.installation import up
 from deployments.cli.installation.summary import AppKeys, InstallationSummary
 from deployments.operations.insight.installation_checks import check_disk

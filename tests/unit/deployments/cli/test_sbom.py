@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from typer.testing import CliRunner
 
-from cluster.local.bill_of_materials import read_lock
+from cluster.local.bill_of_materials import parse_lock_file
 from cluster.local.redis_binary import find_redis
 from deployments.cli.__main__ import command_line
 
@@ -69,4 +69,4 @@ def test_a_file_that_can_not_be_written_is_an_error_with_advice() -> None:
 def test_a_lock_is_read_by_name_and_version() -> None:
     hashes = f"    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{'1' * 64}\n"
     text = f"A_b==1.0 ; python_version < '3.11' \\\n{hashes}a-b==2\n"
-    assert read_lock(text) == {("a-b", "1.0"): ["0" * 64, "1" * 64], ("a-b", "2"): []}
+    assert parse_lock_file(text) == {("a-b", "1.0"): ["0" * 64, "1" * 64], ("a-b", "2"): []}

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from deployments.cli.frame.screen import ResponsiveTable
+from deployments.cli.framework.screen import ResponsiveTable
 
 RUNS = ("ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot")
 ROW = (

@@ -17,7 +17,7 @@ from cluster.records.apps import App
 from cluster.records.logged_query import UNKNOWN, LoggedQuery
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from deployments.cli.insight.report import build_search_charts
 from deployments.operations.insight.search_report import SearchReport, build_search_report
 

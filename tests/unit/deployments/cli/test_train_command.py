@@ -9,7 +9,7 @@ import pytest
 from cluster.records.run import Run
 from deployments.cli.training.train import is_failure, run_to_dict, show_run
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.stages import report_without_interactions
+from jobs.refresh.runs.plan_evaluation import report_without_interactions
 
 VERSION = "c6afd147b3db7535"
 REFUSED = f"{VERSION} was not promoted, it is certainly worse: ndcg@10 0.0321 against 0.3324 of what serves"

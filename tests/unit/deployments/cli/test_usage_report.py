@@ -17,8 +17,8 @@ from cluster.records.apps import App
 from cluster.records.archive.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.frame.chart_files import build_bar_chart
-from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.framework.chart_files import build_bar_chart
+from deployments.cli.framework.installation import Installation, read_clock_ms
 from deployments.cli.insight.report import build_charts, parse_span_ms
 from deployments.operations.insight.archive.usage_report import build_usage_report
 from jobs.refresh.evaluation.plots import render_svg

@@ -16,7 +16,7 @@ from cluster.records.account import Account, check_password
 from cluster.records.apps import App
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.stores import Stores
-from deployments.operations.frame.principal import COMMAND_LINE, principal_of
+from deployments.operations.framework.principal import COMMAND_LINE, principal_of
 from deployments.sign_in.identity_provider import ProviderConfig
 from deployments.sign_in.invitations import CLOSED
 from tests.fakes.archive_oauth import PASSWORD, an_account

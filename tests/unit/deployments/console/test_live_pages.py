@@ -13,7 +13,7 @@ from deployments.console.page import Page
 from deployments.console.pages.all_pages import PAGES
 from deployments.console.request import ConsoleRequest
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.services import AdminServices
+from deployments.operations.framework.services import AdminServices
 from deployments.operations.insight.overview import AppState, Overview, summarize_windows
 from tests.fakes.administration import add_apps
 from tests.fakes.archive_oauth import an_account

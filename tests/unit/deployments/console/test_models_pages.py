@@ -13,7 +13,7 @@ from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.stages import report_without_interactions
+from jobs.refresh.runs.plan_evaluation import report_without_interactions
 from tests.fakes.console import Visitor, visit_with_role
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
 from tests.suites.test_segments import clicks, products

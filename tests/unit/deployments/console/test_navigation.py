@@ -6,7 +6,7 @@ import pytest
 
 from deployments.console.navigation import build_layout
 from deployments.console.pages.all_pages import NAVIGATION
-from deployments.operations.frame.principal import Principal
+from deployments.operations.framework.principal import Principal
 
 ADA = Principal("ada", "1", "console", is_administrator=True)
 

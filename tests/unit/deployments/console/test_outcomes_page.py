@@ -10,7 +10,7 @@ import pyarrow as pa
 from cluster.artifacts.logs.day_files import DAY_MS, name_day
 from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from deployments.console.renderer import draw_line_runs
 from tests.fakes.admin_shop import AdminShop
 from tests.fakes.corner_shop import APP, NOW_MS

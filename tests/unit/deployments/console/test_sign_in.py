@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
+from cluster.crypto import Vault
 from cluster.records.account import Account
 from cluster.records.api_keys import issue_key
 from cluster.records.apps import App
-from cluster.secrecy import Vault
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.stores import Stores
-from deployments.sign_in.sign_in import safe_goal
+from deployments.sign_in.sign_in import safe_redirect
 from tests.fakes.archive_oauth import MASTER, PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock
@@ -248,8 +248,8 @@ async def test_a_second_factor_is_needed_and_each_code_works_once(scene: Scene) 
      "/console/../v1", "/console/sign-out", "", "/console/a\r\nx: y"],
 )  # fmt: skip
 def test_a_sign_in_leads_to_pages_of_the_console_only(goal: str) -> None:
-    assert safe_goal(goal) == "/console/"
-    assert safe_goal("/console/apps/shop/access?x=1&y=a%20b") == "/console/apps/shop/access?x=1&y=a%20b"
+    assert safe_redirect(goal) == "/console/"
+    assert safe_redirect("/console/apps/shop/access?x=1&y=a%20b") == "/console/apps/shop/access?x=1&y=a%20b"
 
 
 async def test_without_https_beyond_this_machine_there_is_no_sign_in(memory_stores: Stores) -> None:

@@ -28,7 +28,7 @@ from deployments.console.pages import (
     search,
 )
 from deployments.console.pages.rules import form_values, rule_from_form
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

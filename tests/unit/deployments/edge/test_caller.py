@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Malformed
-from deployments.edge.http.caller import check_single, find_key, parse_query
+from deployments.edge.http.credentials import check_single_key, find_key, parse_query
 
 
 def test_the_header_wins_over_the_query() -> None:
@@ -36,14 +36,14 @@ def test_the_first_of_repeated_parameters_counts() -> None:
     ],
 )
 def test_a_key_is_read_from_a_query_as_haproxy_reads_it(query: bytes, key: str) -> None:
-    check_single(query)
+    check_single_key(query)
     assert find_key(None, query) == key
 
 
 @pytest.mark.parametrize("separator", ["&", ";", "?"])
 def test_two_keys_are_refused_whatever_stands_between_them(separator: str) -> None:
     with pytest.raises(Malformed):
-        check_single(f"x=1{separator}api_key=forged&api_key=kpk_a".encode())
+        check_single_key(f"x=1{separator}api_key=forged&api_key=kpk_a".encode())
 
 
 def test_a_query_with_very_many_fields_or_broken_bytes_hurts_nobody() -> None:

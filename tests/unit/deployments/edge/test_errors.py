@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from cluster import errors
-from cluster.errors import HouseError, messages
+from cluster.errors import KioskError, messages
 from deployments.edge.http.errors import BUSY, Family, reply_from_error
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -31,7 +31,7 @@ def body_of(error: BaseException, family: Family = "message") -> tuple[int, Any]
         (errors.Unauthenticated(messages.TOKEN_INVALID), 401),
     ],
 )
-def test_most_errors_are_a_message_in_every_family(error: HouseError, status: int, family: Family) -> None:
+def test_most_errors_are_a_message_in_every_family(error: KioskError, status: int, family: Family) -> None:
     assert body_of(error, family) == (status, {"message": error.message})
 
 
@@ -79,7 +79,7 @@ def test_the_missing_data_set_repeats_its_status() -> None:
 @pytest.mark.parametrize(
     "error", [errors.TooMany("x", retry_after_s=3), errors.Unavailable("x", retry_after_s=3)]
 )
-def test_a_header_gives_the_delay(error: HouseError) -> None:
+def test_a_header_gives_the_delay(error: KioskError) -> None:
     assert reply_from_error(error, "detail", request_id="r1").headers == ((b"retry-after", b"3"),)
 
 
@@ -111,11 +111,11 @@ def test_a_fault_is_logged_once_and_reveals_nothing() -> None:
 
 
 def test_every_error_of_the_tree_has_a_status() -> None:
-    def kinds(kind: type[HouseError]) -> list[type[HouseError]]:
+    def kinds(kind: type[KioskError]) -> list[type[KioskError]]:
         return [kind, *(deeper for child in kind.__subclasses__() for deeper in kinds(child))]
 
-    expected = {errors.HouseError: 500, errors.Fault: 500}
-    for kind in kinds(errors.HouseError):
+    expected = {errors.KioskError: 500, errors.Fault: 500}
+    for kind in kinds(errors.KioskError):
         if kind.__module__ != "cluster.errors":
             continue
         with structlog.testing.capture_logs():

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
+from cluster.errors import Conflict, KioskError, Unavailable, Unprocessable
 from cluster.store.data.idempotency import IdempotencyStore
 from deployments.edge.access.idempotency import KeyOwner, answer_once
-from deployments.edge.http.envelope import Reply
+from deployments.edge.http.replies import Reply
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -19,7 +19,7 @@ class Write:
 
     def __init__(self) -> None:
         self.done = 0
-        self.error: HouseError | None = None
+        self.error: KioskError | None = None
         self.status = 200
 
     async def __call__(self) -> Reply:
@@ -30,7 +30,7 @@ class Write:
         return Reply(self.status, b'{"task":%d}' % self.done)
 
 
-def refused(error: HouseError) -> Reply:
+def refused(error: KioskError) -> Reply:
     return Reply(422 if isinstance(error, Unprocessable) else 503, error.message.encode())
 
 

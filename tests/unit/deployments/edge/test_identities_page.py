@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cluster.errors import messages
-from deployments.edge.access.proof import sign_user_id
-from deployments.edge.access.tokens import read_token
+from deployments.edge.access.identity_proof import sign_user_id
+from deployments.edge.access.tokens import verify_token
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "identities.md").read_text("utf-8")
 
@@ -30,7 +30,7 @@ def test_the_digest_of_the_page_is_the_one_that_is_compared(page: dict[str, Any]
 
 def test_the_token_of_the_page_is_accepted(page: dict[str, Any]) -> None:
     token = page["user_token"]("secret", "ada-7")
-    read = read_token(token, [b"secret"], now_s=time.time())
+    read = verify_token(token, [b"secret"], now_s=time.time())
     assert read.user_id == "ada-7"
 
 

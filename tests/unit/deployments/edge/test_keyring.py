@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import structlog
 
+from cluster.crypto import Vault, key_sha256
 from cluster.errors import Unavailable
 from cluster.records.api_keys import IssuedKey, KeyKind, issue_key
 from cluster.records.apps import App
-from cluster.secrecy import Vault, key_sha256
 from cluster.store.administration.apps_and_keys import AppAndKeyStore, AppsAndKeys
 from deployments.edge.access.keyring import Keyring
 from tests.fakes.request_handler import MASTER, StillClock, open_corner

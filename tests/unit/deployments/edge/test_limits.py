@@ -8,8 +8,8 @@ import pytest
 from cluster.errors import TooMany, Unavailable
 from cluster.records.apps import App, AppSettings
 from cluster.records.apps import Limits as AppLimits
-from cluster.store.installation.limits import LimitStore, TokenGrant
-from deployments.edge.http.caller import Credential
+from cluster.store.installation.rate_limits import LimitStore, RateLimitGrant
+from deployments.edge.http.credentials import Credential
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -27,7 +27,7 @@ class Watched:
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
-    ) -> TokenGrant:
+    ) -> RateLimitGrant:
         self.requests += 1
         await asyncio.sleep(0)
         if self.away:

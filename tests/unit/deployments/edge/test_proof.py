@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from deployments.edge.access.proof import compare_hash, is_ambiguous, sign_user_id
+from deployments.edge.access.identity_proof import compare_hash, is_ambiguous, sign_user_id
 
 SECRET = b"ksk_dev_secret"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Unavailable
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.edge.observation import readiness
 from deployments.edge.observation.readiness import Readiness
 from tests.fakes.asgi import call
@@ -34,7 +34,7 @@ class Replica:
     async def ask(self) -> tuple[int, Any]:
         corner = await open_corner()
         corner.handler.readiness = self.readiness
-        answer = await call(HotLayer(None, lambda: corner.handler), "GET", "/-/ready")
+        answer = await call(HotPathMiddleware(None, lambda: corner.handler), "GET", "/-/ready")
         return answer.status, answer.json()
 
 
@@ -77,7 +77,7 @@ async def test_an_engine_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_replica_that_is_still_starting_is_not_ready() -> None:
-    answer = await call(HotLayer(None, lambda: None), "GET", "/-/ready")
+    answer = await call(HotPathMiddleware(None, lambda: None), "GET", "/-/ready")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.edge.access.robots import detect_robot
+from deployments.edge.access.robot_detection import detect_robot
 from tests.fakes.request_handler import BROWSER
 
 

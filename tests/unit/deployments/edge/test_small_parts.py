@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from deployments.edge.http import envelope
+from deployments.edge.http import replies
 from deployments.edge.http.request_log import RequestLog, request_id_from
 
 
@@ -74,9 +74,9 @@ def answered_in_4_ms(alias: str) -> Any:
 
 
 def test_a_result_carries_took_and_service_id_and_repeats_it_under_an_alias() -> None:
-    plain = envelope.result(answered_in_4_ms(""), "s-1", "products", b"[]")
+    plain = replies.result(answered_in_4_ms(""), "s-1", "products", b"[]")
     assert json.loads(plain.body) == {
         "message": "success", "data": {"took": 4, "service_id": "s-1", "products": []},
     }  # fmt: skip
-    doubled = envelope.result(answered_in_4_ms('other"id'), "s-1", "products", b"[]")
+    doubled = replies.result(answered_in_4_ms('other"id'), "s-1", "products", b"[]")
     assert json.loads(doubled.body)["data"]['other"id'] == "s-1"

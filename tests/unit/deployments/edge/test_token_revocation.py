@@ -9,7 +9,7 @@ import pytest
 from cluster.errors import Unauthenticated
 from cluster.store.administration.apps_and_keys import ALL_USERS, AppAndKeyStore, EndedTokens
 from deployments.edge.access.token_revocation import EndedTokenCache
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 

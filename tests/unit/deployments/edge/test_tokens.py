@@ -10,8 +10,8 @@ import jwt
 import pytest
 
 from cluster.errors import Unauthenticated
-from deployments.edge.access.tokens import USER_TYPES, check_same_user, read_token
-from deployments.edge.http.caller import parse_bearer
+from deployments.edge.access.tokens import USER_TYPES, check_same_user, verify_token
+from deployments.edge.http.credentials import parse_bearer
 from tests.fakes.tokens import HEADER, segment, sign_text, token_of
 
 SECRET = "ksk_dev_" + "a" * 32 + "_000000"
@@ -19,7 +19,7 @@ NOW_S = 1_772_442_930.25
 
 
 def read(token: str, now_s: float = NOW_S) -> Any:
-    return read_token(token, (SECRET.encode(),), now_s=now_s)
+    return verify_token(token, (SECRET.encode(),), now_s=now_s)
 
 
 def failure(token: str, now_s: float = NOW_S) -> str:
@@ -67,9 +67,9 @@ def test_a_token_signed_with_another_key_is_refused() -> None:
 def test_any_live_secret_of_the_app_may_have_signed() -> None:
     old, new = "ksk_dev_old", "ksk_dev_new"
     token = token_of({"user_id": "a"}, old)
-    assert read_token(token, (new.encode(), old.encode()), now_s=NOW_S).user_id == "a"
+    assert verify_token(token, (new.encode(), old.encode()), now_s=NOW_S).user_id == "a"
     with pytest.raises(Unauthenticated):
-        read_token(token, (new.encode(),), now_s=NOW_S)
+        verify_token(token, (new.encode(),), now_s=NOW_S)
 
 
 def _corpus() -> dict[str, str]:
@@ -230,7 +230,7 @@ def test_a_token_that_was_verified_before_still_expires_and_needs_a_live_secret(
     assert read(token).user_id == "a"
     assert failure(token, NOW_S + 1) == f"JWT token expired (exp={int(NOW_S) + 1})"
     with pytest.raises(Unauthenticated, match="Invalid JWT token"):
-        read_token(token, (b"another secret",), now_s=NOW_S)
+        verify_token(token, (b"another secret",), now_s=NOW_S)
 
 
 def test_verified_tokens_fill_no_memory_whatever_their_claims_are() -> None:

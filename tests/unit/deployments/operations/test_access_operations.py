@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from cluster.crypto import is_token, key_sha256
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable, Unprocessable
 from cluster.records.account import Account, check_password
 from cluster.records.administration import TOKEN_PREFIX, AdminToken, AppRole
-from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.operations.frame.operation import result_to_json
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import COMMAND_LINE, Principal, principal_of
+from deployments.operations.framework.operation import result_to_json
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import COMMAND_LINE, Principal, principal_of
 from deployments.operations.open_admin import Admin
 from tests.fakes.administration import add_apps, add_person, open_memory_admin
 from tests.suites.manual_clock import ManualClock

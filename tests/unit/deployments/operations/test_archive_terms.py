@@ -11,7 +11,7 @@ import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.archive.archive_terms import MOST_TERMS, ArchiveTerms
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP
 
@@ -52,13 +52,13 @@ async def test_terms_are_set_changed_shown_and_removed(shop: AdminShop) -> None:
         f"License: {PUBLIC}/mcp/license.xml", "", "User-agent: *", "Content-Usage: train-ai=n, search=y",
     )  # fmt: skip
     await shop.corner.keyring.refresh()
-    assert shop.corner.keyring.list_terms() == {APP: {"": expected}}
+    assert shop.corner.keyring.list_archive_terms() == {APP: {"": expected}}
     row = shop.audit.rows[-1]
     assert (row.operation, row.before["holder"], row.app_id) == ("archive.set_terms", "", APP)
     removed = await shop.perform("archive.remove_terms")
     assert removed.to_dict()["terms"] == []
     await shop.corner.keyring.refresh()
-    assert shop.corner.keyring.list_terms() == {}
+    assert shop.corner.keyring.list_archive_terms() == {}
     with pytest.raises(NotFound, match="has no such terms; it has: none"):
         await shop.perform("archive.remove_terms")
 

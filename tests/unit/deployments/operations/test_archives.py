@@ -17,8 +17,8 @@ from cluster.records.archive.named_archive import NamedArchive, archive_of, mcp_
 from deployments.cli.doctor.doctor import check_inclusions
 from deployments.operations.access.archives import close_archive, open_archive
 from deployments.operations.access.people import OfPerson, delete_person
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.corner_shop import APP, NOW_MS

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.services import AdminConfig
 from deployments.operations.insight.explanations import describe_missing, explain_product
 from deployments.operations.insight.tryout import render_snippets
 from tests.fakes.admin_shop import AdminShop

@@ -71,7 +71,7 @@ async def test_what_is_wrong_is_named(
 
 async def test_an_engine_with_traffic_is_deleted_by_force_only(shop: ModelShop) -> None:
     await shop.perform("engines.create", engine_id="summer")
-    await shop.stores.engine_watch.add_requests(APP, {("door", "summer"): 60}, shop.services.now_ms())
+    await shop.stores.engine_activity.add_requests(APP, {("door", "summer"): 60}, shop.services.now_ms())
     with pytest.raises(Conflict, match="times a second"):
         await shop.perform("engines.delete", engine_id="summer")
     await shop.perform("engines.delete", engine_id="summer", force=True)

@@ -23,7 +23,7 @@ from cluster.errors import Forbidden, Invalid, NotFound
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, Promotion
 from cluster.records.experiment import Experiment
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from cluster.store.seals.record_seal import parse_record, record_json
 from tests.fakes.admin_shop import AdminShop
 from tests.fakes.corner_shop import APP, NOW_MS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deployments.console.pages.imports import format_field, format_preview
-from deployments.operations.content.import_mapping import MappingChoices, build_mapping, read_choices
+from deployments.operations.content.import_mapping import MappingChoices, build_mapping, choices_from_mapping
 
 NAMES = ["Artikelnummer", "Preis", "Auf Lager", "Datum", "rating", "Notiz: x"]
 COLUMNS: list[dict[str, Any]] = [{"name": name} for name in NAMES]
@@ -22,7 +22,7 @@ RULES = (
 
 
 def test_rules_become_choices_and_the_same_rules_again() -> None:
-    choices = read_choices(NAMES, RULES, "product", is_plain=False)
+    choices = choices_from_mapping(NAMES, RULES, "product", is_plain=False)
     assert choices.chosen == {0: "product_id", 1: "price", 2: "availability", 3: "updated_at"}
     assert choices.readings == {1: "decimal-comma", 3: "day-first"}
     assert choices.tables == {2: {"ja": "IN_STOCK", "nein": "OUT_OF_STOCK"}}
@@ -33,7 +33,7 @@ def test_rules_become_choices_and_the_same_rules_again() -> None:
 
 def test_facts_about_all_rows_are_choices_of_interactions() -> None:
     rules = ("user_id=Kunde", "type:=checkout", "order_id:=same user and time", "returns:=refund")
-    choices = read_choices(["Kunde"], rules, "interaction", is_plain=False)
+    choices = choices_from_mapping(["Kunde"], rules, "interaction", is_plain=False)
     assert (choices.row_type, choices.joins_rows, choices.has_refunds, choices.more) == (
         "checkout",
         True,
@@ -43,7 +43,7 @@ def test_facts_about_all_rows_are_choices_of_interactions() -> None:
     assert build_mapping([{"name": "Kunde"}], "interaction", choices) == rules
     by_number = MappingChoices(chosen={0: "order_id"}, joins_rows=True)
     assert build_mapping([{"name": "Nr"}], "interaction", by_number) == ("order_id=Nr",)
-    assert read_choices(["x"], ("type:=tool",), "product", is_plain=False).more == "type:=tool"
+    assert choices_from_mapping(["x"], ("type:=tool",), "product", is_plain=False).more == "type:=tool"
 
 
 def test_columns_left_out_that_are_names_of_fields_are_left_out_by_a_rule() -> None:
@@ -51,7 +51,7 @@ def test_columns_left_out_that_are_names_of_fields_are_left_out_by_a_rule() -> N
 
 
 def test_plain_files_need_no_rules() -> None:
-    assert read_choices(["title"], (), "product", is_plain=True).chosen == {0: "title"}
+    assert choices_from_mapping(["title"], (), "product", is_plain=True).chosen == {0: "title"}
 
 
 @pytest.mark.parametrize(

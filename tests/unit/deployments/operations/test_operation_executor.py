@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from cluster.crypto import mint_key, mint_token
 from cluster.errors import Conflict, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
-from cluster.secrecy import mint_key, mint_token
 from deployments.operations.access.audit_log import MOST_TAKEN_MS
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.operation_executor import REFUSED, Administration, redact_secrets
-from deployments.operations.frame.principal import COMMAND_LINE, Principal
+from deployments.operations.framework.operation import OfApp, Operation
+from deployments.operations.framework.operation_executor import REFUSED, Administration, redact_secrets
+from deployments.operations.framework.principal import COMMAND_LINE, Principal
 from tests.fakes.administration import open_memory_admin
 from tests.fakes.audit_list import AuditList
 from tests.fakes.dying_shelf import Killed

@@ -20,7 +20,7 @@ from cluster.artifacts.logs.outcomes import COLUMNS, SEEN, OutcomeStore
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import NotFound
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from deployments.operations.insight import product_counts
 from deployments.operations.insight.outcome_report import MOST_GROUPS, OutcomeReport, estimate_figure
 from deployments.operations.insight.outcome_sums import DIMENSIONS, AnswerSums, Dimension

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
-from cluster.query.language.boost_rules import compile_rule
+from cluster.query.language.compiled_rules import compile_rule
 from cluster.store.connect import OpenStores
 from deployments.operations.content.rule_conflicts import ConflictReport, check_rules
 from deployments.operations.content.rules import parse_rules

@@ -20,11 +20,11 @@ from cluster.records.archive.archive_client import CHECK_CLIENT, ArchiveCall, sh
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation import result_to_json
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
-from deployments.operations.frame.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
-from deployments.operations.frame.services import AdminConfig
+from deployments.operations.framework.operation import result_to_json
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
+from deployments.operations.framework.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
+from deployments.operations.framework.services import AdminConfig
 from deployments.operations.insight import search_activity
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account

@@ -14,7 +14,7 @@ from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.meter import SilentMeter
-from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.local_api import LocalApi
 from deployments.operations.models import snapshot_comparison
 from deployments.operations.models.snapshot_bounds import LOADED_S, SnapshotBounds
 from tests.fakes.corner_shop import NOW_MS, happen, upload, view

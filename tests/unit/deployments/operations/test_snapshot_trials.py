@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.logs.day_files import DAY_MS
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine
-from cluster.records.served_answer import ServedAnswer
-from jobs.refresh.automation.trial import GroupSample
+from cluster.records.served_list import ServedAnswer
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
+from jobs.refresh.automation.trial_verdict import GroupSample
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 

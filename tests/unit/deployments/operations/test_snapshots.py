@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.erasure_log import ErasureLog
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
 from deployments.operations.models.evaluations import build_plots

@@ -11,8 +11,8 @@ import pytest
 from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Forbidden, Invalid, NotFound
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame.operation_executor import Administration
-from deployments.operations.frame.principal import Principal
+from deployments.operations.framework.operation_executor import Administration
+from deployments.operations.framework.principal import Principal
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 

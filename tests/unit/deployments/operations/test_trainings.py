@@ -12,7 +12,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from cluster.records.apps import DEFAULT_TRAINING_MB, new_app_settings
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
-from deployments.operations.frame.operation import result_to_json
+from deployments.operations.framework.operation import result_to_json
 from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.suites.test_runs import a_run

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.records.interaction import RecentEvent
-from deployments.operations.content.user_insight import merge_user_ids
-from deployments.operations.content.user_profile import describe_user
+from deployments.operations.content.interest_summary import summarize_interests
+from deployments.operations.content.users import merge_user_ids
 
 IDS = st.lists(st.text("abc", min_size=1, max_size=3), unique=True).map(sorted)
 
@@ -39,4 +39,4 @@ def test_all_pages_together_have_every_id_once(
 @pytest.mark.parametrize(("is_cut", "words"), [(False, "bought 2 "), (True, "bought at least 2 ")])
 def test_counts_of_the_newest_interactions_are_lower_bounds(is_cut: bool, words: str) -> None:
     events = [RecentEvent("checkout", ("p",), at_ms) for at_ms in (1, 2)]
-    assert words in describe_user(events, {}, is_cut=is_cut).sentences[0]
+    assert words in summarize_interests(events, {}, is_cut=is_cut).sentences[0]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.archive.passages import read_product
+from actors.archive.passages import document_from_product
 from cluster.errors import Invalid
 from cluster.records.validation.upload import parse_upload
 from jobs.articles.article_files import ArchiveReading
@@ -81,7 +81,7 @@ def test_a_page_of_a_dump_becomes_an_article_with_sections_date_author_topic_and
     assert row["url"] == "https://en.news.example/wiki/Bridge_reopens"
     assert row["language"] == "en"
     assert row["custom_attributes"]["licence"] == "CC BY 2.5"
-    document = read_product(row)
+    document = document_from_product(row)
     assert document is not None
     assert "Repairs" in {section.title for section in document.sections}
 
@@ -225,7 +225,7 @@ def test_atom_entries_are_read_likewise(tmp_path: Path) -> None:
       <category term="Lokales"/></entry></feed>"""
     (row,) = rows_of(write(tmp_path, "feed.atom", feed))
     accepted([row])
-    document = read_product(row)
+    document = document_from_product(row)
     assert document is not None
     assert document.text == "Die Brücke ist offen."
     assert (row["authors"], row["language"]) == (["Redaktion"], "de")

@@ -17,7 +17,7 @@ from cluster.records.apps import App
 from cluster.store.stores import Stores
 from jobs.articles.article_files import ArchiveReading
 from jobs.articles.passages import build_passages
-from jobs.ingest.pipeline import IngestOrder, ingest
+from jobs.ingest.pipeline import IngestSpec, ingest
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores
@@ -48,7 +48,7 @@ async def build(stores: Stores, tmp_path: Path) -> PassageSnapshotStore:
 async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: Path) -> None:
     lines = [json.dumps(record) for record in ARTICLES] + ["{broken", json.dumps({"title": "no text"})]
     (tmp_path / "news.jsonl").write_text("\n".join(lines))
-    order = IngestOrder(address=str(tmp_path / "news.jsonl"), noun="product", app_id=APP, chunk=5)
+    order = IngestSpec(address=str(tmp_path / "news.jsonl"), noun="product", app_id=APP, chunk=5)
     report = await ingest(order, stores, state_dir=tmp_path / "state", files=ArchiveReading())
     assert (report.accepted, report.refused) == (12, 2)
     assert report.quarantine is not None

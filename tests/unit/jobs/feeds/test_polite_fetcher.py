@@ -5,7 +5,7 @@ from typing import Any, cast
 import h11
 import pytest
 
-from cluster.document_client import DocumentClient, DocumentError, FetchedResponse
+from cluster.external_fetcher import DocumentError, ExternalFetcher, FetchedResponse
 from jobs.feeds.polite_fetcher import (
     MOST_FAILURES,
     FetchError,
@@ -44,7 +44,7 @@ async def test_slow_pages_of_one_app_let_the_host_rest_for_that_app_alone() -> N
     async def pass_time(seconds: float) -> None:
         clock.advance(round(seconds * 1000))
 
-    fetcher = PoliteFetcher(cast(DocumentClient, SlowPages()), clock, pass_time)
+    fetcher = PoliteFetcher(cast(ExternalFetcher, SlowPages()), clock, pass_time)
 
     async def get(path: str, app_id: str) -> int:
         address = f"https://news.example/{path}"

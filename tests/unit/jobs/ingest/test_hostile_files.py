@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.field_types.fields import MAX_RECORD_BYTES
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from jobs.ingest.preview import IngestPreview, preview_ingest
 
 MB = 1 << 20
@@ -25,7 +25,7 @@ WITHIN_S = 20.0
 
 
 def _preview(path: Path, mapping: tuple[str, ...] = ()) -> IngestPreview:
-    order = IngestOrder(str(path), "product", "shop", mapping=mapping, limit=1_000)
+    order = IngestSpec(str(path), "product", "shop", mapping=mapping, limit=1_000)
     return preview_ingest(order, now_ms=1_772_442_930_250)
 
 
@@ -63,7 +63,7 @@ def test_a_hostile_file_is_refused_or_its_bad_rows_are(tmp_path: Path, suffix: s
     write(path)
     began_s = time.monotonic()
     if accepted is None:
-        with pytest.raises(HouseError):
+        with pytest.raises(KioskError):
             _preview(path)
     else:
         report = _preview(path)
@@ -87,10 +87,10 @@ def test_500_rules_that_copy_one_long_column_make_refused_rows_and_no_gigabytes(
 
 _READ_SCRIPT = """
 import json, resource, sys
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from jobs.ingest.preview import preview_ingest
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-report = preview_ingest(IngestOrder(sys.argv[1], "product", "shop", limit=1_000), now_ms=1_772_442_930_250)
+report = preview_ingest(IngestSpec(sys.argv[1], "product", "shop", limit=1_000), now_ms=1_772_442_930_250)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([report.accepted, report.refused, report.reasons[0].text, (after - before) // 1024]))
 """

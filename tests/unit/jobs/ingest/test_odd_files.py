@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid, KioskError
 from cluster.records.apps import App
 from jobs.ingest.display import show_preview
 from jobs.ingest.files.delimited_files import DelimitedFormat
-from jobs.ingest.pipeline import IngestOrder, ingest
+from jobs.ingest.pipeline import IngestSpec, ingest
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.progress import IngestProgress
 from tests.fakes.dying_shelf import Killed
@@ -46,7 +46,7 @@ FIELDS = ("timestamp", "revenue", "quantities", "order_id", "user_id", "product_
 
 def preview(path: Path, noun: Any, mapping: tuple[str, ...] = (), encoding: str = "") -> IngestPreview:
     layout = DelimitedFormat(encoding=encoding)
-    return preview_ingest(IngestOrder(str(path), noun, APP, mapping=mapping, layout=layout), now_ms=NOW_MS)
+    return preview_ingest(IngestSpec(str(path), noun, APP, mapping=mapping, layout=layout), now_ms=NOW_MS)
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -123,7 +123,7 @@ async def test_good_rows_of_odd_files_arrive_once_whatever_interrupts_the_ingest
         path, good = write_rows(rng, tmp_path)
         stores = memory_stores()
         await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
-        order = IngestOrder(str(path), "interaction", APP, chunk=rng.choice((3, 7, 500)), keep_going=True)
+        order = IngestSpec(str(path), "interaction", APP, chunk=rng.choice((3, 7, 500)), keep_going=True)
         kill_after = rng.randint(1, 4)
 
         def die(progress: IngestProgress, most: int = kill_after) -> None:
@@ -174,7 +174,7 @@ def test_values_without_a_form_in_json_have_their_text_in_a_dry_run(
         },
     )
     assert report.accepted == 1
-    show_preview(IngestOrder("a", "user", APP), report, as_json=True)
+    show_preview(IngestSpec("a", "user", APP), report, as_json=True)
     assert json.loads(capsys.readouterr().out)["samples"] == list(report.samples)
 
 
@@ -250,7 +250,7 @@ def test_damaged_parquet_is_refused_or_read(tmp_path: Path) -> None:
         data = bytearray(whole)
         for _ in range(rng.choice((1, 5))):
             data[rng.randrange(rng.choice((0, len(data) - 1_500)), len(data) - 8)] = rng.randrange(256)
-        with contextlib.suppress(HouseError):
+        with contextlib.suppress(KioskError):
             report = preview(write(tmp_path / "a.parquet", bytes(data)), "interaction")
             read += 1
             assert report.accepted + report.refused == report.rows

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.errors import HouseError
+from cluster.errors import KioskError
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.records.validation.accepted_uploads import AcceptedInteractions
 from cluster.records.validation.upload import parse_interactions
@@ -88,5 +88,5 @@ def test_a_bad_id_is_not_remembered_as_good() -> None:
     bad = {**GOOD, "user_id": "\x00"}
     assert plain.accept([bad], NOW_MS) is None
     assert plain.accept([bad], NOW_MS) is None
-    with pytest.raises(HouseError):
+    with pytest.raises(KioskError):
         parse_interactions([bad], now_ms=NOW_MS)

@@ -9,20 +9,18 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.fields import show_fields
+from jobs.ingest.fields_command import show_fields
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.files.sources import PlainFiles
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.validation import RejectionReason, merge_reasons
 
 
 def _order(
     path: Path, *rules: str, noun: Any = "product", limit: int = 0, layout: DelimitedFormat | None = None
-) -> IngestOrder:
-    return IngestOrder(
-        str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or DelimitedFormat()
-    )
+) -> IngestSpec:
+    return IngestSpec(str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or DelimitedFormat())
 
 
 def _look(path: Path, *rules: str, **options: Any) -> IngestPreview:

@@ -17,7 +17,7 @@ from jobs.ingest.files.sources import PlainFiles
 from jobs.ingest.mappings.column_proposal import propose_for_file
 from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.mappings.row_baskets import BasketFiles
-from jobs.ingest.pipeline import IngestOrder
+from jobs.ingest.pipeline import IngestSpec
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from tests.benchmarks.quality_sets import data_folder
 
@@ -69,7 +69,7 @@ def retail_lines() -> list[dict[str, Any]]:
 
 
 def dry_run(path: Path, noun: Any, rules: list[str], encoding: str = "", limit: int = LINES) -> IngestPreview:
-    order = IngestOrder(
+    order = IngestSpec(
         str(path), noun, "shop", mapping=tuple(rules), limit=limit, layout=DelimitedFormat("", encoding)
     )
     return preview_ingest(order, now_ms=NOW_MS)

@@ -15,7 +15,7 @@ import pytest
 
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.build.fit import TrainedEngine, train_engine
-from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
+from jobs.refresh.build.reranker_training import LearnedReranker, learn_reranker
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import parse_recipe
 from tests.benchmarks import quality_sets as sets

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.loading.registry import load_snapshot_models
 from actors.models.loading.snapshot import MANIFEST, Snapshot
+from actors.models.loading.snapshot_models import load_snapshot_models
 from actors.models.model import Batch
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
@@ -32,9 +32,9 @@ from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.recipe import load_recipe_file as load_recipe
 from jobs.refresh.runs.estimate import check_memory, estimate_costs, estimate_peak_memory
 from jobs.refresh.runs.workload import DataSize
-from jobs.refresh.tuning.evidence import reduce_split
 from jobs.refresh.tuning.plan import make_plan
 from jobs.refresh.tuning.split_selection import split_for_recipe
+from jobs.refresh.tuning.variant_training import reduce_split
 from tests.fakes.newest_plan import plan_on_newest
 
 

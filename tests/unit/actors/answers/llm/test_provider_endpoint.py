@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, ModelConfig
+from actors.answers.llm.provider_endpoint import GuardedTransport, InternalAddressError, LanguageModelConfig
 from cluster.errors import Invalid
 
 
@@ -28,11 +28,11 @@ async def test_a_name_that_leads_inside_is_not_followed(addresses: list[str]) ->
 )  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(url: str, model: str) -> None:
     with pytest.raises(Invalid) as refused:
-        ModelConfig(url, model).validate()
+        LanguageModelConfig(url, model).validate()
     assert "secret" not in str(refused.value)
 
 
 def test_terms_name_the_provider_without_its_key() -> None:
-    terms = ModelConfig("https://models.example.com/v1", "m-1", key="sk-secret").validate()
+    terms = LanguageModelConfig("https://models.example.com/v1", "m-1", key="sk-secret").validate()
     assert terms.name == "m-1@models.example.com"
     assert "sk-secret" not in repr(terms)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from actors.models.loading.allowed_learners import ALLOWED
-from actors.models.loading.registry import build_allowed_learner
 from actors.models.loading.snapshot import Snapshot, version_of
+from actors.models.loading.snapshot_models import build_allowed_learner
 from actors.models.loading.validation import validate_snapshot
 from actors.serving.model_registry import SnapshotLoader
 from actors.vectors.snapshot_arrays import ModelState

@@ -16,8 +16,8 @@ from actors.recommender.ranking.pipeline_inputs import PageWindow
 from actors.recommender.rerank.exploration import (
     BLOCK_SIZE,
     ColdStartDraws,
-    add_exploration,
     draw_exploration,
+    insert_cold_start_items,
 )
 from actors.recommender.rerank.rerank import RankedItem, describe_placements, explore_page
 from cluster.records.engine import Exploration
@@ -36,7 +36,9 @@ def insert_items(
     cold_start: list[int], query: UserQuery, depth: int = BLOCK_SIZE
 ) -> tuple[list[int], ColdStartDraws]:
     ranking: Any = SimpleNamespace(select_best_of=lambda rows, count: rows[:count])
-    candidates, draws = add_exploration(RANKED, ranking, query, CATALOG, np.array(cold_start), NOW_MS, depth)
+    candidates, draws = insert_cold_start_items(
+        RANKED, ranking, query, CATALOG, np.array(cold_start), NOW_MS, depth
+    )
     assert draws is not None
     return candidates, draws
 

@@ -15,7 +15,7 @@ from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving import dispatch
 from cluster.query.language.parser import parse
 from cluster.records.engine import Exploration
-from cluster.records.served_answer import EXPLORED, RULE
+from cluster.records.served_list import EXPLORED, RULE
 from tests.fakes.corner_shop import APP, NOW_MS, recents
 from tests.fakes.search_queries import ids
 

@@ -62,13 +62,13 @@ def test_a_removed_product_is_in_no_mask_and_may_come_back(catalog: Catalog) -> 
 
 def test_variants_find_each_other_as_long_as_they_belong_together(catalog: Catalog) -> None:
     green, red = catalog.row_of("trowel-green"), catalog.row_of("trowel-red")
-    assert sorted(catalog.add_variants([green])) == sorted([green, red])
+    assert sorted(catalog.expand_variants([green])) == sorted([green, red])
     assert catalog.row_of("group:trowel") == green
     catalog.put({"product_id": "trowel-red", "product_group_id": "other"})
-    assert catalog.add_variants([green]) == [green]
+    assert catalog.expand_variants([green]) == [green]
     catalog.remove("trowel-green")
     assert catalog.row_of("group:trowel") == -1
-    assert catalog.add_variants([green]) == [green]
+    assert catalog.expand_variants([green]) == [green]
 
 
 def test_a_product_clicked_before_its_upload_has_a_row_waiting(catalog: Catalog) -> None:

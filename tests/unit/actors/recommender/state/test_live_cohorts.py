@@ -21,7 +21,7 @@ from actors.recommender.state.user_attributes import UserAttributes
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame

@@ -8,7 +8,7 @@ import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder, embedding_text
 from actors.recommender.state.overlay import Overlay
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from tests.fakes.corner_shop import (
     DAY_MS,
     INTERACTIONS,

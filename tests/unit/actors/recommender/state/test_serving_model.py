@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.models.loading.registry import LoadedSnapshot
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import LoadedSnapshot
 from actors.models.loading.validation import validate_snapshot
 from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
@@ -31,7 +31,7 @@ from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.data.profiles import Profiles

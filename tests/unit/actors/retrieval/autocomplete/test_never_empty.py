@@ -92,7 +92,7 @@ def test_texts_that_share_too_few_pairs_are_farther_away(large: tuple[list[str],
         places = index.places.astype(np.int64)
         edits = pattern.compare(index.texts.codes, places, 2).edits
         near = np.unique(index.texts.owners(places[edits <= 2]))
-        kept = index.pairs.texts_by_shared(char_codes(typed), 2, len(titles))
+        kept = index.pairs.find_within_edits(char_codes(typed), 2, len(titles))
         assert np.isin(near, kept).all(), typed
         assert len(kept) < len(titles)
 

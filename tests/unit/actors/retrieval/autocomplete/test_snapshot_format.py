@@ -20,7 +20,7 @@ from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, Comple
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.model_snapshot import write_model_snapshot
 from jobs.refresh.build.snapshot_indexes import build_completions_index, select_completion_fields

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical import combined_parts, snapshot_format
-from actors.retrieval.lexical.combined_parts import FREQUENT
+from actors.retrieval.lexical import joined_parts, snapshot_format
+from actors.retrieval.lexical.joined_parts import FREQUENT
 from actors.retrieval.lexical.messages import TextHits, TextQuery
 from actors.retrieval.lexical.search_index import SearchIndex
 from cluster.access_tier import MOST_TIERS, access_of, may_read
@@ -192,7 +192,7 @@ def test_parts_that_are_searched_often_are_joined_and_give_the_same_hits() -> No
 
 
 def test_joined_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combined_parts, "MOST_PRODUCTS", 7)
+    monkeypatch.setattr(joined_parts, "MOST_PRODUCTS", 7)
     accesses = ["open", "open", "gold", "silver", "bronze"]
     index = index_of(
         {row: {"title": f"river {row}", "access": access} for row, access in enumerate(accesses)}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from actors.retrieval import html
-from actors.retrieval.html import DEEPEST, MOST_ATTRIBUTES, MOST_NODES, text_from_html
+from actors.retrieval import html_text
+from actors.retrieval.html_text import DEEPEST, MOST_ATTRIBUTES, MOST_NODES, text_from_html
 from actors.retrieval.paragraphs.paragraph_renderer import render_html, render_paragraph
 from actors.retrieval.paragraphs.paragraph_splitter import (
     LONGEST_SELECTOR,
@@ -205,7 +205,7 @@ def test_twice_the_page_costs_no_more_than_twice_the_work(shape: str) -> None:
 
 
 def test_html_is_parsed_in_one_place() -> None:
-    folder = Path(html.__file__).parents[2]
+    folder = Path(html_text.__file__).parents[2]
     sources = (
         path
         for name in ("actors", "cluster", "deployments", "jobs")

@@ -12,7 +12,7 @@ from actors.serving.replay.past_app import EarlierPages
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.records.run import DAY_MS
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 
 APP, NOON_MS = "shop", 20_000 * DAY_MS + DAY_MS // 2
 HOUR_MS = 3_600_000

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.artifacts.logs.served_log import COLUMNS, ServedLogStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from tests.fakes.request_handler import NOW_MS, StillClock
 
 APP = "shop"

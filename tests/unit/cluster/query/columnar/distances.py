@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.query.columnar.geo_circles import EARTH_RADIUS_KM
+from cluster.query.columnar.point_column import EARTH_RADIUS_KM
 from cluster.query.language.field_values import collect_locations
 
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.compile import compile_filter
+from cluster.query.columnar.filter_evaluation import evaluate_filter
 from cluster.query.field_projection import Projection
 from cluster.query.language.parser import parse
 
@@ -106,12 +106,12 @@ def main(rows: int) -> None:
     print("\nfilter: parse, first run, further runs (ms)")
     for text in _usual(words):
         tree = parse(text)
-        first = _ms(lambda tree=tree: compile_filter(tree, store), 1)
+        first = _ms(lambda tree=tree: evaluate_filter(tree, store), 1)
         _line(
             text,
             _ms(lambda text=text: parse(text)),
             first,
-            _ms(lambda tree=tree: compile_filter(tree, store)),
+            _ms(lambda tree=tree: evaluate_filter(tree, store)),
         )
     tree = parse(_usual(words)[0])
     store.mask(tree)
@@ -123,10 +123,10 @@ def main(rows: int) -> None:
     )
     print("\nat the limits: parse, run, both (ms)")
     for name, text in at_the_limits(words).items():
-        compile_filter(parse(text), store)
+        evaluate_filter(parse(text), store)
         parsed, ran = (
             _ms(lambda text=text: parse(text)),
-            _ms(lambda text=text: compile_filter(parse(text), store)),
+            _ms(lambda text=text: evaluate_filter(parse(text), store)),
         )
         _line(name, parsed, ran - parsed, ran)
     print("\n1,000 projections (ms)")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cluster.errors import ColumnsNotReady
 from cluster.query.columnar import column_cache
 from cluster.query.columnar.column_store import ColumnStore, column_keys_of_filter
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.columnar.record_reader import RecordReader
 from cluster.query.language.field_values import (
     build_field_reader,

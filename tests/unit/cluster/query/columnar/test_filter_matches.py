@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.parser import parse
 
 SHOP: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.query.columnar.column_store import ColumnStore
-from cluster.query.columnar.compile import compile_filter, matches_filter
+from cluster.query.columnar.filter_evaluation import evaluate_filter, matches_filter
 from cluster.query.language.tree import Node
 from tests.unit.cluster.query.strategies import STEADY, records, trees
 
@@ -22,7 +22,7 @@ changes = st.lists(
 def _agree(store: ColumnStore, kept: list[dict[str, Any] | None], node: Node) -> None:
     expected = [record is not None and matches_filter(node, record) for record in kept]
     assert store.mask(node).tolist() == expected
-    assert compile_filter(node, store).tolist() == expected
+    assert evaluate_filter(node, store).tolist() == expected
 
 
 @STEADY

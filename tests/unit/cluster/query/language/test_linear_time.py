@@ -8,7 +8,7 @@ import pytest
 
 from cluster.errors import FilterSyntax
 from cluster.query.language.parser import parse
-from cluster.query.language.words import split_words, without_markup
+from cluster.query.language.text_analysis import split_words, without_markup
 from tests.unit.cluster.query.strategies import steps_of
 
 _SHAPES: dict[str, Callable[[int], str]] = {

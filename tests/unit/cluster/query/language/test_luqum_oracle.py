@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from luqum import tree as other
 from luqum.parser import parser as other_parser
 
-from cluster.query.columnar.compile import matches_filter
+from cluster.query.columnar.filter_evaluation import matches_filter
 from cluster.query.language.parser import parse
 from tests.unit.cluster.query.strategies import STEADY
 

@@ -15,7 +15,7 @@ from cluster.errors import FilterSyntax
 from cluster.query.columnar.dictionary import TextDictionary
 from cluster.query.language.automaton import Automaton, StepBudget
 from cluster.query.language.patterns import compile_regex, compile_wildcard
-from cluster.query.language.words import fold
+from cluster.query.language.text_analysis import fold
 from tests.unit.cluster.query.strategies import STEADY, steps_of
 
 _atoms = st.sampled_from(

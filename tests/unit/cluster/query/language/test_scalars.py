@@ -9,7 +9,7 @@ from hypothesis import given
 
 from cluster.query.language.field_values import collect_scalars, has_value, list_paths
 from cluster.query.language.scalars import Bounds, Measure, equals_text, number_of, period_of
-from cluster.query.language.words import split_words, without_markup
+from cluster.query.language.text_analysis import split_words, without_markup
 from tests.unit.cluster.query.strategies import STEADY, records
 
 

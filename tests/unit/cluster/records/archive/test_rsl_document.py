@@ -26,7 +26,7 @@ from cluster.records.archive.rsl_document import (
     NAMESPACE,
     format_link,
     licence_path,
-    list_described,
+    list_file_terms,
     render_licence_file,
     render_robots,
     render_rsl,
@@ -188,7 +188,7 @@ def test_the_file_of_an_archive_also_holds_licences_with_paths() -> None:
     assert render_licence_file(terms, "cc") == render_rsl([terms["cc"]])
     assert render_licence_file(terms, "nobody") is None
     assert render_licence_file({"cc": terms["cc"]}) is None
-    assert list_described({}) == []
+    assert list_file_terms({}) == []
 
 
 def test_robots_lines_name_the_file_and_the_preferences_of_each_path() -> None:

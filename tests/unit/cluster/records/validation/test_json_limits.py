@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import HouseError, Malformed, messages
+from cluster.errors import KioskError, Malformed, messages
 from cluster.records.validation.deletes import (
     parse_interaction_delete,
     parse_product_delete,
@@ -203,7 +203,7 @@ def test_hostile_json_is_refused_quickly_everywhere(name: str, record_property: 
         took_ms = []
         for _ in range(2):
             begun = time.thread_time()
-            with pytest.raises(HouseError) as caught:
+            with pytest.raises(KioskError) as caught:
                 read(HOSTILE[name])
             took_ms.append((time.thread_time() - begun) * 1000)
             assert caught.value.code in ("malformed", "unprocessable")

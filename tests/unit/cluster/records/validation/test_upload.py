@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.errors import HouseError, Malformed, Unprocessable, messages
+from cluster.errors import KioskError, Malformed, Unprocessable, messages
 from cluster.records.validation.upload import MAX_RECORDS, parse_upload
 from tests.unit.cluster.records.grammar import MESSAGE, NOW, body_of, faults
 
@@ -189,10 +189,10 @@ def test_any_json_is_accepted_or_refused_in_the_grammar(noun: Any, records: list
         body = body_of(*records)
     except TypeError:
         return  # lone surrogates can't be sent
-    refusal: HouseError | None = None
+    refusal: KioskError | None = None
     try:
         accepted: Any = parse_upload(noun, body, now_ms=NOW)
-    except HouseError as error:
+    except KioskError as error:
         refusal = error
     if refusal is None:
         stored = accepted.payload if noun == "interaction" else accepted.check_types({}).payload

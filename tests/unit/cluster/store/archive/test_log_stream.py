@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from cluster.store.archive.log_stream import MOST_BATCHES, MOST_WRITERS, LogStream
 from cluster.store.client.redis_client import RedisClient
 

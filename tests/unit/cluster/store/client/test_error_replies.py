@@ -5,7 +5,7 @@ from __future__ import annotations
 import hiredis
 import pytest
 
-from cluster.errors import Fault, HouseError, Unavailable
+from cluster.errors import Fault, KioskError, Unavailable
 from cluster.store.client.error_replies import NoGroup, ScriptMissing, error_from_reply, is_server_alive
 
 IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_script: 7: "
@@ -33,7 +33,7 @@ IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_sc
     ],
 )
 def test_an_error_reply_becomes_the_error_callers_know(
-    text: str, kind: type[HouseError], alive: bool
+    text: str, kind: type[KioskError], alive: bool
 ) -> None:
     reply = hiredis.ReplyError(text)
     assert type(error_from_reply(reply)) is kind

@@ -8,11 +8,11 @@ from typing import Any
 
 from redis.exceptions import ConnectionError
 
-from cluster.store.client.discovery import WholeSentinel
+from cluster.store.client.discovery import ConcurrentSentinel
 
 
 async def test_concurrent_questions_keep_every_sentinel() -> None:
-    sentinel = WholeSentinel([("one", 1), ("two", 2), ("three", 3)], {})
+    sentinel = ConcurrentSentinel([("one", 1), ("two", 2), ("three", 3)], {})
     clients = list(sentinel.sentinels)
     counts = [0] * 3
     master = {"shop": {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cluster.records.interaction import RecentEvent
 from cluster.store import keys
-from cluster.store.data.append_plan import RENEWED_S, AppendPlan, Renewals, merge_recent
+from cluster.store.data.append_plan import RENEWED_S, AppendPlan, RenewedLists, merge_recent
 from tests.suites.manual_clock import ManualClock
 
 EVENTS = st.lists(st.integers(0, 50), unique=True).map(
@@ -39,7 +39,7 @@ def test_damaged_events_are_no_reason_to_fail() -> None:
 
 def test_a_list_is_renewed_once_an_hour_however_much_is_pushed() -> None:
     clock = ManualClock()
-    renewals = Renewals(clock)
+    renewals = RenewedLists(clock)
 
     def push(*users: str) -> list[str]:
         plan = AppendPlan("shop", b"", [(user, "", b"x") for user in users], {}, renewals.lately())
@@ -54,7 +54,7 @@ def test_a_list_is_renewed_once_an_hour_however_much_is_pushed() -> None:
 
 
 def test_what_was_planned_and_not_carried_out_is_renewed_the_next_time() -> None:
-    renewals = Renewals(ManualClock())
+    renewals = RenewedLists(ManualClock())
     for _ in range(2):
         plan = AppendPlan("shop", b"", [("a", "", b"x")], {}, renewals.lately())
         assert plan.renews == [keys.recent("shop", "u:a")]

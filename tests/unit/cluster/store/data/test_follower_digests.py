@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.store.data.changes import FOLLOWING_MS, Follower, find_differing
+from cluster.store.data.change_log import FOLLOWING_MS, Follower, find_differing
 
 NOW = 1_000_000
 

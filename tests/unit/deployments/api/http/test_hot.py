@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import BROWSER, Corner
 
@@ -30,7 +30,7 @@ class Inside:
 
 async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: Corner) -> None:
     inside = Inside()
-    layer = HotLayer(inside, lambda: corner.handler)
+    layer = HotPathMiddleware(inside, lambda: corner.handler)
     for method, path, status in (
         ("GET", "/v1/users/x", 404), ("POST", "/v1/interactions", 400),
         ("POST", "/v1/recommendation/user_to_products", 400), ("POST", "/v1/users", 218),
@@ -53,15 +53,15 @@ async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
         await send({"type": "http.response.start", "status": 200 if healthy else 503, "headers": []})
         await send({"type": "http.response.body", "body": message})
 
-    answer = await call(HotLayer(inside, lambda: corner.handler), "GET", "/-/healthz")
+    answer = await call(HotPathMiddleware(inside, lambda: corner.handler), "GET", "/-/healthz")
     assert (answer.status, answer.body) == (status, message)
     if message == b'"DRAINING"':  # a proxy of Serve is no replica, and says what it is
-        assert (await call(HotLayer(inside, lambda: None), "GET", "/-/healthz")).status == 503
+        assert (await call(HotPathMiddleware(inside, lambda: None), "GET", "/-/healthz")).status == 503
 
 
 async def test_one_request_id_goes_in_and_one_comes_out(corner: Corner) -> None:
     inside = Inside()
-    layer = HotLayer(inside, lambda: corner.handler)
+    layer = HotPathMiddleware(inside, lambda: corner.handler)
     answer = await call(layer, "GET", "/docs", headers={"X-Request-Id": "mine"})
     assert [name.lower() for name in answer.names].count("x-request-id") == 1
     assert answer.headers["x-request-id"] == "mine"
@@ -77,7 +77,7 @@ async def test_without_a_door_everything_goes_inside_and_the_search_ends(corner:
         calls.append(1)
 
     inside = Inside()
-    layer = HotLayer(inside, find)
+    layer = HotPathMiddleware(inside, find)
     for _ in range(150):
         await call(layer, "GET", "/v1/users/x")
     assert len(inside.scopes) == 150
@@ -90,7 +90,7 @@ async def test_other_scopes_pass_untouched(corner: Corner) -> None:
     async def inside(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    layer = HotLayer(inside, lambda: corner.handler)
+    layer = HotPathMiddleware(inside, lambda: corner.handler)
     await layer({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
@@ -103,7 +103,7 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
         await gate.wait()
 
     corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
-    layer = HotLayer(Inside(), lambda: corner.handler)
+    layer = HotPathMiddleware(Inside(), lambda: corner.handler)
     waiting = [
         asyncio.ensure_future(call(layer, "GET", "/v1/products/x", headers=corner.headers()))
         for _ in range(2)
@@ -119,7 +119,7 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
 
 async def test_requests_count_after_key_check_and_complete_body(corner: Corner) -> None:
     """Finding 2: callers without a key, or with half a body, take nobody's place."""
-    layer = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+    layer = HotPathMiddleware(build_application(corner.handler, version="0"), lambda: corner.handler)
     for places in (corner.handler.reads, corner.handler.slow_reads, corner.handler.writes):
         places.limit = 1
     stalled = []
@@ -142,7 +142,7 @@ async def test_requests_count_after_key_check_and_complete_body(corner: Corner) 
 
 
 async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner) -> None:
-    layer = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+    layer = HotPathMiddleware(build_application(corner.handler, version="0"), lambda: corner.handler)
     long = {"content-length": "200000"}
     for path in ("/v1/search/search", "/v1/users", "/oauth/none", "/docs"):
         refused = await call(layer, "POST", path, headers=long)
@@ -158,7 +158,7 @@ async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner)
 async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_servers(
     corner: Corner,
 ) -> None:
-    layer = HotLayer(
+    layer = HotPathMiddleware(
         build_application(corner.handler, version="0"),
         lambda: corner.handler,
         most_arriving=(50_000, 200_000),
@@ -189,7 +189,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
         sent.append(message)
 
     for find in (lambda: corner.handler, lambda: None):
-        layer = HotLayer(inside, find)
+        layer = HotPathMiddleware(inside, find)
         with structlog.testing.capture_logs() as lines:
             await layer({"type": "websocket", "path": "/x", "headers": []}, None, send)  # type: ignore[arg-type]
         assert lines == []
@@ -201,7 +201,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
 async def test_the_paths_of_serve_answer_no_client(corner: Corner, path: str) -> None:
     inside = Inside()
     for find in (lambda: corner.handler, lambda: None):
-        answer = await call(HotLayer(inside, find), "GET", path)
+        answer = await call(HotPathMiddleware(inside, find), "GET", path)
         assert (answer.status, answer.json()) == (404, {"message": "not found"})
     assert inside.scopes == []
 
@@ -232,7 +232,7 @@ async def test_both_ways_in_answer_the_same_bytes(corner: Corner) -> None:
     ways = (
         corner.handler,
         build_application(corner.handler, version="0"),
-        HotLayer(Inside(), lambda: corner.handler),
+        HotPathMiddleware(Inside(), lambda: corner.handler),
     )
     for method, path in (
         ("GET", "/v1/users/a%2Fb"), ("GET", "/v1/products/x"), ("GET", "/v1/users/%FF"), ("GET", "/v1/users/a%20b"),

@@ -10,7 +10,7 @@ from cluster.errors import Unavailable
 from cluster.records.apps import AppSettings
 from cluster.store.data.append_plan import MOST_VISITORS
 from deployments.api.http.identity_links import LINKED_FOR_S
-from deployments.edge.access.proof import sign_user_id
+from deployments.edge.access.identity_proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import token_of

@@ -11,7 +11,7 @@ from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudony
 from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 from deployments.edge.http.request import ApiRequest
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import structlog
 
+from cluster.crypto import key_sha256
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.records.apps import AppSettings, Limits, new_app_settings
-from cluster.secrecy import key_sha256
 from deployments.edge.http.errors import BUSY, UNSENT_STATUS
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner

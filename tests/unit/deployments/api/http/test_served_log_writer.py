@@ -14,7 +14,7 @@ from cluster.query.language.tree import Everything
 from cluster.records.apps import AppSettings
 from cluster.records.experiment import Variant
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import RANKED, RULE, SCHEMA, ServedAnswer
+from cluster.records.served_list import RANKED, RULE, SCHEMA, ServedAnswer
 from cluster.store.archive.log_stream import MOST_BATCHES
 from deployments.api.http.served_log_writer import (
     MOST_A_BATCH,

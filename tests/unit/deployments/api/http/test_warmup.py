@@ -37,10 +37,10 @@ async def stores(clock: StillClock) -> Stores:
     stores = memory_stores(clock)
     for name in ("shop", "news"):
         await stores.access.put_app(App(app_id=name, environment="development", created_at=1))
-    await stores.engine_watch.add_requests(
+    await stores.engine_activity.add_requests(
         "shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms()
     )
-    await stores.engine_watch.add_requests("news", {("door", "default"): 20}, clock.now_ms())
+    await stores.engine_activity.add_requests("news", {("door", "default"): 20}, clock.now_ms())
     return stores
 
 
@@ -85,7 +85,7 @@ class SlowToLoad:
         self.tries += 1
         self._clock.pass_ms(20_000)
         if self._others:
-            await self._stores.engine_watch.add_requests(
+            await self._stores.engine_activity.add_requests(
                 query.app_id, {("door", query.engine_id): 1}, self._clock.now_ms()
             )
         if self._refusal is not None:
@@ -109,7 +109,7 @@ async def test_a_large_engine_is_waited_for_while_others_answer(
 ) -> None:
     stores = memory_stores(clock)
     await stores.access.put_app(App(app_id="shop", environment="development", created_at=1))
-    await stores.engine_watch.add_requests("shop", {("door", "default"): 5}, clock.now_ms())
+    await stores.engine_activity.add_requests("shop", {("door", "default"): 5}, clock.now_ms())
     slow = SlowToLoad(stores, clock, others, refusal)
     begun_s = time.monotonic()
     assert await load_busy_engines(stores, slow, clock, retry_s=0.02) == warm

@@ -20,7 +20,7 @@ from cluster.records.question import (
     open_entitled,
 )
 from deployments.api.resources.answer_reads import read_answer, read_shown
-from deployments.edge.http.caller import UserToken
+from deployments.edge.http.credentials import UserToken
 from tests.fakes.stores.questions import MemoryQuestions
 
 NAMES = ("bronze", "gold", "platinum", "silver", "subscriber")

@@ -9,8 +9,8 @@ from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind,
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.tree import Phrase, Term
 from deployments.api.resources.recommendation import BODIES
-from deployments.api.wire.faults import unprocessable_from, validate_body
-from deployments.api.wire.recommendation_bodies import to_query
+from deployments.api.wire.recommendation import to_query
+from deployments.api.wire.validation_errors import unprocessable_from, validate_body
 from tests.fakes.request_handler import NOW_MS
 
 

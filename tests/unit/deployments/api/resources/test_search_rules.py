@@ -10,7 +10,7 @@ from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import AnswerQuery, SearchQuery
 from actors.serving.stored_rules import apply_rules
 from cluster.errors import Invalid
-from cluster.query.language.boost_rules import compile_rules
+from cluster.query.language.compiled_rules import compile_rules
 from cluster.records.validation.boost_rules import read_rules
 
 

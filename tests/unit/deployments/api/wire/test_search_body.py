@@ -13,7 +13,7 @@ from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Any as AnyOf
 from cluster.query.language.tree import Range, Term
-from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, SearchBody, to_named_query, to_search_query
+from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, SearchBody, to_mget_query, to_search_query
 from tests.fakes.request_handler import NOW_MS
 
 
@@ -95,6 +95,6 @@ def test_ranges_of_one_facet_and_queries_of_all_have_a_budget() -> None:
 
 def test_products_are_requested_by_id_with_all_fields() -> None:
     body = ManyProducts.model_validate({"product_ids": ["b", "a"], "user_id": "x", "rows": 3, "other": {}})
-    assert to_named_query(body, app_id="shop") == UserQuery(
+    assert to_mget_query(body, app_id="shop") == UserQuery(
         "mget", "shop", "default", anchors=("b", "a"), fields=("*",)
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.secrecy import Vault
+from cluster.crypto import Vault
 from deployments.archive.oauth.client_identity.clients import clean_name, issue_client, read_client, short_id
 from deployments.archive.oauth.pkce import is_challenge, is_verifier_of
 from deployments.archive.oauth.signing import OAuthSigner
@@ -37,27 +37,27 @@ def test_nothing_made_up_opens(text: str) -> None:
     assert SIGNER.forms.open(text) is None
     assert read_client(SIGNER, text) is None
     assert read_client(SIGNER, "c_" + text) is None
-    assert SIGNER.refresh_grant(text) is None
+    assert SIGNER.grant_of_refresh(text) is None
     assert SIGNER.access_claims(text) is None
 
 
 def test_tokens_say_their_grant_and_are_never_the_same_twice() -> None:
     first, second = SIGNER.issue_refresh("g1"), SIGNER.issue_refresh("g1")
     assert first != second
-    assert SAME.refresh_grant(first) == "g1"
-    assert OTHER.refresh_grant(first) is None
-    assert SIGNER.refresh_grant("g2" + first[2:]) is None
+    assert SAME.grant_of_refresh(first) == "g1"
+    assert OTHER.grant_of_refresh(first) is None
+    assert SIGNER.grant_of_refresh("g2" + first[2:]) is None
     assert SIGNER.access_claims(first) is None
     access = SIGNER.issue_access({"exp": 1, "sub": "x"})
     assert SAME.access_claims(access) == {"exp": 1, "sub": "x"}
-    assert SIGNER.refresh_grant(access) is None
+    assert SIGNER.grant_of_refresh(access) is None
 
 
 def test_what_we_signed_has_one_spelling() -> None:
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for text, read in (
         (SIGNER.clients.seal(["x"]), SIGNER.clients.open),
-        (SIGNER.issue_refresh("g1"), SIGNER.refresh_grant),
+        (SIGNER.issue_refresh("g1"), SIGNER.grant_of_refresh),
         (SIGNER.issue_access({"exp": 1}), SIGNER.access_claims),
     ):
         assert read(text) is not None
@@ -123,7 +123,7 @@ def test_while_the_master_key_changes_both_sign_in_and_only_the_new_one_signs() 
         refresh, access = signing.issue_refresh("g1"), signing.issue_access({"sub": "ida"})
         assert read_client(opens, client.client_id) == client
         assert opens.is_client_secret(client.client_id, secret)
-        assert opens.refresh_grant(refresh) == "g1"
+        assert opens.grant_of_refresh(refresh) == "g1"
         assert opens.access_claims(access) == {"sub": "ida"}
         for name in ("clients", "registrations", "forms"):
             sealed = getattr(signing, name).seal(["x"])
@@ -131,7 +131,7 @@ def test_while_the_master_key_changes_both_sign_in_and_only_the_new_one_signs() 
             assert getattr(refuses, name).open(sealed) is None
         assert read_client(refuses, client.client_id) is None
         assert not refuses.is_client_secret(client.client_id, secret)
-        assert refuses.refresh_grant(refresh) is None
+        assert refuses.grant_of_refresh(refresh) is None
         assert refuses.access_claims(access) is None
     assert not between.is_client_secret("c_1", "\ud800")
 

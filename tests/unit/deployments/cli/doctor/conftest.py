@@ -13,11 +13,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
+from cluster.crypto import Vault
 from cluster.process.free_ports import free_ports
 from cluster.records.account import Account, hash_password
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.named_archive import NamedArchive
-from cluster.secrecy import Vault
 from deployments.archive.archive_config import PLAYGROUND, ArchiveConfig
 from deployments.archive.services import build_archive_routes, open_archive
 from tests.contract.test_named_archives import Apps

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.crypto import Vault, create_master_key
 from cluster.local.redis_binary import RedisBinary
 from cluster.process.disk_guard import used_share
 from cluster.process.installation_state import InstallationState
 from cluster.records.api_keys import issue_key
 from cluster.records.apps import App, AppSettings, new_app_settings
-from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
 from deployments.cli.doctor import machine_checks, running_checks, security_checks
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from deployments.cli.installation.status import describe_server
 from deployments.operations.insight import installation_checks
 from deployments.operations.insight.installation_checks import Finding, check_app_storage

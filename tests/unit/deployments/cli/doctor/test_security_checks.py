@@ -14,7 +14,7 @@ from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
 from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.cli.doctor import security_checks
-from deployments.cli.frame.installation import Installation
+from deployments.cli.framework.installation import Installation
 from tests.fakes import generated_market
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from jobs.refresh.automation.drift import Drift, find_drift
-from jobs.refresh.automation.drift_figures import HEAD, count_answers, count_popular
+from jobs.refresh.automation.traffic_rates import HEAD, count_answers, count_popular
 
 DAYS = 14
 

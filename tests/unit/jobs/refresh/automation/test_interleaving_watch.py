@@ -14,7 +14,7 @@ from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_list import FIRST_SIDE, SECOND_SIDE
 from jobs.refresh.automation import interleaving_watch
 from jobs.refresh.runs.promotion import HOLDBACK, promote_version
 from tests.fakes.erased_person import erase_person

@@ -14,7 +14,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.records.apps import AppSettings, new_app_settings
 from cluster.records.engine import Engine
 from cluster.records.run import DAY_MS, Schedule
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from jobs.refresh.automation.first_training import (
     choose_first_recipe,
     has_enough_data,
@@ -112,7 +112,7 @@ async def test_enough_data_get_a_training_and_a_nightly_schedule_once(shop: Shop
     shop.settle()
     assert await shop.supervisor.run_once() == 0  # an import may be under way
     assert await shop.look_again() == 1
-    (run,) = await shop.stores.runs.open(APP)
+    (run,) = await shop.stores.runs.list_open(APP)
     assert (run.run_id, run.promote, run.by) == ("first-training", True, "automatic_models")
     (schedule,) = await shop.stores.schedules.all(APP)
     assert (schedule.name, schedule.when, schedule.recipe["name"]) == ("nightly", "nightly", "default")
@@ -209,7 +209,7 @@ async def test_every_engine_gets_its_first_training(shop: Shop) -> None:
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="spring"))
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="trained", snapshot="053040c827b6cf19"))
     assert await shop.look_again() == 1
-    runs = {run.run_id: run.engine_id for run in await shop.stores.runs.open(APP)}
+    runs = {run.run_id: run.engine_id for run in await shop.stores.runs.list_open(APP)}
     assert runs == {"first-training": "default", "first-training-spring": "spring"}
     schedules = {schedule.name: schedule.engine_id for schedule in await shop.stores.schedules.all(APP)}
     assert schedules == {"nightly": "default", "nightly-spring": "spring"}

@@ -12,7 +12,7 @@ import pytest
 from cluster.artifacts.logs.served_log import ServedLogStore
 from cluster.records.apps import App, AppSettings
 from cluster.records.engine import Engine, SnapshotTrial
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from jobs.refresh.automation.supervisor import ModelSupervisor
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
 from jobs.refresh.automation.trial_watch import TrialWatch, end_trial
@@ -171,7 +171,7 @@ async def test_failed_answers_take_a_snapshot_back_before_the_log_has_a_row(shop
     trial = await shop.begin_trial()
     await shop.supervisor.run_once()
     assert (await shop.engine()).snapshot == shop.new
-    await shop.stores.engine_watch.add_failures(APP, trial.trial_id, shop.new, 5)
+    await shop.stores.engine_activity.add_failures(APP, trial.trial_id, shop.new, 5)
     await shop.look(1_000)
     assert (await shop.engine()).snapshot == shop.old
 

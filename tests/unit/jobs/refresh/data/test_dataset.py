@@ -13,7 +13,7 @@ from actors.recommender.state.events import parse_interactions
 from cluster.artifacts.segment_format import LOADED_INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.change_log import ChangeLogEntry
 from jobs.refresh.data.dataset import (
     FrameColumns,
     event_factors,

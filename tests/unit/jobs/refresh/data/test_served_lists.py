@@ -11,7 +11,7 @@ import pyarrow as pa
 from cluster.artifacts.logs.outcomes import COLUMNS as OUTCOME_COLUMNS
 from cluster.artifacts.logs.served_log import COLUMNS
 from cluster.records.logged_query import pseudonym
-from cluster.records.served_answer import COLD_START, EXPLORED, REPEATED, RULE
+from cluster.records.served_list import COLD_START, EXPLORED, REPEATED, RULE
 from jobs.refresh.data.dataset import Interactions, interactions_from_frame
 from jobs.refresh.data.served_lists import ServedLists, collect_served_lists, select_clicks
 

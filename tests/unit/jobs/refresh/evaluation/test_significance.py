@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobs.refresh.evaluation.evaluate import EvaluationResult, bootstrap_interval
-from jobs.refresh.evaluation.significance import build_tests, correct_p, sign_flip_p
+from jobs.refresh.evaluation.significance import correct_p, run_paired_tests, sign_flip_p
 
 
 def _result(figures: dict[str, np.ndarray]) -> EvaluationResult:
@@ -40,12 +40,14 @@ def test_a_person_who_is_evaluated_often_counts_once() -> None:
     clicks = _result({"ndcg@10": ours})
     people = replace(clicks, people=several)
     other = _result({"ndcg@10": np.zeros(1_000)})
-    (by_click,), (by_person,) = (build_tests(result, {"x": other}).rows for result in (clicks, people))
+    (by_click,), (by_person,) = (run_paired_tests(result, {"x": other}).rows for result in (clicks, people))
     assert (by_click.users, by_person.users) == (1_000, 40)
     assert by_person.difference == by_click.difference
     widths = [row.high - row.low for row in (by_click, by_person)]
     assert widths[1] / widths[0] == pytest.approx(5, rel=0.2), "the root of the 25 events of a person"
-    (single,) = build_tests(_result({"ndcg@10": ours[::25]}), {"x": _result({"ndcg@10": np.zeros(40)})}).rows
+    (single,) = run_paired_tests(
+        _result({"ndcg@10": ours[::25]}), {"x": _result({"ndcg@10": np.zeros(40)})}
+    ).rows
     assert by_person.p == pytest.approx(single.p, abs=0.03)
 
 
@@ -71,7 +73,7 @@ def test_each_metric_is_tested_against_each_scorer() -> None:
             "novelty@10": figures,
         }
     )
-    tests = build_tests(ours, {"popularity": other, "serving": ours})
+    tests = run_paired_tests(ours, {"popularity": other, "serving": ours})
     rows = {(row.against, row.figure): row for row in tests.rows}
     assert list(rows) == [
         (name, figure) for name in ("popularity", "serving") for figure in ("ndcg@10", "mrr@10")

@@ -16,7 +16,7 @@ from jobs.refresh.evaluation.report_models import EvaluationReport, MeasurementR
 from jobs.refresh.evaluation.report_store import FOLDER, ReportStore
 from jobs.refresh.evaluation.reports import markdown_from_reports
 from jobs.refresh.runs.measurements.sweep import SweepReport
-from jobs.refresh.runs.stages import add_reranker, evaluate_plan, plan_training
+from jobs.refresh.runs.plan_evaluation import add_reranker_outcome, evaluate_plan, plan_training
 from tests.unit.jobs.refresh.tuning.test_two_choices import habits, recipe_of
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_reports.json").read_text())
@@ -53,7 +53,7 @@ def test_a_field_of_a_later_release_is_kept() -> None:
 def test_a_new_report_has_the_fields_of_the_recorded_one_in_their_order() -> None:
     split = leave_last_out(habits(), seen="allowed")
     report = evaluate_plan(plan_training(recipe_of(), habits(), split), split.test)
-    report = add_reranker(report, "reranker", {"kept": True, "sentence": "is in"})
+    report = add_reranker_outcome(report, "reranker", {"kept": True, "sentence": "is in"})
     facts = report.model_copy(update={"run_id": "run-7"}).to_dict()
     assert list(facts) == list(RECORDED["training"])
 

@@ -19,8 +19,8 @@ from actors.models.features import (
     pair_features_from_product,
     weak_features_from_product,
 )
-from actors.models.loading.registry import CONTENT, load_snapshot_models
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import CONTENT, load_snapshot_models
 from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import TimeDecay, UserHistories
 from actors.recommender.messages import UserQuery

@@ -14,7 +14,7 @@ from actors.models.factors import solve_factors
 from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
-from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame, number_sessions
+from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame, sessionize_events
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
 from jobs.refresh.learners.cohorts import CohortRecipe, build_cohorts, train_cohorts
@@ -54,8 +54,8 @@ def test_a_single_reader_can_not_make_a_trend() -> None:
 
 def test_sessions_end_with_the_reader_and_with_a_pause() -> None:
     data = events(("a", "x", 0.0), ("a", "y", 0.01), ("a", "z", 3.0), ("b", "x", 3.0))
-    assert number_sessions(data, 60).tolist() == [0, 0, 1, 2]
-    assert number_sessions(data, None).tolist() == [0, 0, 0, 1]
+    assert sessionize_events(data, 60).tolist() == [0, 0, 1, 2]
+    assert sessionize_events(data, None).tolist() == [0, 0, 0, 1]
 
 
 def test_session_neighbours_recommend_what_they_hold() -> None:

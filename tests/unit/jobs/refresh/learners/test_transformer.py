@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from actors.models.loading import registry
+from actors.models.loading import snapshot_models
 from actors.models.loading.validation import _validate_model
 from actors.models.transformer import CandidateCache, TransformerConfig, TransformerModel
 from actors.models.user_histories import UserHistories
@@ -16,6 +16,12 @@ from cluster.errors import Fault, Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners import protocol
 from jobs.refresh.learners import transformer as transformer_module
+from jobs.refresh.learners.packed_sequences import (
+    Sequences,
+    pack_ends,
+    pack_rows,
+    sequences_from_interactions,
+)
 from jobs.refresh.learners.registry import check_packages
 from jobs.refresh.learners.training_progress import keep_progress
 from jobs.refresh.learners.transformer import (
@@ -23,12 +29,6 @@ from jobs.refresh.learners.transformer import (
     TransformerRecipe,
     estimate_seconds,
     reduce_content,
-)
-from jobs.refresh.learners.transformer_rows import (
-    Sequences,
-    pack_ends,
-    pack_rows,
-    sequences_from_interactions,
 )
 from tests.fakes.trained_snapshot import RING, ring_data
 
@@ -107,7 +107,7 @@ def test_one_user_gets_the_scores_of_many(model: TransformerModel) -> None:
 
 def test_a_saved_model_gives_the_same_scores(model: TransformerModel) -> None:
     histories = UserHistories.of_lists([[3, 4, 5]], RING)
-    again = registry.load_model("transformer", model.save())
+    again = snapshot_models.load_model("transformer", model.save())
     np.testing.assert_array_equal(again.score(histories), model.score(histories))
     _validate_model("transformer", again, RING)
 
@@ -291,7 +291,7 @@ def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_serving_needs_no_jax() -> None:
     import subprocess
 
-    code = "import sys, actors.models.loading.registry, jobs.refresh.recipe; sys.exit('jax' in sys.modules)"
+    code = "import sys, actors.models.loading.snapshot_models, jobs.refresh.recipe; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

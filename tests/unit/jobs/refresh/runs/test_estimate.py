@@ -13,13 +13,13 @@ from jobs.refresh.recipe import PRESETS, load_recipe_file
 from jobs.refresh.runs.estimate import (
     check_memory,
     estimate_costs,
-    estimate_sizes,
+    estimate_from_size,
     estimate_training,
 )
-from jobs.refresh.runs.stages import split_data
+from jobs.refresh.runs.plan_evaluation import split_data
 from jobs.refresh.runs.training_source import TrainingSource
 from jobs.refresh.runs.workload import DataSize, MachineSpeed, Workload, measure_speed
-from jobs.refresh.tuning.outcomes import CONTENT
+from jobs.refresh.tuning.part_outcomes import CONTENT
 from tests.unit.jobs.refresh.test_training import circles
 
 FILMS = DataSize(100_004, 671, 9_066, described=9_066, features=3_000)
@@ -70,7 +70,7 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
 def test_time_and_memory_of_whole_trainings_are_estimated_within_30_percent(
     recipe: str, size: DataSize, load: Workload, seconds: float, megabytes: int
 ) -> None:
-    estimate = estimate_sizes(load_recipe_file(recipe), size, load=load)
+    estimate = estimate_from_size(load_recipe_file(recipe), size, load=load)
     assert abs(estimate.seconds / seconds - 1) < 0.3
     assert seconds <= estimate.seconds_at_most < 2.2 * seconds
     assert abs((estimate.memory >> 20) / megabytes - 1) < 0.3
@@ -78,13 +78,13 @@ def test_time_and_memory_of_whole_trainings_are_estimated_within_30_percent(
 
 def test_the_bound_counts_all_epochs_and_all_parts() -> None:
     deep = load_recipe_file("deep")
-    estimate = estimate_sizes(deep, CLICKS)
+    estimate = estimate_from_size(deep, CLICKS)
     costs = {cost.part: cost for cost in estimate.costs}
     assert costs["transformer"].extra > 0.5 * costs["transformer"].seconds, "60 epochs instead of 25"
     assert costs["item_knn"].extra > 0, "the blend may keep it"
     assert costs["ease"].extra == 0, "the blend starts with it"
     few = deep.with_changes({"parts.transformer.epochs": 5})
-    (part,) = (cost for cost in estimate_sizes(few, CLICKS).costs if cost.part == "transformer")
+    (part,) = (cost for cost in estimate_from_size(few, CLICKS).costs if cost.part == "transformer")
     assert part.extra == 0
     assert estimate.to_dict()["seconds_at_most"] == pytest.approx(
         1.3 * (estimate.seconds + sum(cost.extra for cost in estimate.costs)), abs=0.1
@@ -94,15 +94,15 @@ def test_the_bound_counts_all_epochs_and_all_parts() -> None:
 def test_deep_takes_at_most_45_minutes_with_a_million_events() -> None:
     deep = load_recipe_file("deep")
     size = DataSize(1_000_000, 50_000, 20_000, described=20_000)
-    estimate = estimate_sizes(deep, size)
+    estimate = estimate_from_size(deep, size)
     assert estimate.seconds < estimate.seconds_at_most <= 45 * 60
     assert estimate.memory < 6 << 30
     unlimited = deep.with_changes({"parts.transformer.event_visits": 60_000_000})
-    assert estimate_sizes(unlimited, size).seconds == estimate.seconds, (
+    assert estimate_from_size(unlimited, size).seconds == estimate.seconds, (
         "a usual number of epochs is below the limit"
     )
-    assert estimate_sizes(unlimited, size).seconds_at_most > 2 * estimate.seconds_at_most
-    larger = estimate_sizes(deep, DataSize(2_000_000, 100_000, 20_000))
+    assert estimate_from_size(unlimited, size).seconds_at_most > 2 * estimate.seconds_at_most
+    larger = estimate_from_size(deep, DataSize(2_000_000, 100_000, 20_000))
     (part,) = (cost for cost in larger.costs if cost.part == "transformer")
     assert part.extra == 0, "both figures count 11 epochs"
     assert larger.seconds_at_most < 50 * 60
@@ -114,7 +114,7 @@ def test_deep_takes_at_most_45_minutes_with_a_million_events() -> None:
 def test_large_catalogs_fit_into_the_default_limit(recipe: str, items: int, users: int) -> None:
     size = DataSize(1_000_000, users, items, described=items)
     loaded = load_recipe_file(recipe)
-    estimate = estimate_sizes(loaded, size)
+    estimate = estimate_from_size(loaded, size)
     check_memory(loaded, size)
     costs = {cost.part for cost in estimate.costs}
     bounded = {"graph_filter", CONTENT} & {*loaded.parts, CONTENT if loaded.content else ""}
@@ -160,8 +160,8 @@ def test_the_load_of_a_training_is_counted_from_its_split() -> None:
 
 def test_a_slower_machine_takes_longer() -> None:
     recipe = load_recipe_file("default")
-    slow = estimate_sizes(recipe, FILMS, speed=MachineSpeed(2.0, 2.0)).seconds
-    assert slow == pytest.approx(2 * estimate_sizes(recipe, FILMS).seconds)
+    slow = estimate_from_size(recipe, FILMS, speed=MachineSpeed(2.0, 2.0)).seconds
+    assert slow == pytest.approx(2 * estimate_from_size(recipe, FILMS).seconds)
     speed = measure_speed()
     assert speed.products > 0
     assert speed.rest > 0

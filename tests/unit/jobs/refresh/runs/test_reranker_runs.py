@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.models.loading.registry import RERANKER, SEARCH_RERANKER
 from actors.models.loading.snapshot import Snapshot
+from actors.models.loading.snapshot_models import RERANKER, SEARCH_RERANKER
 from actors.models.loading.validation import validate_snapshot
 from actors.models.user_histories import DAY_S
 from cluster.artifacts.logs.outcomes import COLUMNS, OutcomeStore
@@ -21,14 +21,14 @@ from cluster.artifacts.storage.artifact_store import ArtifactStore
 from cluster.errors import Invalid
 from cluster.records.logged_query import pseudonym
 from cluster.records.run import Run
-from cluster.records.served_answer import ServedAnswer
+from cluster.records.served_list import ServedAnswer
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.learners import protocol
 from jobs.refresh.recipe import parse_recipe
-from jobs.refresh.runs import training
+from jobs.refresh.runs import training_stages
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.estimate import estimate_costs, estimate_sizes
+from jobs.refresh.runs.estimate import estimate_costs, estimate_from_size
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
@@ -138,7 +138,9 @@ def test_the_attempt_after_a_kill_reads_what_was_learned(
     kept = CheckpointStore(bench.artifacts, APP, "first").get_state(RERANKER)
     assert kept is not None
     # The log has changed since; the version must not.
-    monkeypatch.setattr(training, "learn_and_store_reranker", lambda *_: pytest.fail("it is learned twice"))
+    monkeypatch.setattr(
+        training_stages, "learn_and_store_reranker", lambda *_: pytest.fail("it is learned twice")
+    )
     _, outcome = train(bench)
     folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
     stored = Snapshot.open(folder).parts[RERANKER]
@@ -181,8 +183,8 @@ def test_the_estimate_names_the_cost() -> None:
     with_it, without = parse_recipe(RECIPE), parse_recipe({**RECIPE, "reranker": None})
     assert "[reranker]" in [cost.part for cost in estimate_costs(with_it, size)]
     assert "[reranker]" not in [cost.part for cost in estimate_costs(without, size)]
-    estimate = estimate_sizes(with_it, size)
-    assert estimate.seconds > estimate_sizes(without, size).seconds
+    estimate = estimate_from_size(with_it, size)
+    assert estimate.seconds > estimate_from_size(without, size).seconds
     assert [extra["part"] for extra in estimate.to_dict()["extras"]] == ["[reranker]"]
     both = estimate_costs(with_it.with_changes({"search_reranker": {}}), size)
     assert [cost.part for cost in both if not cost.is_ranked] == ["[reranker]", "[search_reranker]"]

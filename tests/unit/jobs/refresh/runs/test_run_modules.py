@@ -37,7 +37,7 @@ from jobs.refresh.runs.measurements.sweep import (
     try_variant,
     write_comparison,
 )
-from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training, split_data
+from jobs.refresh.runs.plan_evaluation import plan_from_dict, plan_to_dict, plan_training, split_data
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from jobs.refresh.runs.workload import DataSize

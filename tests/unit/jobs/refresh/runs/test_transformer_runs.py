@@ -19,7 +19,7 @@ from jobs.refresh.learners import protocol
 from jobs.refresh.learners import transformer as transformer_module
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.estimate import estimate_sizes
+from jobs.refresh.runs.estimate import estimate_from_size
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from jobs.refresh.runs.workload import DataSize
 from tests.fakes import generated_market
@@ -121,11 +121,11 @@ def test_a_run_without_jax_fails_before_it_reads_data(
 
 def test_the_estimate_counts_the_transformer() -> None:
     size = DataSize(1_000_000, 100_000, 20_000)
-    deep, default = (estimate_sizes(load_recipe_file(name), size) for name in ("deep", "default"))
+    deep, default = (estimate_from_size(load_recipe_file(name), size) for name in ("deep", "default"))
     assert deep.seconds > default.seconds
     assert deep.memory < 6 << 30
     assert "transformer" in [cost.part for cost in deep.costs]
-    large = estimate_sizes(load_recipe_file("deep"), DataSize(1_000_000, 100_000, 1_000_000))
+    large = estimate_from_size(load_recipe_file("deep"), DataSize(1_000_000, 100_000, 1_000_000))
     (part,) = (cost for cost in large.costs if cost.part == "transformer")
     assert part.memory < 4 << 30
     assert part.seconds < 1.3 * sum(cost.seconds for cost in deep.costs if cost.part == "transformer")

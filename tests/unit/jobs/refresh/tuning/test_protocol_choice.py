@@ -11,7 +11,7 @@ import pytest
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.evaluation.reports import describe_split, markdown_from_reports, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
-from jobs.refresh.runs.stages import evaluate_plan, plan_training, split_data
+from jobs.refresh.runs.plan_evaluation import evaluate_plan, plan_training, split_data
 from jobs.refresh.tuning.split_selection import split_for_recipe
 from tests.benchmarks import quality_sets as sets
 

@@ -12,13 +12,13 @@ from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.reports import markdown_from_reports
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.stages import (
+from jobs.refresh.runs.plan_evaluation import (
     apply_confirmation,
     evaluate_plan,
     plan_training,
     plan_without_interactions,
 )
-from jobs.refresh.tuning.outcomes import PartOutcome, mark_dropped, summarize_outcomes
+from jobs.refresh.tuning.part_outcomes import PartOutcome, mark_dropped, summarize_outcomes
 from jobs.refresh.tuning.plan import TuningPlan, make_plan
 
 ITEMS = 40

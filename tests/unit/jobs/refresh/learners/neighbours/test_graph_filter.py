@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.models.loading.registry import load_model
+from actors.models.loading.snapshot_models import load_model
 from actors.models.user_histories import UserHistories
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix
