@@ -16,13 +16,13 @@ from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
+from cluster.crypto import Vault
 from cluster.meter import SilentMeter
 from cluster.records.run import Run
 from cluster.records.validation.boost_rules import read_rules
-from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.archive.archive_config import ArchiveConfig
 from deployments.archive.services import ArchiveServices, build_archive_routes, open_archive
@@ -181,7 +181,7 @@ class Installation:
         await archive.start()
         closing.push_async_callback(archive.close)
         inner = build_application(corner.handler, version="0.1.0", more=build_archive_routes(archive))
-        return cls(world, corner, archive, HotLayer(inner, lambda: corner.handler), closing)
+        return cls(world, corner, archive, HotPathMiddleware(inner, lambda: corner.handler), closing)
 
     async def close(self) -> None:
         """Stop everything."""

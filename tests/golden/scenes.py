@@ -10,7 +10,7 @@ from typing import Any
 
 import tests.contract
 from deployments.api.http.application import build_application
-from deployments.api.http.hot import HotLayer
+from deployments.api.http.hot import HotPathMiddleware
 from deployments.api.reference.openapi_texts import read_examples
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.scenario import Scenario, load
@@ -56,7 +56,7 @@ async def play_scenarios(recording: Recording, randomness: FixedRandomness) -> N
             randomness.begin(scenario_name(scenario))
             corner = await make()
             asgi = build_application(corner.handler, version="0")
-            app = HotLayer(asgi, lambda corner=corner: corner.handler)  # type: ignore[misc]
+            app = HotPathMiddleware(asgi, lambda corner=corner: corner.handler)  # type: ignore[misc]
             way = _Recorded(corner, app, recording, randomness, f"{folder} {scenario_name(scenario)}")
             await play(scenario, way, _UNKNOWN_KEY)
             await corner.archive.close()
