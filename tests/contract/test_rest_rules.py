@@ -40,7 +40,7 @@ SHORT = {
     "promises": "unit/actors/search/test_completions_promises.py",
     "quality": "unit/actors/retrieval/autocomplete/test_quality.py",
     "assignment": "unit/actors/experiments/test_assignment.py", "threads": "unit/actors/history/test_threads.py",
-    "monitor": "unit/actors/history/test_monitor.py", "reference": "house/test_reference.py",
+    "monitor": "unit/actors/history/test_news_monitor.py", "reference": "house/test_reference.py",
     "up": "unit/deployments/cli/test_up_command.py", "console": "browser/test_console_pages.py",
     "completions": "unit/deployments/api/wire/test_autocomplete_body.py",
     "filters": "unit/cluster/query/columnar/test_filter_matches.py",

@@ -1,6 +1,6 @@
 """The bodies and replies of records and interactions, and the replies of recommendations.
 
-The reply models only document replies. `edge/http/envelope.py` writes replies as bytes, and the contract scenarios
+The reply models only document replies. `edge/http/replies.py` writes replies as bytes, and the contract scenarios
 check them against the models.
 
 Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
