@@ -211,7 +211,7 @@ def test_html_is_parsed_in_one_place() -> None:
         for name in ("actors", "cluster", "deployments", "jobs")
         for path in (folder / name).rglob("*.py")
     )
-    assert [path.name for path in sources if "selectolax" in path.read_text("utf-8")] == ["html.py"]
+    assert [path.name for path in sources if "selectolax" in path.read_text("utf-8")] == ["html_text.py"]
 
 
 @pytest.mark.parametrize("shape", HOSTILE_SHAPES)
