@@ -46,7 +46,7 @@ class CountingStore:
         self.calls.append("all")
         return [Engine(app_id=app_id, engine_id=name, created_at=0) for name in ("default", "summer")]
 
-    async def open(self, app_id: str) -> list[Run]:
+    async def list_open(self, app_id: str) -> list[Run]:
         self.calls.append("open")
         return [Run(app_id=app_id, run_id="r", engine_id="default", recipe={}, by="", created_at=0)]
 
