@@ -115,18 +115,18 @@ def replace_release(cluster: NodeCluster, place: int, root: Path) -> None:
 
 async def read_engine(cluster: NodeCluster) -> dict[str, Any]:
     """Return the record of the engine as it is stored."""
-    async with open_stores(cluster.addresses.redis_url) as stores:
+    async with open_stores(cluster.redis_url) as stores:
         return await stored(stores, keys.engine(APP), "default")
 
 
 async def count_products(cluster: NodeCluster) -> int:
     """Return the number of stored products."""
-    async with open_stores(cluster.addresses.redis_url, slow_s=20.0) as stores:
+    async with open_stores(cluster.redis_url, slow_s=20.0) as stores:
         return len(await stores.records.ids(APP, "product"))
 
 
 async def count_clicks(cluster: NodeCluster) -> int:
     """Return the number of stored clicks of the users whose clicks the traffic sends."""
-    async with open_stores(cluster.addresses.redis_url, slow_s=20.0) as stores:
+    async with open_stores(cluster.redis_url, slow_s=20.0) as stores:
         recent = [await stores.interactions.recent(APP, [f"u:u{number}"]) for number in range(90)]
     return sum(RecentEvent.unpack(event).type == "click" for events in recent for event in events)
