@@ -7,7 +7,7 @@ follower          keeps one app's archive current: snapshot, compacted records, 
 retrieve          THE HOT PATH: scores by words and by meaning, blended, dated, selected; candidates finds both lists
 passages          a product as text, sections and passages
 segment           an immutable part of the corpus: documents, words, vectors
-passage_index     segments that merge as they grow: a snapshot and later records; combined_segments joins the postings
+passage_index     segments that merge as they grow: a snapshot and later records; joined_postings joins the postings
                   of accesses that are often read together
 embedding_cache   embed each passage once for all replicas of a node
 question_dates    the time that a question asks about

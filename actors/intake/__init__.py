@@ -9,7 +9,7 @@ daily_log_compaction  the same for the query log, the log of answers and that of
 attribution         credit the interactions of a day to answers: pure functions; outcome_attribution keeps outcomes
                     up to date
 storage_meter       measure the bytes of apps with a bound on storage
-erasure             delete the data of a person; person_places lists where it is
+erasure             delete the data of a person; personal_data reads it, place by place
 quarantine_replay   apply quarantined records again
 loop                run all of that without Ray
 host                the named, restarted Ray actor around the loop

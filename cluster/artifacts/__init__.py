@@ -13,5 +13,5 @@ logs/                rows of an app in files by day: the query log, the log of a
 replaced_products    the former versions of products
 snapshots            the results of training runs, one folder for each version, and those to replace after an erasure
 app_storage          the folders and the size of an app, and the artifacts of its training runs
-erasure_log          which data of erased users segments and snapshots still contain; `unverified_users`
+erasure_log          which data of erased users segments and snapshots still contain; `address_limit`
 """

@@ -93,8 +93,8 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
-                # The server needs no secret, and its environment can be read under /proc. Commands on a stopped
-                # installation have no mark, by which the next one finds the server of a command that was killed.
+                # The server needs no secret, and its environment can be read under /proc. By the mark, the next
+                # command finds the server of a command that was killed.
                 env=without_secrets(os.environ) | {MARK: self._paths.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -1,7 +1,7 @@
 """The identity check of every kind of process, called where it opens its key or its artifact store.
 
 process                                     what is checked       by
-start: `kiosk up`, `cluster up | attach`    both, and written     `identity_start.mark_identity`
+start: `kiosk up`, `cluster up | attach`    both, and written     `identity_registration.mark_identity`
 API replica                                 both                  `IdentityWatch`, `open_artifact_store`
 command                                     key; the store if used  `prepare_master_key`, `open_artifact_store`
 dedicated engine                            the store             `IdentityWatch`, `open_artifact_store`

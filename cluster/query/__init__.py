@@ -43,7 +43,8 @@ unsupported: `{!...}`, `_query_:`, `_val_:`, weights `^2`, fuzzy `~1`, and `<` o
 
 A filter has at most 32 KB, 1,024 clauses (expensive ones count several times) and 64 levels; see `limits`.
 
-Read in this order in `language`: `tree`, `lexer`, `parser`; `field_values`, `scalars`, `words`; `patterns`,
-`automaton`. Then in `columnar`: `compile` with the protocol of columns, `column_store` with its implementation,
-`column_cache`, `column_source` and `record_reader`; `field_projection` for `fl`, `value_counts`, `geo_circles`.
+Read in this order in `language`: `tree`, `lexer`, `parser`; `field_values`, `scalars`, `text_analysis`; `patterns`,
+`automaton`. Then in `columnar`: `filter_evaluation` with the protocol of columns, `column_store` with its
+implementation, `column_cache`, `column_source` and `record_reader`; `field_projection` for `fl`, `value_counts`,
+`point_column`.
 """

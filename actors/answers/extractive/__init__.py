@@ -2,7 +2,7 @@
 
 answer_composer     compose an answer of cited sentences, or refuse
 question_analysis   analyze a question once: its words, names and answer type
-question_templates  parse plain questions (what is it, who does it); form_evidence finds sentences of the form of
+question_templates  parse plain questions (what is it, who does it); answer_form finds sentences of the form of
                     their answers
 sentence_features   compare every sentence with the question; sentence_splitter splits texts, text_tokens
                     finds their stems and compares them

@@ -1,4 +1,4 @@
-"""The syntax tree of a filter: frozen dataclasses, made by the parser, evaluated by `compile`.
+"""The syntax tree of a filter: frozen dataclasses, made by the parser, evaluated by `filter_evaluation`.
 
 A tree travels between processes, so it contains plain values only.
 """
