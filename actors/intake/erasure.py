@@ -230,7 +230,7 @@ class PersonEraser:
         place = ErasedPlace(place=LOG_FILE, found=1, left=1)
         if not self._owns_redis:
             return place.model_copy(update={"until": "its operator rewrites it", "reason": EXTERNAL})
-        if not (await self._stores.erasures.read_append_only_file()).is_kept:
+        if not (await self._stores.erasures.read_append_only_file_status()).is_kept:
             return ErasedPlace(place=LOG_FILE, reason="Redis keeps no file")
         if not erasure.later and await self._rewrite_log_file():
             return ErasedPlace(place=LOG_FILE, found=1)
@@ -242,7 +242,7 @@ class PersonEraser:
         store = self._stores.erasures
         begun = False
         for _ in range(round(FILE_WAIT_S / _LOOK_S)):
-            if not (await store.read_append_only_file()).is_rewriting:
+            if not (await store.read_append_only_file_status()).is_rewriting:
                 if begun:
                     return True
                 # A rewrite that already ran began before the removal, so its file may still name the
@@ -255,7 +255,7 @@ class PersonEraser:
         """Rewrite the append-only file after erasures, at most once an hour."""
         if not self._owns_redis:
             return
-        file = await self._stores.erasures.read_append_only_file()
+        file = await self._stores.erasures.read_append_only_file_status()
         now_ms = self._clock.now_ms()
         if file.is_kept and file.requested_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
             await self._stores.erasures.rewrite_append_only_file(now_ms)

@@ -387,7 +387,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
         return f":recent:u:{user_id}\r\n".encode() not in kept()
 
     async def is_requested() -> bool:
-        state = await world.stores.erasures.read_append_only_file()
+        state = await world.stores.erasures.read_append_only_file_status()
         return state.requested_ms > state.done_ms > 0
 
     await world.stores.interactions.erase(APP, ["reader-1"])
@@ -396,7 +396,7 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     await until(is_requested)
     await asyncio.sleep(1.0)  # many rounds of the intake
     assert not is_gone("reader-2")
-    state = await world.stores.erasures.read_append_only_file()
+    state = await world.stores.erasures.read_append_only_file_status()
     await world.stores.server.execute_slow("HSET", keys.log_rewrite(), "done", state.done_ms - 3_600_000)
     await until(lambda: is_gone("reader-2"))
 
@@ -409,7 +409,7 @@ async def test_the_receipt_names_the_duty_of_the_operator_of_an_external_redis()
         assert (left.place, left.until) == ("append-only file", "its operator rewrites it")
         assert "BGREWRITEAOF" in left.reason
         assert {trace.partition("/")[0] for trace in await world.traces()} == {"redis"}
-        assert (await world.stores.erasures.read_append_only_file()).done_ms == 0
+        assert (await world.stores.erasures.read_append_only_file_status()).done_ms == 0
 
 
 async def test_no_key_is_named_by_a_person(world: World) -> None:

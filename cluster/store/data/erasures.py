@@ -270,7 +270,7 @@ class ErasureStore:
                 times.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
         return times
 
-    async def read_append_only_file(self) -> AppendOnlyFileStatus:
+    async def read_append_only_file_status(self) -> AppendOnlyFileStatus:
         reports = await self._server.execute_everywhere("INFO", "persistence")
         masters = [dict(line.partition(":")[::2] for line in text_of(text).splitlines()) for text in reports]
         requested, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")

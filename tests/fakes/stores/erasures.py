@@ -106,7 +106,7 @@ class MemoryErasures(ErasureStore):
     async def list_lost(self, app_id: str) -> list[str]:
         return []
 
-    async def read_append_only_file(self) -> AppendOnlyFileStatus:
+    async def read_append_only_file_status(self) -> AppendOnlyFileStatus:
         return AppendOnlyFileStatus(is_kept=False, is_rewriting=False)
 
     async def request_log_rewrite(self, now_ms: int) -> None:
