@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import h11
@@ -236,8 +237,22 @@ class ExternalFetcher:
     def _trusted(self) -> ssl.SSLContext:
         """Return the authorities of the system, or those of `SSL_CERT_FILE`."""
         if self._trust is None:
-            self._trust = ssl.create_default_context()
+            trust = ssl.create_default_context()
+            trust.sslsocket_class = _ClosingSocket
+            self._trust = trust
         return self._trust
+
+
+class _ClosingSocket(ssl.SSLSocket):
+    """A TLS socket that is closed where the peer reset its connection before the handshake."""
+
+    def getpeername(self) -> Any:
+        try:
+            return super().getpeername()
+        except OSError as error:
+            # Python 3.11 would leave the open socket to the garbage collector.
+            self.close()
+            raise ConnectionResetError from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import ipaddress
 import json
 import random
 import socket
+import struct
 import time
 import tracemalloc
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -295,3 +298,25 @@ async def test_hosts_that_send_forever_end_in_time(host: DocumentHost) -> None:
     )
     assert set(reasons) == {"does not answer in time"}
     assert time.monotonic() - began_s < WITHIN_S + 1.0
+
+
+async def test_a_host_that_resets_its_connection_leaves_no_open_socket() -> None:
+    def connect(_: tuple[str, int], timeout: float) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            client = socket.create_connection(server.getsockname(), timeout)
+            peer, _ = server.accept()
+            # Without lingering, the end of a connection is a reset.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+        with contextlib.suppress(OSError):
+            while client.getpeername():
+                time.sleep(0.001)
+        return client
+
+    fetcher = ExternalFetcher(look_up=lambda host, port: [PUBLIC], connect=connect)
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always")
+        with pytest.raises(DocumentError, match=r"does not answer$"):
+            await fetcher.fetch(ADDRESS, person="p")
+        gc.collect()
+    assert unclosed == []
