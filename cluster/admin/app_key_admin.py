@@ -115,9 +115,6 @@ class AppKeyAdmin:
             Invalid: the name or the display name is not allowed
         """
         display_name = parse_display_name(display_name)
-        book = await self._access.read_all()
-        if app_id in book.apps or app_id in book.unreadable_apps:
-            raise Conflict(f"there is already an app named {app_id}; choose another name")
         if app_id in SHARED_FOLDERS:
             raise Invalid(f"{app_id!r} is the name of a folder that all apps share; choose another name")
         try:
@@ -127,7 +124,8 @@ class AppKeyAdmin:
                 f"{app_id!r} can't be the name of an app: up to 64 lower case letters, digits and -, the first no -"
             ) from error
         # The app before its keys: keys of an unknown app are in no list, so nobody could revoke them.
-        await self._access.put_app(app.model_copy(update={"display_name": display_name}))
+        if not await self._access.add_app(app.model_copy(update={"display_name": display_name})):
+            raise Conflict(f"there is already an app named {app_id}; choose another name")
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in KINDS]
         for key in issued:
             await self._access.put_key(key.record)

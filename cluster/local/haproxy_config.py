@@ -42,7 +42,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,10 @@ class HAProxyOptions:
 
     @classmethod
     def load(cls, path: Path) -> HAProxyOptions:
-        return cls(**json.loads(path.read_text()))
+        known = {field.name for field in fields(cls)}
+        # A newer release may have written options that this one lacks.
+        given: dict[str, Any] = json.loads(path.read_text())
+        return cls(**{name: value for name, value in given.items() if name in known})
 
     def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:
         """Return the options with the values of the environment."""

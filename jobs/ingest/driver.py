@@ -27,7 +27,7 @@ import ray
 from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import KioskError, Refusal
+from cluster.errors import KioskError, Refusal, Unavailable
 from cluster.process.artifact_access import artifact_store_opener
 from cluster.process.store_connections import ADMIN_S, connect
 from cluster.runtime.bootstrap import connect_ray
@@ -97,7 +97,8 @@ def ingest_on_ray(
     every file that ends.
 
     Errors:
-        KioskError: the error of the first failed file, after the files in progress have ended
+        KioskError: the error of the first failed file, after the files in progress have ended; Unavailable if its task
+            died again and again
     """
     addresses = [
         _file_address(order.address, source.path) for source in find_files(order.address, order.format)
@@ -123,7 +124,11 @@ def ingest_on_ray(
         # One at a time, so that the next file begins as soon as a place is free.
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
-        answer = ray.get(done)
+        try:
+            answer = ray.get(done)
+        except ray.exceptions.RayError as error:
+            words = f"the task of {addresses[number]} ended with {type(error).__name__}"
+            answer = Refusal.of(Unavailable(f"{words}; run the same command again, and it continues there"))
         if isinstance(answer, Refusal):
             failed = failed or answer.error()
             continue

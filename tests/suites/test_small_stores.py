@@ -10,6 +10,7 @@ import pytest
 
 from cluster.admin.app_key_admin import AppKeyAdmin
 from cluster.crypto import Vault
+from cluster.errors import Conflict
 from cluster.records.api_keys import ApiKey
 from cluster.records.apps import App, AppSettings
 from cluster.records.archive.archive_terms import ArchiveTerms
@@ -79,9 +80,21 @@ class TestAccess:
         assert (app.display_name, limits.queries_per_s, app.settings.currency) == ("Book shop", 7, "EUR")
         assert (app.archive_since, list(app.terms)) == (NOW, [""])
 
+    async def test_of_two_apps_with_one_name_only_the_first_is_created(self, stores: Stores) -> None:
+        admin = AppKeyAdmin(stores.access, Vault(b"k" * 32))
+        results = await asyncio.gather(
+            *(admin.create_app(APP, "development", NOW, display_name=name) for name in ("A", "B")),
+            return_exceptions=True,
+        )
+        (issued,) = [result for result in results if not isinstance(result, Conflict)]
+        assert not isinstance(issued, BaseException)
+        book = await stores.access.read_all()
+        assert set(book.keys) == {key.record.sha256 for key in issued}
+
     async def test_every_change_moves_the_version_and_readings_do_not(self, stores: Stores) -> None:
         seen = [await stores.access.version()]
         for change in (
+            stores.access.add_app(an_app(OTHER)),
             stores.access.put_app(an_app()),
             stores.access.update_app(APP, lambda app: app),
             stores.access.put_key(a_key()),

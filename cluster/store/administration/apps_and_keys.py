@@ -77,6 +77,10 @@ class AppAndKeyStore:
         keys_by_sha256, unreadable_keys = await self._keys.open_reporting("", api_keys)
         return AppsAndKeys(int(version), apps_by_id, keys_by_sha256, unreadable_apps, unreadable_keys)
 
+    async def add_app(self, app: App) -> bool:
+        """Write an app whose id is free; return False when it is taken."""
+        return await self._apps.swap("", app.app_id, b"", app)
+
     async def put_app(self, app: App) -> None:
         sealed = await self._apps.seal_update("", app.app_id, app)
         await self._put(keys.access_app(), app.app_id, sealed)

@@ -103,7 +103,7 @@ class SealedHash(Generic[Model]):
         )
 
     async def swap(self, app_id: str, field: str, sealed: bytes, after: Model) -> bool:
-        """Replace a record if it is still stored as it was read; return whether it was."""
+        """Replace a record if it is still stored as it was read, empty for absent; return whether it was."""
         args: list[str | int | float | bytes] = [field, sealed, self.seal(app_id, field, after)]
         return bool(await self._server.run(_SWAP, [self._key(app_id), *self._versions], args))
 

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from cluster.artifacts.storage.artifact_store import ArtifactStore
-from cluster.errors import NotFound
+from cluster.errors import NotFound, Unavailable
 from cluster.records.apps import App
-from cluster.store.connect import open_stores
+from cluster.store.connect import OpenStores, open_stores
 from jobs.ingest.pipeline import IngestSpec
 from tests.suites.redis_process import RedisProcess
 
@@ -55,3 +55,20 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
                 partial(ArtifactStore.open, str(tmp_path / "shelf")),
                 state_dir=tmp_path / "state",
             )
+
+
+@pytest.mark.usefixtures("local_ray")
+def test_a_task_that_dies_is_named_with_what_to_do(tmp_path: Path) -> None:
+    from jobs.ingest.driver import ingest_on_ray
+
+    def die() -> OpenStores:
+        raise RuntimeError("not an error of Kiosk")
+
+    (tmp_path / "users.jsonl").write_bytes(b'{"user_id": "u"}\n')
+    with pytest.raises(Unavailable, match=r"users\.jsonl ended with .*; run the same command again"):
+        ingest_on_ray(
+            IngestSpec(str(tmp_path / "users.jsonl"), "user", "shop"),
+            die,
+            partial(ArtifactStore.open, str(tmp_path / "shelf")),
+            state_dir=tmp_path / "state",
+        )

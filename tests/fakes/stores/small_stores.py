@@ -42,6 +42,12 @@ class MemoryAppsAndKeys(AppAndKeyStore):
     async def read_all(self) -> AppsAndKeys:
         return AppsAndKeys(self._version, dict(self._apps_by_id), dict(self._keys_by_sha256))
 
+    async def add_app(self, app: App) -> bool:
+        if app.app_id in self._apps_by_id:
+            return False
+        await self.put_app(app)
+        return True
+
     async def put_app(self, app: App) -> None:
         self._apps_by_id[app.app_id] = app
         self._version += 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -26,6 +27,8 @@ listen stats
 
 def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> None:
     OPTIONS.save(tmp_path / "wishes")
+    written = json.loads((tmp_path / "wishes").read_text())
+    (tmp_path / "wishes").write_text(json.dumps({**written, "of_a_newer_release": 1}))
     read = HAProxyOptions.load(tmp_path / "wishes")
     assert read == OPTIONS == read.with_environment({"PATH": "/bin"})
     given = read.with_environment(
