@@ -1,6 +1,6 @@
 """The assigner as a named, restarted Ray actor: `assigner@<release>`. All its state is in the store.
 
-roster.find_or_create("assigner", release, "actors.experiments.host:AssignerHost", connect)
+named_actors.find_or_create("assigner", release, "actors.experiments.host:AssignerHost", connect)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Its monitor runs in a separate thread with its own event loop. When this loop en
 Ray starts another. API replicas change threads themselves (`actors.history.tracker`).
 
     kind, means = "actors.history.host:TrackerHost", "package.module:open_tracker_services"
-    roster.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
+    named_actors.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ killed at any time.
 
 The caller passes functions that connect, so that Ray's records hold no address or password:
 
-    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
+    named_actors.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
 """
 
 from __future__ import annotations

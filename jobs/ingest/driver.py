@@ -127,7 +127,10 @@ def ingest_on_ray(
         try:
             answer = ray.get(done)
         except ray.exceptions.RayError as error:
-            words = f"the task of {addresses[number]} ended with {type(error).__name__}"
+            # What a task raises has a cause; a worker that died has only a kind.
+            cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+            kind = type(error).__name__ if cause is None else f"{type(cause).__name__}: {cause}"
+            words = f"the task of {addresses[number]} ended with {kind}"
             answer = Refusal.of(Unavailable(f"{words}; run the same command again, and it continues there"))
         if isinstance(answer, Refusal):
             failed = failed or answer.error()

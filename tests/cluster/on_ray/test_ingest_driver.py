@@ -65,7 +65,8 @@ def test_a_task_that_dies_is_named_with_what_to_do(tmp_path: Path) -> None:
         raise RuntimeError("not an error of Kiosk")
 
     (tmp_path / "users.jsonl").write_bytes(b'{"user_id": "u"}\n')
-    with pytest.raises(Unavailable, match=r"users\.jsonl ended with .*; run the same command again"):
+    reason = r"users\.jsonl ended with RuntimeError: not an error of Kiosk; run the same command again"
+    with pytest.raises(Unavailable, match=reason):
         ingest_on_ray(
             IngestSpec(str(tmp_path / "users.jsonl"), "user", "shop"),
             die,
