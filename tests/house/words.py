@@ -65,8 +65,8 @@ NOUNS = _words(
 
 ACTIVITIES = _words(
     """
-    folding highlighting hosting learning loading mapping matching ranking routing scaling scoring serving
-    signing tracing training tuning writing
+    connecting folding highlighting hosting learning loading mapping matching ranking routing scaling scoring
+    serving signing tracing training tuning writing
     """
 )
 "Forms in -ing that the field uses as nouns; others are no names of modules."

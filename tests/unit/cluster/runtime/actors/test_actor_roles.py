@@ -1,6 +1,8 @@
-"""Where stand-bys of the named actors go."""
+"""Where stand-bys of the named actors go, and what Ray keeps of an actor."""
 
 from __future__ import annotations
+
+import pickle
 
 import pytest
 
@@ -32,3 +34,24 @@ def test_standbys_of_several_roles_spread_over_the_nodes() -> None:
 def test_the_engine_operator_knows_the_roles_that_it_keeps() -> None:
     intake = engine_operator_role("x:build")
     assert engine_operator_role("x:build", [intake]).arguments[2] == (intake,)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "actors.experiments.host AssignerHost",
+        "actors.history.host TrackerHost",
+        "actors.intake.host IntakeHost",
+        "cluster.runtime.actor_roles ActorRole",
+        "cluster.runtime.artifact_access open_artifact_store",
+        "cluster.runtime.artifact_access open_patient_artifact_store",
+        "cluster.runtime.connecting connect_actor",
+        "cluster.runtime.connecting connect_serving_actor",
+        "cluster.runtime.meter RayMeter",
+        "jobs.refresh.driver Trainer",
+    ],
+)
+def test_a_node_of_this_release_starts_actors_of_release_0_2_0(name: str) -> None:
+    # Ray keeps these names of an actor's class and arguments, and resolves them where it starts the actor again.
+    module, _, member = name.partition(" ")
+    assert callable(pickle.loads(f"c{module}\n{member}\n.".encode()))
