@@ -172,7 +172,7 @@ def _check_citation(
         product_id = library.find_address(address, tiers) or withdrawn.find(address)
     # For all tiers: a locked document must be seen here, to answer as one that never was.
     document = library.find(product_id) if product_id else None
-    if document is None:
+    if document is None or not document.is_article:
         revision = withdrawn.revisions.get(product_id)
         # A locked article that was withdrawn stays unknown too: the answer must not show that it existed.
         if revision is None or revision.status != WITHDRAWN or not may_read(revision.access, tiers):

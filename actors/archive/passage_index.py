@@ -252,7 +252,7 @@ class PassageIndex:
         return None
 
     def find_address(self, address: str, tiers: frozenset[str]) -> str:
-        """Return the product of a canonical web address; empty if no present document has it that the tiers may read.
+        """Return the article of a canonical web address; empty if no present one has it that the tiers may read.
 
         Cost:
             the first call for a segment reads all of its documents, 15 us each

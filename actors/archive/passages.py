@@ -146,6 +146,11 @@ class Document:
         return f"{self.type}{_LOCKED}{self.access}" if self.access else self.type
 
     @property
+    def is_article(self) -> bool:
+        """Return whether agents find the document: products of other types are for questions over REST alone."""
+        return self.type == "article"
+
+    @property
     def addresses(self) -> frozenset[str]:
         """The canonical web addresses of the document and its sections."""
         addresses = {

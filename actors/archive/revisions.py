@@ -16,7 +16,6 @@ from cluster.records.archive.article_revision import WITHDRAWN, ArticleRevision,
 
 MOST_REVISIONS = 10_000
 "Revisions of one app; the oldest go first."
-_ARTICLE = "article"
 
 
 class ArticleRevisions:
@@ -39,20 +38,22 @@ class ArticleRevisions:
             library, [product_id for product_id, document in documents.items() if document is None], at_ms
         )
         present = [document for document in documents.values() if document is not None]
+        # An article that becomes a product of another type leaves the archive too.
+        others = [library.find(document.product_id) for document in present if not document.is_article]
         library.put(present)
+        self._record_withdrawn(others, at_ms)
         # After the text: who reads the new text with the old revision is informed once too often, and never too seldom.
         for document in present:
-            self._record_put(document, at_ms)
+            if document.is_article:
+                self._record_put(document, at_ms)
 
     def remove(self, library: PassageIndex, product_ids: Iterable[str], at_ms: int) -> None:
         """Remove documents from a library; articles among them are withdrawn."""
         removed = list(product_ids)
         # Looked up before they are removed.
-        documents = [document for product_id in removed if (document := library.find(product_id)) is not None]
+        documents = [library.find(product_id) for product_id in removed]
         library.remove(removed)
-        for document in documents:
-            if document.type == _ARTICLE:
-                self._set(document.product_id, _revision(document, "withdrawn", at_ms), at_ms)
+        self._record_withdrawn(documents, at_ms)
 
     def take_unwritten(self) -> dict[str, ArticleRevision | None]:
         """Return the changes that the store does not have, None for one that is no more."""
@@ -66,9 +67,14 @@ class ArticleRevisions:
         with self._lock:
             self._unwritten = {**changes, **self._unwritten}
 
+    def _record_withdrawn(self, documents: Iterable[Document | None], at_ms: int) -> None:
+        for document in documents:
+            if document is not None and document.is_article:
+                self._set(document.product_id, _revision(document, "withdrawn", at_ms), at_ms)
+
     def _record_put(self, document: Document, at_ms: int) -> None:
         before = self.by_product.get(document.product_id)
-        if document.corrected_at and document.type == _ARTICLE:
+        if document.corrected_at:
             self._set(document.product_id, _revision(document, "corrected", at_ms), at_ms)
         elif before is not None and before.status == WITHDRAWN:
             self._set(document.product_id, None, at_ms)

@@ -182,7 +182,7 @@ class PassageSegment:
         return None
 
     def find_address(self, address: str) -> str:
-        """Return the product of a canonical web address; empty if no document that was not removed has it."""
+        """Return the article of a canonical web address; empty if no article that was not removed has it."""
         if self._addresses is None:
             self._addresses = self._index_addresses()
         keys, places = self._addresses
@@ -193,7 +193,7 @@ class PassageSegment:
             number = int(places[at])
             if self.alive[self.frame.first[number]]:
                 document = self.document_source.document(number)
-                if address in document.addresses:
+                if document.is_article and address in document.addresses:
                     return document.product_id
             at += 1
         return ""

@@ -119,6 +119,24 @@ def test_an_address_of_a_locked_article_hides_no_open_one(library: PassageIndex,
     assert (state.status, state.product_id) == ("withdrawn" if is_withdrawn else "stands", "mill")
 
 
+def test_a_product_of_another_type_answers_as_one_that_never_was(library: PassageIndex) -> None:
+    ware = {**MILL, "product_id": "ware", "type": "ware"}
+    revisions = ArticleRevisions()
+    for at_ms, record in enumerate((MILL, ware)):
+        revisions.apply_records(library, [record], at_ms)
+    assert state_of(
+        library, revisions, product_id="ware", passage="Zebras burned down in 1911"
+    ) == CitationState("unknown", "ware")
+    assert state_of(library, revisions, url=MILL["url"]).product_id == "mill"
+    revisions.apply_records(library, [{**MILL, "type": "ware"}], 3)
+    assert state_of(library, revisions, url=MILL["url"]).status == "withdrawn"
+    assert state_of(library, revisions, product_id="mill", passage=SENTENCES[0]).passage == ""
+    revisions.apply_records(library, [{**MILL, "type": "ware", "title": "A mill"}], 4)
+    assert revisions.by_product["mill"].status == "withdrawn"
+    revisions.apply_records(library, [MILL], 5)
+    assert state_of(library, revisions, url=MILL["url"]).status == "stands"
+
+
 def words_of_sentences(text: str, count: int) -> set[str]:
     """Return the digests of so many words from the beginning of each sentence, as the guide defines them."""
     passages = [text[start:].split()[:count] for start, _, _ in find_sentence_spans(text, 0, len(text))]
