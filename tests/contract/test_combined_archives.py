@@ -14,6 +14,7 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult,
 from cluster.access_tier import NOBODY
 from cluster.crypto import Vault
 from cluster.errors import Unavailable
+from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.archive.named_archive import NamedArchive
 from deployments.archive.archive_config import ArchiveConfig
@@ -138,6 +139,19 @@ async def test_an_article_is_cited_with_its_source_and_the_terms_of_its_archive(
     fetched = await both.result("fetch", id=link["id"])
     assert fetched["metadata"]["archive"] == "Wine"
     assert fetched["metadata"]["citation_format"] == read["citation_format"]
+
+
+async def test_a_passage_of_an_included_archive_names_the_terms_of_its_archive(both: Combination) -> None:
+    both.apps.terms = {
+        "sports": {"": ArchiveTerms(permits=("all",))},
+        "wine": {"": ArchiveTerms(prohibits=("all",))},
+    }
+    document = await both.result("ask_archive", question="wine of red grapes in Riga")
+    named = {result["archive"]: result.get("license_url") for result in document["results"]}
+    assert named == {"Sports": None, "Wine": f"{ORIGIN}/mcp/wine/license.xml"}
+    assert document["license_url"] == f"{ORIGIN}/mcp/sports/license.xml"
+    preferences = {result["archive"]: result.get("content_usage") for result in document["results"]}
+    assert preferences["Wine"] == "train-ai=n, search=n"
 
 
 async def test_equal_ids_of_two_archives_stay_apart(both: Combination) -> None:
