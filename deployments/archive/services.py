@@ -196,7 +196,8 @@ class ToolBuilder:
             # Looked up at each call: an included archive may be opened, changed or closed while this one
             # runs.
             including = self.apps.find_archive(config.archive_id)
-            sources = [self._open_included(app_id, including) for app_id in config.includes]
+            # Each once, although an owner may have named one twice.
+            sources = [self._open_included(app_id, including) for app_id in dict.fromkeys(config.includes)]
             return [source for source in sources if source is not None]
 
         return CombinedTools(SourceArchive(config.app_id, config.title, tools), list_included)

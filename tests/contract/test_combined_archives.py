@@ -122,6 +122,10 @@ async def test_passages_of_both_are_ranked_together_and_name_their_archive(both:
     scores = [result["score"] for result in document["results"]]
     assert scores == sorted(scores, reverse=True)
     assert "archives_without_answer" not in document
+    both.apps.archives["sports"] = both.apps.archives["sports"].model_copy(
+        update={"includes": ("wine", "wine")}
+    )
+    assert await both.result("ask_archive", question="wine of red grapes") == document
 
 
 async def test_an_article_is_cited_with_its_source_and_the_terms_of_its_archive(
