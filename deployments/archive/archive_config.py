@@ -36,6 +36,8 @@ class ArchiveConfig:
     "What the archive covers, as agents read it; empty: nothing is said; None: see `covers`."
     includes: tuple[str, ...] = ()
     "Named archives whose articles are searched too."
+    members_only: bool = False
+    "Whether only accounts with a role in the app may read it."
     version: str = "0.1.0"
     "Release of the archive's interface, as its page names it; independent of the release of Kiosk."
     public_url: str = ""
@@ -91,6 +93,7 @@ class ArchiveConfig:
             languages=archive.languages,
             connectors=archive.connectors,
             includes=archive.includes,
+            members_only=archive.members_only,
             citation=CitationRules(archive.licence, archive.citation),
             has_teasers=archive.teasers,
         )

@@ -142,6 +142,7 @@ def open_archive(
             workers.gate,
             citations,
             research.terms,
+            config.members_only,
         )
 
     find_default = partial(apps.default_archive_app, config.app_id)

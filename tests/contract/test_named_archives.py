@@ -258,3 +258,21 @@ async def test_changed_settings_apply_at_once_and_a_closed_archive_is_gone(house
     assert (await house.rpc("", token)).status == 401
     house.apps.archives["sports"] = before
     assert (await house.rpc("sports", token)).status == 200
+
+
+async def test_strangers_check_citations_of_archives_that_are_open_to_every_account(house: House) -> None:
+    body = json.dumps(
+        {"citations": [{"product_id": "na-1002", "passage": "river water rules april"}]}
+    ).encode()
+
+    async def statuses(archive_id: str) -> list[int]:
+        check = await house.corner.post(body, token="", target=f"{path(archive_id)}/citations.json")
+        feed = await house.get(f"{path(archive_id)}/corrections.json")
+        assert (b"Farms must meter" in check.body) == (check.status == 200)
+        return [check.status, feed.status, (await house.get(f"{path(archive_id)}/jwks.json")).status]
+
+    assert await statuses("") == await statuses("sports") == [200, 200, 200]
+    # Only the keys: statements that members hand on can be verified.
+    assert await statuses("wine") == [404, 404, 200]
+    house.apps.archives["wine"] = NamedArchive(title="Wine", members_only=False)
+    assert await statuses("wine") == [200, 200, 200]

@@ -4,7 +4,8 @@
     GET  /mcp/corrections.json    the newest corrections and withdrawals, a JSON Feed 1.1
     GET  /mcp/jwks.json           the public keys, old ones included (RFC 7517)
 
-Named archives have the same below `/mcp/{archive}`. Open articles alone are compared and listed.
+Named archives have the same below `/mcp/{archive}`; one for members only has the public keys alone. Open articles
+alone are compared and listed.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class _PublicPage:
             if wait_s:
                 raise TooMany("too many requests; try again later", retry_after_s=wait_s)
             archive = await self._archives.find(request.path_params.get("archive", ""))
-            if archive is None:
+            # The check shows passages, and the feed titles: of an archive for its members, nobody else may read them.
+            if archive is None or (archive.members_only and self._page is not _list_keys):
                 raise NotFound("not found")
             document, kind = await self._page(archive, request)
         except ClientDisconnected:

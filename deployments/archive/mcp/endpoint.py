@@ -60,6 +60,7 @@ class McpArchive:
     gate: ClientAdmission
     citations: CitationTools
     terms: LicenceTerms
+    members_only: bool = False
 
 
 class ArchiveFinder(Protocol):
