@@ -101,6 +101,8 @@ class ArchiveArticle:
     corrected_at: str = ""
     "As uploaded; empty: it was never corrected."
     correction_note: str = ""
+    is_article: bool = True
+    "Agents read articles only; questions over REST read other products too."
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ def get_article(
         licence=document.licence,
         corrected_at=document.corrected_at,
         correction_note=document.correction_note,
+        is_article=document.is_article,
     )
 
 

@@ -273,7 +273,9 @@ class ArchiveTools:
         position = self.issuer.verify(app_id, person.user_id, product_id, offset)
         if position is None:
             return None
-        return await self.archive.article(app_id, product_id, position, person.tiers)
+        article = await self.archive.article(app_id, product_id, position, person.tiers)
+        # Its type may have changed since the offset was signed.
+        return article if article is not None and article.is_article else None
 
     def describe_link(
         self, app_id: str, person: ArchiveCaller, snippet: Snippet, context: CallContext

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,6 +179,12 @@ async def test_a_pair_is_valid_for_its_product_only(corner: ArchiveCorner) -> No
 async def test_an_article_that_is_gone_reads_as_never_returned(corner: ArchiveCorner) -> None:
     first, *_ = await corner.ask("river water rules")
     del corner.archive.articles["na-1002"]
+    assert message_of(await corner.tool("get_archive_article", pair(first))) == NOT_ISSUED
+
+
+async def test_a_product_that_is_no_article_any_more_reads_as_never_returned(corner: ArchiveCorner) -> None:
+    first, *_ = await corner.ask("river water rules")
+    corner.archive.articles["na-1002"] = replace(corner.archive.articles["na-1002"], is_article=False)
     assert message_of(await corner.tool("get_archive_article", pair(first))) == NOT_ISSUED
 
 

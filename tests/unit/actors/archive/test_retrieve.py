@@ -171,6 +171,11 @@ def test_an_article_is_given_for_its_passages_only(library: PassageIndex) -> Non
     assert whole.child_title == "The costs"
     assert get_article(library, "river-treaty", 2) is None
     assert get_article(library, "river-treaty", -1) is None
+    assert whole.is_article
+    library.put(documents([{"product_id": "map", "type": "ware", "title": "Map", "description": "A map."}]))
+    ware = get_article(library, "map", 0)
+    assert ware is not None
+    assert not ware.is_article
     assert get_article(library, "unknown", 0) is None
 
 
