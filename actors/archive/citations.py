@@ -49,6 +49,10 @@ _MOST_SENTENCES = 2_000
 "Sentences of an article whose beginnings are compared with a digest: about 40,000 words."
 _MOST_HASHED = 64 << 20
 "Bytes of words that the digests of one check hash, about 0.1 s."
+_MOST_COMPARED = 8 << 20
+"Characters of articles that one check compares with quoted words, about 1 s."
+_REFUSED_MATCH = 16
+"Characters that take as long to compare as one match that is refused."
 _FRAME = " \"'.\u2026"
 "Signs at the ends of a quotation that are not part of it."
 
@@ -107,12 +111,24 @@ class _ComparedTexts:
         self._normalized: dict[str, str] = {}
         self._spans: dict[str, _WordSpans] = {}
         self._hashed = 0
+        self._compared = 0
 
     def normalize(self, document: Document) -> str:
         """Return the compared form of title and text."""
         if document.product_id not in self._normalized:
             self._normalized[document.product_id] = _normalize(f"{document.title}\n{document.text}")
         return self._normalized[document.product_id]
+
+    def count_compared(self, characters: int) -> None:
+        """Count characters of articles that are compared with quoted words.
+
+        Errors:
+            Invalid: the citations of the check take too much work
+        """
+        self._compared += characters
+        # Anybody may ask for a check, and all of its citations may quote one very long article.
+        if self._compared > _MOST_COMPARED:
+            raise Invalid("the articles of these citations are too long; send fewer citations")
 
     def has_digest(self, document: Document, digest: str) -> bool:
         """Return whether as many words from the beginning of any sentence have a digest.
@@ -187,7 +203,7 @@ def _check_citation(
         document.product_id,
         document.title,
         document.url,
-        "" if stands else _find_successor(document, citation.passage),
+        "" if stands else _find_successor(document, citation.passage, texts),
         document.corrected_at,
         document.correction_note,
     )
@@ -195,12 +211,14 @@ def _check_citation(
 
 def _holds(document: Document, citation: Citation, texts: _ComparedTexts) -> bool:
     """Return whether a document holds the words of a citation."""
-    if not citation.passage:
+    words = _normalize(citation.passage)
+    # A passage of dots and quotation marks alone names no words either.
+    if not words:
         return not citation.digest or texts.has_digest(document, citation.digest)
-    return _has_words(texts.normalize(document), _normalize(citation.passage))
+    return _has_words(texts, texts.normalize(document), words)
 
 
-def _has_words(text: str, words: str) -> bool:
+def _has_words(texts: _ComparedTexts, text: str, words: str) -> bool:
     """Return whether a text has words, none of them cut: "1 million" is not in "11 million", nor "5 %" in "2.5 %"."""
     start = text.find(words)
     while start >= 0:
@@ -209,6 +227,7 @@ def _has_words(text: str, words: str) -> bool:
             _IS_CUT_BEFORE.search(text[max(0, start - 2) : start]) or _IS_CUT_AFTER.match(text[end : end + 2])
         ):
             return True
+        texts.count_compared(_REFUSED_MATCH)
         # From the next character: a match may overlap the one that was refused.
         start = text.find(words, start + 1)
     return False
@@ -220,12 +239,13 @@ def _normalize(text: str) -> str:
     return " ".join(plain.casefold().split()).strip(_FRAME)
 
 
-def _find_successor(document: Document, passage: str) -> str:
+def _find_successor(document: Document, passage: str, texts: _ComparedTexts) -> str:
     """Return the passage with the most words of an earlier one; empty if none has enough."""
     words = Counter(_WORD.findall(passage.casefold()))
     if not words:
         return ""
-    texts = [document.text[part.start : part.end] for part in document.passages]
-    shared = [sum((words & Counter(_WORD.findall(text.casefold()))).values()) for text in texts]
-    best = max(range(len(texts)), key=shared.__getitem__)
-    return texts[best] if shared[best] >= _LEAST_SHARED * words.total() else ""
+    texts.count_compared(len(document.text))
+    parts = [document.text[part.start : part.end] for part in document.passages]
+    shared = [sum((words & Counter(_WORD.findall(text.casefold()))).values()) for text in parts]
+    best = max(range(len(parts)), key=shared.__getitem__)
+    return parts[best] if shared[best] >= _LEAST_SHARED * words.total() else ""

@@ -74,6 +74,7 @@ def test_quoted_words_stand_until_the_text_of_the_article_is_another(library: Pa
     kept = state_of(library, revisions, product_id="mill", passage=SENTENCES[1])
     assert (kept.status, kept.corrected_at, kept.passage) == ("stands", "2026-03-01", "")
     assert state_of(library, revisions, product_id="mill", passage="Zebras swim.").passage == ""
+    assert state_of(library, revisions, product_id="mill", passage="...").status == "stands"
 
 
 @pytest.mark.parametrize("url", ["http://NEWS.example/mill?a=1", "https://news.example/mill/?a=1#fire"])
@@ -169,6 +170,19 @@ def test_digests_that_hash_most_of_a_long_article_are_refused(library: PassageIn
     )
     with pytest.raises(Invalid, match="digests of these citations are too long"):
         state_of(library, ArticleRevisions(), product_id="long", digest=f"9999:{absent}")
+
+
+@pytest.mark.parametrize("passage", ["Zebras swim in word7.", "o"])
+def test_quotations_that_are_compared_with_too_much_text_are_refused(
+    library: PassageIndex, passage: str
+) -> None:
+    sentences = [f"{' '.join(f'word{number}' for number in range(19))} end{at}." for at in range(1_000)]
+    record = {"product_id": "long", "type": "article", "title": "L", "paragraphs": sentences}
+    ArticleRevisions().apply_records(library, [record], 1)
+    quoted = Citation("long", passage=passage)
+    assert check_citations(library, {}, [quoted] * 10, frozenset())[9].status == "changed"
+    with pytest.raises(Invalid, match="send fewer citations"):
+        check_citations(library, {}, [quoted] * 100, frozenset())
 
 
 def test_addresses_of_withdrawn_articles_are_read_once_for_a_check(
