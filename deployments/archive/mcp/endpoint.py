@@ -147,7 +147,7 @@ class McpEndpoint:
             person = await self._tokens.find_caller(token, resource_of(server_origin, archive_id))
         except Unavailable as error:
             # The token can't be checked now; a 401 would send users to the sign-in page.
-            return await self._unauthorized(headers, receive, error)
+            return await self._unauthorized(archive, headers, receive, error)
         if person is None:
             return transport.unauthorized_reply(server_origin, archive_id)
         # After the token check, so that nobody without a token makes the server verify signatures.
@@ -226,11 +226,16 @@ class McpEndpoint:
             message = RpcError("The request did not arrive in time; send it again")
         return validate_stateless_request(message, body, headers.one)
 
-    async def _unauthorized(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
+    async def _unauthorized(
+        self, archive: McpArchive, headers: _Headers, receive: Receive, error: Unavailable
+    ) -> Reply:
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()
-        return transport.error_reply(rpc_error_from(error, message.id, ""))
+        problem = rpc_error_from(error, message.id, "")
+        if isinstance(message, RpcCall) and message.is_stateless:
+            return transport.result_reply(archive.stateless.render_refusal(message, problem))
+        return transport.error_reply(problem)
 
 
 def _is_supported(version: bytes | None) -> bool:

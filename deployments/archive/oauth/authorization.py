@@ -142,7 +142,7 @@ class AuthorizationPage:
         if "goal" in values:
             return await self._decide_before_fetch(request, form, values, decision if in_time else None)
         authorization = AuthorizationRequest(**values["asked"])
-        client = await self._shown_client(authorization.client_id, values)
+        client = await self._shown_client(authorization, values)
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
             # Show the consent page again, with a fresh form.
             return redirect(authorization.authorization_url())
@@ -215,11 +215,15 @@ class AuthorizationPage:
             request, form, values, goal=values["goal"], action=AUTHORIZE_PATH, client=client
         )
 
-    async def _shown_client(self, client_id: str, values: dict[str, Any]) -> OAuthClient | None:
+    async def _shown_client(
+        self, authorization: AuthorizationRequest, values: dict[str, Any]
+    ) -> OAuthClient | None:
         """Return the client that the page showed; that of a document is in the form, so nothing is fetched again."""
-        documents = self._services.documents
-        if not documents.is_document(client_id):
-            return await self._services.clients.find(client_id)
+        client_id = authorization.client_id
+        if not self._services.documents.is_document(client_id):
+            client = await self._services.clients.find(client_id)
+            # The client may have taken the address out of its registration since.
+            return client if client is not None and client.allows(authorization.redirect_uri) else None
         return OAuthClient(client_id, fingerprints=frozenset(), **values["document"])
 
     async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, session: Session) -> str:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.errors import Unavailable
 from tests.fakes.archive import NOT_ISSUED, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import Answer
 
@@ -283,6 +284,22 @@ async def test_a_fault_of_the_server_keeps_status_200(corner: ArchiveCorner) -> 
     answer = await send(corner, ASK, headers_of(ASK))
     assert (answer.status, answer.json()["error"]["code"]) == (200, -32603)
     assert b"secret" not in answer.body
+
+
+async def test_a_tool_refuses_with_a_result_also_while_tokens_can_not_be_checked(
+    corner: ArchiveCorner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(token: str, resource: str) -> None:
+        raise Unavailable("away", retry_after_s=3)
+
+    monkeypatch.setattr(corner.services.oauth.access_tokens, "find_caller", away)
+    words = "The archive is busy or restarting; try again in 3 s"
+    answer = (await send(corner, ASK, headers_of(ASK))).json()
+    assert answer["result"]["content"] == [{"type": "text", "text": words}]
+    assert (answer["id"], answer["result"]["isError"]) == (7, True)
+    for body in (DISCOVER, PING):
+        headers = headers_of(body) if body is DISCOVER else {}
+        assert (await send(corner, body, headers)).json()["error"] == {"code": -32603, "message": words}
 
 
 async def test_a_name_may_be_encoded(corner: ArchiveCorner) -> None:

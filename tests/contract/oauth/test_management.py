@@ -67,6 +67,20 @@ async def test_a_registration_reads_back_as_it_was_answered(scene: Scene, method
     assert None not in answer.json().values()
 
 
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_an_address_that_was_taken_out_gets_no_answer_from_a_page_that_is_open(
+    scene: Scene, decision: str
+) -> None:
+    registered = await register(scene, redirect_uris=[CALLBACK, OTHER])
+    await scene.consent(redirect_uri=OTHER)
+    assert (
+        await manage(scene, "PUT", registered, update_of(registered, redirect_uris=[CALLBACK]))
+    ).is_success
+    answer = await scene.person.press(decision)
+    assert answer.headers["location"].startswith("/oauth/authorize/archive?")
+    assert (await scene.person.follow()).status_code == 400
+
+
 async def test_an_update_replaces_everything_and_is_in_force_at_once(scene: Scene) -> None:
     registered = await register(scene)
     answer = await manage(
