@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.records.engine import Engine
+from deployments.api.resources import ask_search
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
 from tests.fakes.local_recommender import open_recommending_corner
@@ -63,7 +64,11 @@ async def test_no_question_is_generated_without_an_answer(queue: Desk) -> None:
     assert await queue.corner.stores.questions.count_waiting("shop") == 0
 
 
-async def test_pages_follow_each_other_and_past_the_end_there_is_nothing(queue: Desk) -> None:
+@pytest.mark.parametrize("most_ranked", [1_000, 3])
+async def test_pages_follow_each_other_and_past_the_end_there_is_nothing(
+    queue: Desk, monkeypatch: pytest.MonkeyPatch, most_ranked: int
+) -> None:
+    monkeypatch.setattr(ask_search, "MOST_RANKED", most_ranked)
     whole = await search(queue, {"q": "the river the mill the cup", "answer": False, "rows": 100})
     total = whole["total"]
     assert total == len(ids(whole)) > 3

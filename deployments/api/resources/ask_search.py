@@ -180,13 +180,10 @@ class AskSearchResource:
     async def _search_products(self, query: UserQuery, by_passage: Sequence[str]) -> RecommendationResult:
         """Return the engine's products, with those of the passages included; nothing without an engine."""
         assert query.search is not None
-        wide = replace(
-            query,
+        wide = replace(query, search=replace(query.search, include=tuple(by_passage)))
+        if _is_fused(query):
             # The two rankings are fused over their first places, so a page can be cut only afterwards.
-            start=0 if not query.search.order else query.start,
-            rows=MOST_RANKED if not query.search.order else query.rows,
-            search=replace(query.search, include=tuple(by_passage)),
-        )
+            wide = replace(wide, start=0, rows=max(MOST_RANKED, query.start + query.rows))
         try:
             return await self._queries.recommender.answer(wide)
         except NotFound:
@@ -202,8 +199,9 @@ class AskSearchResource:
     ) -> list[dict[str, Any]]:
         assert query.search is not None
         page: Sequence[Mapping[str, Any]] = answered.products
-        if not query.search.order:
-            page = fuse_rankings(answered.products, list(snippets))[body.start : body.start + body.rows]
+        if _is_fused(query):
+            fused = fuse_rankings(answered.products[:MOST_RANKED], list(snippets))
+            page = [*fused, *answered.products[MOST_RANKED:]][body.start : body.start + body.rows]
         marks = {str(product["product_id"]): product for product in page}
         named = ManyProducts.model_construct(
             product_ids=list(marks),
@@ -246,6 +244,12 @@ class AskSearchResource:
             underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
         snippet = self._services.client.highlight_excerpt(text, body.q, chars) if chars else ""
         return {**record, "snippet": snippet, **underscored}
+
+
+def _is_fused(query: UserQuery) -> bool:
+    """Return whether a page holds places that both ranks order."""
+    assert query.search is not None
+    return not query.search.order and query.start < MOST_RANKED
 
 
 def fuse_rankings(
