@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Final
+from urllib.parse import unquote_to_bytes
 
 from actors.intake.client import Erasures
 from cluster.clock import Clock, iso_ms
@@ -22,6 +23,7 @@ from cluster.records.validation.upload import parse_upload
 from cluster.store.app_quotas import StorageBounds, check_new_records
 from cluster.store.stores import Stores
 from deployments.api.wire.validation_errors import refuse
+from deployments.edge.http.path_table import raw_path
 from deployments.edge.http.replies import (
     Header,
     Reply,
@@ -114,8 +116,8 @@ class RecordsResource:
                 kind="value_error.any_str.max_length",
                 within="path",
             )
-        # The path table decodes invalid UTF-8 to this character.
-        if "\ufffd" in record_id:
+        # The path table decodes invalid UTF-8 to this character, which an id may hold as well.
+        if "\ufffd" in record_id and not _is_utf8(unquote_to_bytes(raw_path(request.scope))):
             refuse("not valid UTF-8", self.id_field, kind="value_error.str", within="path")
         return record_id
 
@@ -180,6 +182,14 @@ class RecordsResource:
         if task is None:
             raise NotFound(messages.NOT_FOUND)
         return plain_reply(_task_body(task, self._clock.now_ms()))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def is_dry_run(request: ApiRequest) -> bool:

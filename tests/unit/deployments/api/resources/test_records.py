@@ -54,6 +54,15 @@ async def test_an_upload_whose_records_all_clash_is_still_a_task(corner: Corner)
     assert (task.status, task.failed) == ("finished", 1)
 
 
+async def test_a_replacement_character_in_an_id_is_no_invalid_utf_8(corner: Corner) -> None:
+    await post(corner, "/v1/users", {"data": [{"user_id": "M\ufffdller"}]})
+    await corner.apply()
+    assert (await corner.send("GET", "/v1/users/M%EF%BF%BDller")).json()["data"] == {"user_id": "M\ufffdller"}
+    assert (await corner.send("DELETE", "/v1/users/M%EF%BF%BDller")).status == 200
+    for method in ("GET", "DELETE"):
+        assert (await corner.send(method, "/v1/users/M%FFller")).status == 422
+
+
 async def test_a_read_parses_nothing(corner: Corner) -> None:
     stored = b'{"user_id":"a",   "spaced" : 1}'
 
