@@ -95,7 +95,9 @@ ALGORITHMS = {
 }  # fmt: skip
 "Language -> stemmer. Any other language is indexed by whole words."
 
-_SPLIT = re.compile(r"(?:[^\W\d_]\.){2,}|[^\W_]+(?:['’][^\W_]+)?")
+_LETTERS = "[^\\W_]+(?:[\\u0300-\\u036f]+[^\\W_]*)*"
+"An accent may be a character of its own behind its letter, also in the small form of a capital I with a dot."
+_SPLIT = re.compile(f"(?:[^\\W\\d_]\\.){{2,}}|{_LETTERS}(?:['’]{_LETTERS})?")
 "Abbreviations with dots (`U.S.`) stay together."
 _CLITIC = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
 _ELISION = re.compile(r"^(?:[cdjlmnst]|qu|dell|all|nell|sull|un)'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
+from unicodedata import combining
 
 from actors.language.folding import fold_text
 from actors.recommender.messages import UserQuery
@@ -132,7 +133,7 @@ def _words_in(text: str) -> list[tuple[int, int]]:
     for at, char in enumerate(text):
         if char.isalnum():
             begin = at if begin < 0 else begin
-        elif begin >= 0 and char not in "'’":
+        elif begin >= 0 and char not in "'’" and not combining(char):
             stretches.append((begin, at))
             begin = -1
     return [*stretches, (begin, len(text))] if begin >= 0 else stretches

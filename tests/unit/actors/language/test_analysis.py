@@ -11,6 +11,8 @@ from actors.language.analysis import ALGORITHMS, Analyzer, Analyzers
         ("en", "The dog's high-speed running isn't", ["dog", "high", "speed", "run"]),
         ("en", "O’Rourke and O'Rourke met U.S. envoys", ["o", "rourk", "o", "rourk", "met", "us", "envoy"]),
         ("de", "Die Häuser der Königin", ["haus", "konigin"]),
+        ("de", "Die Ha\u0308user der Ko\u0308nigin", ["haus", "konigin"]),
+        ("xx", "İstanbul d'e\u0301te\u0301", ["istanbul", "ete"]),
         ("fr", "l'eau des rivières", ["eau", "rivi"]),
         ("es", "¿Cuándo llegaron los ríos?", ["lleg", "rios"]),
         ("ja", "東京都庁", ["東京", "京都", "都庁"]),
