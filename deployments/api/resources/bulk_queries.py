@@ -28,7 +28,7 @@ from deployments.edge.access.admission import (
 )
 from deployments.edge.http.errors import reply_from_error, unknown_path_reply
 from deployments.edge.http.replies import Reply, dumps
-from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded
+from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded, body_too_large
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
 AT_ONCE = 8
@@ -99,6 +99,9 @@ class BulkResource:
                 inner.has_key = True
                 await self._admit(inner, endpoint.rules, request.gate, patience, spend=not first)
                 inner.body = dumps(item.body)
+                most_bytes = endpoint.rules.browser_bytes
+                if len(inner.body) > most_bytes and not inner.credential.is_secret:
+                    raise body_too_large(most_bytes)
                 return await validate_and_answer(inner, endpoint)
         except DeadlineExceeded:
             error: Exception = Unavailable("deadline exceeded", retry_after_s=1)

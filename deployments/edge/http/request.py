@@ -80,14 +80,14 @@ async def read_body(
             raise Malformed(messages.MALFORMED)
         # The first digits of a very long number are enough to refuse it.
         if len(announced) > 18 or int(announced) > most_bytes:
-            raise _too_large(most_bytes)
+            raise body_too_large(most_bytes)
     message = await receive()
     if message["type"] != "http.request":
         raise ClientDisconnected
     first: bytes = message.get("body", b"")
     # Again, because a body in chunks announces no length.
     if len(first) > most_bytes:
-        raise _too_large(most_bytes)
+        raise body_too_large(most_bytes)
     # Most bodies are one message, which is returned without a copy.
     if not message.get("more_body", False):
         return first
@@ -101,13 +101,15 @@ async def _read_on(receive: Receive, body: bytearray, most_bytes: int) -> bytes:
             raise ClientDisconnected
         body += message.get("body", b"")
         if len(body) > most_bytes:
-            raise _too_large(most_bytes)
+            raise body_too_large(most_bytes)
         if not message.get("more_body", False):
             return bytes(body)
 
 
-def _too_large(most_bytes: int) -> TooLarge:
-    return TooLarge(f"The request body is larger than {most_bytes >> 20} MB.")
+def body_too_large(most_bytes: int) -> TooLarge:
+    """Return the error for a body of more bytes; most bounds of publishable keys are below a megabyte."""
+    size = f"{most_bytes >> 20} MB" if most_bytes >> 20 else f"{most_bytes >> 10} kB"
+    return TooLarge(f"The request body is larger than {size}.")
 
 
 Scope = Mapping[str, Any]

@@ -10,7 +10,7 @@ from cluster.clock import SystemClock
 from cluster.records.apps import AppSettings, Limits
 from deployments.api.resources import bulk_queries
 from tests.fakes.asgi import Answer
-from tests.fakes.request_handler import PLENTY, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 
 PRODUCTS = "recommendation/user_to_products"
 
@@ -111,6 +111,21 @@ async def test_a_bulk_call_costs_what_its_requests_cost(corner: Corner) -> None:
 async def test_a_bulk_call_holds_up_to_a_hundred_requests(corner: Corner, count: int, status: int) -> None:
     answer = await ask(corner, *({"api_name": "recommendation/nothing"} for _ in range(count)))
     assert answer.status == status
+
+
+async def test_a_browsers_request_is_no_larger_in_bulk_than_alone(corner: Corner) -> None:
+    body = {"question": "How deep?", "pad": "x" * (128 << 10)}
+    given: dict[str, Any] = {
+        "requests": [{"api_name": "ask/questions", "body": body}, {"api_name": PRODUCTS}]
+    }
+    by_browser = {"X-API-KEY": corner.publishable(), "User-Agent": BROWSER}
+    alone = await corner.send("POST", "/v1/ask/questions", json=body, headers=by_browser)
+    assert alone.json() == {"message": "The request body is larger than 128 kB."}
+    answer = await corner.send("POST", "/v1/bulk", json=given, headers=by_browser)
+    first, second = answer.json()["data"]
+    assert (first["status_code"], first["body"], second["status_code"]) == (413, alone.json(), 200)
+    by_server = await ask(corner, *given["requests"])
+    assert [entry["status_code"] for entry in by_server.json()["data"]] == [200, 200]
 
 
 async def test_a_refused_entry_has_a_retry_delay(corner: Corner) -> None:
