@@ -87,6 +87,8 @@ async def test_what_is_confidential_is_left_out(corner: Corner, path: str, body:
         {"order_by": [{"field": "price * margin + 1"}]},
         {"diversification": {"custom_attributes.supplier": {}}},
         {"advanced_q": "margin:0.42"},
+        {"custom_context": {"margin": 0.42}},
+        {"custom_context": {"attributes.supplier": ["Fernhill"]}},
     ],
 )
 async def test_confidential_fields_neither_match_nor_count(corner: Corner, body: Any) -> None:
@@ -105,11 +107,18 @@ async def test_other_parameters_name_no_confidential_field_either(corner: Corner
         ("ask/search_autocomplete", {"q": "f", "completion_fields": ["attributes.supplier"]}),
         ("ask/search", {"q": "x", "fl": ["margin"]}),
         ("ask/search", {"q": "x", "fq": "margin:1"}),
+        ("recommendation/user_to_products", {"custom_context": {"margin": 0.42}}),
+        ("ask/questions", {"question": "x", "fq": "margin:[0.4 TO *]"}),
+        ("ask/questions", {"question": "x", "boost_fq": "brand:Alder OR attributes.supplier:Fern*"}),
         ("ask/questions", {"question": "x", "source_fl": ["margin"]}),
         ("ask/questions", {"question": "x", "source_fl": ["*"]}),
     ):
         assert (await ask(corner, path, body)).status == 422, path
-    for fine in ({"fl": ["title", "custom_attributes.handle"]}, {"fq": "custom_attributes.handle:ash"}):
+    for fine in (
+        {"fl": ["title", "custom_attributes.handle"]},
+        {"fq": "custom_attributes.handle:ash"},
+        {"custom_context": {"children": 2, "brand": "Alder"}},
+    ):
         assert (await ask(corner, "search/search", {"q": "trowel", **fine})).status == 200
 
 

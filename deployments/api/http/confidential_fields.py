@@ -14,6 +14,7 @@ from typing import Any, cast
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_values import canonical_field
+from cluster.query.language.tree import Node
 from deployments.api.wire.validation_errors import refuse
 from deployments.edge.http.request import ApiRequest
 
@@ -32,11 +33,20 @@ def check_hidden_fields(request: ApiRequest, query: UserQuery) -> UserQuery:
         check_hidden_names(hidden, "fl", (name for name in query.fields if "*" not in name), may_cover=True)
         check_hidden_names(hidden, "completion_fields", query.completion_fields)
         check_hidden_names(hidden, "field", (query.field_name,))
+        # A session variable named as a field raises the products with its value.
+        check_hidden_names(hidden, "custom_context", query.context, may_cover=True)
         for name in _TREES:
             part = getattr(query, name)
             if part:
                 check_hidden_names(hidden, "fq" if name == "filter" else name, _named_fields(part))
     return query
+
+
+def check_hidden_filter(request: ApiRequest, parameter: str, tree: Node | None) -> None:
+    """Check the field names of a filter that is part of no query."""
+    hidden = request.credential.hidden_fields
+    if hidden and tree is not None:
+        check_hidden_names(hidden, parameter, _named_fields(tree))
 
 
 def check_hidden_names(

@@ -29,7 +29,7 @@ from cluster.records.logged_query import UNKNOWN, has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question, build_entitled_question
 from cluster.store.archive.user_questions import QuestionStore, StoredQuestion
 from deployments.api.http.article_access import keep_readable, tiers_from_request
-from deployments.api.http.confidential_fields import check_format
+from deployments.api.http.confidential_fields import check_format, check_hidden_filter
 from deployments.api.http.user_identity import UserIdentity, user_identity_from_request
 from deployments.api.resources.answer_reads import read_answer, read_shown
 from deployments.api.resources.query_services import QueryServices
@@ -76,8 +76,8 @@ class QuestionsResource:
         """Validate the body of a question."""
         body = validate_body(AskQuestion, request.payload)
         check_browser_question(request, body)
-        parse_filter(body.fq, "fq")
-        parse_filter(body.boost_fq, "boost_fq")
+        check_hidden_filter(request, "fq", parse_filter(body.fq, "fq"))
+        check_hidden_filter(request, "boost_fq", parse_filter(body.boost_fq, "boost_fq"))
         return body, user_identity_from_request(request, body, self._services.clock.now_ms())
 
     async def ask(self, request: ApiRequest) -> Reply:
