@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cluster.records.validation.json_limits import MAX_COMMAS, MAX_CONTAINERS, MAX_DEPTH, MAX_NAMES
 from tests.contract.example_player import ExamplePlayer
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER
@@ -120,3 +121,12 @@ async def test_errors_have_the_shapes_of_the_page(player: ExamplePlayer) -> None
             if "filter" not in str(body):
                 assert shown.replace("data.0.", "") in GUIDE.replace("data.0.", ""), shown
     assert all(shapes.values())
+
+
+@pytest.mark.parametrize("page", ["api.md", "reference/errors.md"])
+def test_the_pages_name_every_limit_of_json(page: str) -> None:
+    limits = (
+        f"{MAX_DEPTH} levels, {MAX_NAMES:,} names in an object, {MAX_CONTAINERS:,} objects and arrays, "
+        f"{MAX_COMMAS:,} values"
+    )
+    assert limits in (ROOT / "docs" / page).read_text("utf-8")
