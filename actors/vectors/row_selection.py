@@ -16,7 +16,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def best_rows(scores: Scores | Floats, count: int) -> Rows:
-    """Return the rows with the best scores, best first, without rows at -inf.
+    """Return the rows with the best scores, best first and equal ones by row, without rows at -inf.
 
     Shapes:
         scores: float32 or float64 [n]
@@ -37,7 +37,7 @@ def best_rows(scores: Scores | Floats, count: int) -> Rows:
 
 
 def best_few(scores: Scores | Floats, count: int) -> Rows:
-    """Return the positions of the best of a few scores, best first, without those at -inf.
+    """Return the positions of the best of a few scores, best first and equal ones by position, without those at -inf.
 
     Shapes:
         scores: float32 or float64 [n]
@@ -68,7 +68,13 @@ def _sort_rows(scores: Scores | Floats, count: int) -> Rows:
     if len(scores) <= count:
         every: Rows = np.argsort(-scores, kind="stable")
         return every
-    top = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+    top = np.sort(np.argpartition(scores, len(scores) - count)[len(scores) - count :])
+    kept = scores[top]
+    least = kept == kept.min()
+    ties = scores == kept.min()
+    # Equal scores by row, so that a longer list begins with the shorter one: pages then fit together.
+    if np.count_nonzero(ties) > np.count_nonzero(least):
+        top[least] = np.flatnonzero(ties)[: np.count_nonzero(least)]
     best: Rows = top[np.argsort(-scores[top], kind="stable")]
     return best
 
