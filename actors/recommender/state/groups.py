@@ -220,8 +220,9 @@ class Groups(Generic[V]):
         """Rewrite the pairs without removed ones."""
         pairs = self._pairs[: self._count]
         kept = pairs["row"] >= 0
-        # New place of a pair = number of kept pairs before it.
-        self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
+        # New place of a pair = number of kept pairs before it. The last rows may have no values: they start at the end.
+        before = np.append(0, np.cumsum(kept))
+        self._starts[: self._rows_below] = before[self._starts[: self._rows_below]]
         self._pairs = pairs[kept]
         self._count = len(self._pairs)
         self._removed_count = 0

@@ -64,3 +64,14 @@ def test_thousands_of_changes_do_not_pile_up() -> None:
         groups.put(turn % 3, [turn % 5])
     assert len(groups._pairs) < 5_000
     assert groups.count_rows(np.ones(3, bool)).sum() == 3
+
+
+def test_a_catalog_that_shrinks_behind_a_last_row_without_values_keeps_its_groups() -> None:
+    groups: Groups[str] = Groups()
+    groups.write_new_rows(0, [["red"]] * 2_999 + [["blue"], []])
+    for row in range(2_900):
+        groups.remove(row)
+    assert _named(groups, groups.count_rows(np.ones(3_001, bool))) == {"red": 99, "blue": 1}
+    groups.put(3_000, ["blue"])
+    assert groups.rows_of(groups.code_of("blue") or 0).tolist() == [2_999, 3_000]
+    assert groups.codes_of(2_999) == groups.codes_of(3_000)
