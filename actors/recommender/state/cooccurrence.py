@@ -23,8 +23,9 @@ _SEQUENCE_LAGS = 5
 "Products after one that count as following it."
 _BASKET_LAGS = 40
 "The same in baskets, where all count alike."
-# Weights are stored as float32, whose smallest normal number is about 2^-126.
+# Weights are stored as float32, whose normal numbers go from about 2^-126 to 2^128.
 _LOWEST_EXPONENT = -120.0
+_LARGEST_EXPONENT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,15 @@ class CooccurrenceTable:
         """Add pairs, or with `sign` -1 subtract them if they are still stored."""
         if not len(pairs.left):
             return
+        newest_ms = int(pairs.at_ms.max())
         if self._landmark_ms == 0:
-            # Weights grow from the first pair on (forward decay), so stored ones are never rewritten.
-            self._landmark_ms = int(pairs.at_ms.max())
+            # Weights grow from the first pair on (forward decay), so stored ones are hardly ever rewritten.
+            self._landmark_ms = newest_ms
+        steps = (newest_ms - self._landmark_ms) / self._half_ms
+        if steps > _LARGEST_EXPONENT:
+            # once in ten years: an import may begin with events of the last century
+            self._weights *= np.float32(np.exp2(-steps))
+            self._landmark_ms = newest_ms
         exponents = np.maximum((pairs.at_ms - self._landmark_ms) / self._half_ms, _LOWEST_EXPONENT)
         left, right, weights = _sum_pairs(pairs.left, pairs.right, pairs.weights * np.exp2(exponents) * sign)
         self._reserve(int(max(left.max(), right.max())) + 1)

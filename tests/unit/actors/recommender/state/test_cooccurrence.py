@@ -135,3 +135,13 @@ def test_pairs_from_long_ago_do_not_break_anything() -> None:
     neighbours.add(_pairs((1, 2, 1), at_ms=NOW))
     neighbours.add(_pairs((1, 3, 1), at_ms=0))
     assert _of(neighbours, 1)[2] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("years", [11, 25, 56])
+def test_a_first_pair_from_long_ago_leaves_room_for_new_ones(years: int) -> None:
+    neighbours = CooccurrenceTable()
+    neighbours.add(_pairs((1, 2, 1), at_ms=NOW - years * 365 * 86_400_000))
+    neighbours.add(_pairs((1, 3, 1), (1, 4, 3), at_ms=NOW))
+    shares = _of(neighbours, 1)
+    assert (shares[3], shares[4]) == pytest.approx((0.25, 0.75))
+    assert shares.get(2, 0.0) < 1e-15
