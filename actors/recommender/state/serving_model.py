@@ -24,13 +24,15 @@ from actors.models.user_history import UserHistory, compute_dense_scale, compute
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
 from actors.recommender.state.score_components import DenseScores, SlotMap, SparseScores
-from actors.recommender.state.vote_counts import DecayedCounts
+from actors.recommender.state.vote_counts import DAY_MS, DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity
 
 # Live counts with half of the learned votes hold the snapshot's past already (equation 5).
 _ENOUGH_LIVE = 0.5
+_MOST_HALVINGS = 100.0
+"Half-lives between the compared time and the newest live vote; twice to five times as many would overflow."
 _CONTENT = 0.7
 "Weight of content scores relative to scores from interactions."
 _FEW = 100
@@ -338,11 +340,12 @@ class ServingModel:
 
     def _add_live_counts(self, model: PopularityModel, learned: Floats, counts: DecayedCounts) -> Floats:
         days = model.half_life_days or 1.0
+        # As they were at the time of the snapshot: counts of now have the same order, but other rounding errors in each
+        # replica, because no two replicas compute them in the same millisecond. Later where the snapshot is very old.
+        at_ms = max(self.newest_ms, counts.newest_ms - _MOST_HALVINGS * days * DAY_MS)
         # The snapshot has counts raised to a power; the inverse makes them comparable with live counts.
-        past = learned ** (1.0 / model.power)
-        # as they were at the time of the snapshot: counts of now have the same order, but other rounding errors in each
-        # replica, because no two replicas compute them in the same millisecond
-        live = counts.get_counts_at(days, len(learned), self.newest_ms)
+        past = learned ** (1.0 / model.power) * np.exp2((self.newest_ms - at_ms) / (days * DAY_MS))
+        live = counts.get_counts_at(days, len(learned), at_ms)
         # live counts usually include the past; if they do not (trained on other data), add both
         votes = live if live.sum() >= _ENOUGH_LIVE * past.sum() else live + past
         raised: Floats = votes**model.power

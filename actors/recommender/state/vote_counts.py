@@ -65,7 +65,7 @@ class DecayedCounts:
         # Undone votes leave rounding errors; a product without votes must not rank by them.
         return np.where(values > _NOISE * fresh, values, 0.0)
 
-    def get_counts_at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
+    def get_counts_at(self, half_life_days: float, count: int, now_ms: float) -> Floats:
         """Return the decayed counts of the first `count` rows at a time.
 
         Shapes:
@@ -76,6 +76,11 @@ class DecayedCounts:
         at = self.half_lives_days.index(half_life_days)
         age = (self._landmark_ms[at] - now_ms) / self._half_ms[at]
         return self.get_relative_counts(half_life_days, count) * float(np.exp2(age))
+
+    @property
+    def newest_ms(self) -> float:
+        """Return the time of the newest vote, 0 without votes."""
+        return self._newest_ms
 
     def copy(self, count: int) -> DecayedCounts:
         """Return a copy of the counts of the first `count` rows."""

@@ -28,6 +28,7 @@ from actors.recommender.ranking.user_profile import (
 from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
+from cluster.clock import iso_ms
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
@@ -314,6 +315,21 @@ def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_e
     assert len({live[name(number)] for number in range(RING) if number not in (3, 5)}) == 1, (
         "only live votes count"
     )
+
+
+@pytest.mark.parametrize("years", [1, 2, 4, 30])
+def test_a_trend_of_a_day_survives_a_snapshot_of_data_from_years_ago(tmp_path: Path, years: int) -> None:
+    parts = {**RECIPE["parts"], "trend": {"learner": "popularity", "half_life_days": 1.0}}
+    shop = open_ring_shop(load_ring_model(tmp_path / "old", parts=parts))
+    later_ms = NOW_MS + years * 365 * DAY_MS
+    clicks = [{**view(f"v{n}", name(n % 2)), "timestamp": iso_ms(later_ms)} for n in range(3)]
+    shop.apply(interaction_change(clicks, f"{later_ms + 1}-0"))
+    priors = shop.default_engine_state.get_item_priors(later_ms + 2)
+    (trend,) = (part for part in priors.components if part.name == "learned:trend")
+    order = sorted(zip(trend.values.tolist(), shop.overlay.catalog.product_ids, strict=True), reverse=True)
+    assert [product for _, product in order[:2]] == [name(0), name(1)]
+    assert order[1][0] > order[2][0] + 1
+    assert ids(ask(shop, rows=2)) == [name(0), name(1)]
 
 
 def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_left_out(
