@@ -3,7 +3,7 @@
 The newest hours are compared with the same hours of earlier days, because traffic has a daily rhythm. Equations, for
 a rate r of the newest hours with n trials and rates r_d of D earlier days:
     m, s      mean and standard deviation of the r_d
-    noise     s^2 (1 + 1/D) + m (1 - m) / n
+    noise     s^2 (1 + 1/D) + max(m (1 - m), r (1 - r)) / n
     drift     |r - m| > t_{D-1}(0.9995) sqrt(noise), and |r - m| > 0.25 m
 """
 
@@ -59,8 +59,10 @@ def find_drift(now: Mapping[Signal, Counts], earlier: Sequence[Mapping[Signal, C
         rates = np.array([day_hits / day_trials for day_hits, day_trials in past])
         mean = float(rates.mean())
         rate = hits / trials
-        # s^2 (1 + 1/D) + m (1 - m) / n: days differ, their mean is uncertain, and n trials are few
-        noise = float(rates.var(ddof=1)) * (1 + 1 / len(rates)) + mean * (1 - mean) / trials
+        # days differ, their mean is uncertain, and n trials are few; the rate itself counts too, because after days
+        # without a hit a single one would be certain
+        chance = max(mean * (1 - mean), rate * (1 - rate))
+        noise = float(rates.var(ddof=1)) * (1 + 1 / len(rates)) + chance / trials
         # Student's t, because s comes from a few days only.
         bound = float(student.ppf(1 - ERROR_RATE / 2, len(rates) - 1)) * noise**0.5
         if abs(rate - mean) > max(bound, LEAST_CHANGE * mean):

@@ -44,6 +44,13 @@ def test_little_traffic_and_few_days_say_nothing() -> None:
     assert find_drift({"click rate": (65, 1_000)}, [day] * DAYS) is None  # certain, but too small to matter
 
 
+def test_a_few_hits_after_days_without_any_are_no_drift() -> None:
+    none = {"coverage": (0, 5_000)}
+    assert find_drift({"coverage": (1, 5_000)}, [none] * DAYS) is None
+    assert find_drift({"coverage": (10, 5_000)}, [none] * DAYS) is None
+    assert find_drift({"coverage": (40, 5_000)}, [none] * DAYS) == Drift("coverage", 0.0, 0.008)
+
+
 def test_a_window_does_not_choose_its_popular_products() -> None:
     rows = [(window, f"p{number}", 1) for window in range(1, 4) for number in range(HEAD)]
     rows += [(0, "p1", 3), (0, "new", 5), (2, "a flash sale", 1_000)]
