@@ -135,8 +135,8 @@ def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
     """Return how well the log can judge a policy, and refuse one that it can't judge.
 
     Errors:
-        Invalid: a propensity is missing, too many products of the policy have none at their places, or too few places
-        match; the message names the exploration that would help
+        Invalid: a propensity is missing or no probability, too many products of the policy have none at their places,
+        or too few places match; the message names the exploration that would help
     """
     if not len(log.lists):
         raise Invalid("the log has no places that can be judged")
@@ -144,6 +144,9 @@ def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
         raise Invalid(
             "the log has lists without propensities; leave out lists with dithering or diversification"
         )
+    if not ((log.propensities > 0) & (log.propensities <= 1)).all():
+        # A product that was shown had a probability: one of 0 would weigh infinitely.
+        raise Invalid("propensities must be above 0 and at most 1; leave out lists with others")
     weights = np.where(policy.matches, 1 / log.propensities, 0.0)
     support = float(np.mean(policy.supported))
     if not policy.is_exact:

@@ -69,6 +69,9 @@ def build_report(
     )
     if not len(log.people):
         return report.model_copy(update={"refusal": _refusal_without_lists(lists.left_out)})
+    if report.people < 2:
+        # An interval of one person is infinite, which no JSON can hold.
+        return report.model_copy(update={"refusal": "all lists are of one person, and an interval needs two"})
     shown = measure_shown(log)
     facts: dict[str, Any] = {"shown": _report_estimate(shown)}
     # The support first: an estimate that a few lists decide is refused, whatever its interval says.

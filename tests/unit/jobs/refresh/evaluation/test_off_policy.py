@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from actors.vectors.types import Floats, Rows
 from cluster.errors import Invalid
+from cluster.records.served_list import RANKED
+from jobs.refresh.evaluation.logged_lists import LoggedLists
 from jobs.refresh.evaluation.off_policy import (
     LoggedPlaces,
     PolicyEstimate,
@@ -16,6 +20,7 @@ from jobs.refresh.evaluation.off_policy import (
     compare_estimates,
     estimate_policy,
 )
+from jobs.refresh.evaluation.off_policy_report import build_report
 
 PRODUCTS, PLACES, POOL, SHARE = 12, 3, 4, 0.2
 EXAMINED = np.array([0.6, 0.4, 0.25])
@@ -124,12 +129,24 @@ def test_the_paired_difference_to_the_serving_ranker_is_right_and_narrower() -> 
     assert same.high - same.low < apart
 
 
-def test_a_log_with_a_missing_propensity_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("propensity", "message"),
+    [(np.nan, "without propensities"), (0.0, "above 0"), (-0.5, "above 0"), (1.5, "at most 1")],
+)
+def test_a_log_with_a_missing_or_impossible_propensity_is_refused(propensity: float, message: str) -> None:
     world = simulate(2, people=200)
     propensities = world.log.propensities.copy()
-    propensities[7] = np.nan
-    with pytest.raises(Invalid, match="without propensities"):
+    propensities[7] = propensity
+    with pytest.raises(Invalid, match=message):
         estimate_policy(replace(world.log, propensities=propensities), world.serving)
+
+
+def test_a_report_of_one_person_has_no_estimate_and_no_infinite_interval() -> None:
+    world = simulate(2, people=1, lists=1_000)
+    answers = pl.DataFrame({"snapshot": ["v"] * 1_000, "origins": [[RANKED] * PLACES] * 1_000})
+    report = build_report(LoggedLists(world.log, answers, {}, {}), world.serving, None, "v", "shop default")
+    assert report.refusal == "all lists are of one person, and an interval needs two"
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("seed", range(5))
