@@ -32,6 +32,8 @@ _MOST_EVENTS = 50_000
 _HALF_LIFE_DAYS = 30.0
 _EVENTS_PER_REFRESH = 2_000
 "For each such number of events, the votes are counted one refresh interval later."
+_LEAST_VOTE = 1e-100
+"Votes below it are next to nothing, and their squares would be 0."
 _MOST_FIELDS = 20
 _LONGEST_VALUE = 512
 
@@ -215,7 +217,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     votes *= np.exp2((at_ms - at_ms.max()) / (_HALF_LIFE_DAYS * DAY_MS))
     everybody = np.bincount(rows, votes)
     # Votes of users without attributes count in `everybody` alone.
-    described = np.flatnonzero((slots >= 0) & (votes > 0))
+    described = np.flatnonzero((slots >= 0) & (votes > _LEAST_VOTE))
     return CohortVotes(
         versions,
         now_ms,

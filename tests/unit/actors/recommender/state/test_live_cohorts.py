@@ -223,6 +223,14 @@ def test_the_explanation_gives_the_reason_for_an_ignored_value(shop: Recommender
     assert result.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
 
 
+def test_a_cohort_of_interactions_of_1970_gets_the_plain_list() -> None:
+    shop = open_shop()
+    epoch = "1970-01-20T10:00:00Z"
+    old = [{**view(user, "b07", kind="checkout"), "timestamp": epoch} for user in FR]
+    shop.apply(put_users(USERS), events([*old, view("visitor", "t05")]))
+    assert ids(ask(shop, cohort={"country": "FR"})) == ids(ask(shop))
+
+
 def test_a_user_with_history_keeps_the_personal_list(shop: Recommender) -> None:
     session = UserQuery(
         "user_to_products", "shop", "default", user_id="u01", rows=5, cohort={"country": "GB"}
