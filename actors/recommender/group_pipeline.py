@@ -6,7 +6,7 @@ user signals ──▶ filtered groups ──▶ scores ──▶ order of group
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -135,7 +135,9 @@ def _rank_groups(
     shown = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
     explained = None
     if query.explain:
-        explained = ExplanationInputs(query, user, page, RemovedRows(recent), state, priors)
+        # Groups have no pages: `start` moves nothing, and products of earlier pages stay.
+        whole = replace(page, shown_count=0, start=0, shown_rows=frozenset())
+        explained = ExplanationInputs(query, user, whole, RemovedRows(recent), state, priors)
     rendered = []
     for code, rows in shown:
         products, placements = _render_group(query, rows, scores, state, now_ms, explained)

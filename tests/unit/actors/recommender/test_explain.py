@@ -230,6 +230,16 @@ def test_anchors_and_their_variants_say_so(shop: Recommender) -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["user_to_categories", "user_to_attributes"])
+def test_explanations_of_groups_know_no_pages(shop: Recommender, kind: QueryKind) -> None:
+    query = build_query(kind, rows=9, group_rows=5, explain=True)
+    mixed = replace(query, spacing=(DiversityRule("product_id", always_together=True),), pagination_id="p")
+    whole = records(answer(shop, mixed))
+    later = records(answer(shop, replace(mixed, start=7), shown=EVERY))
+    assert whole == later
+    assert later[0]["_explain"]["place"] == 0
+
+
 def test_groups_and_histories_have_specific_reasons(shop: Recommender) -> None:
     categories = build_query("user_to_categories", rows=1, group_rows=1)
     assert why(shop, "garden-almanac", categories) == ["no_candidate"]
