@@ -2,7 +2,7 @@
 
     segments + change log -> recommender              as every API replica loads it
     recent list of a user, from Redis                 as every API replica reads it
-    filter, stored boost rules, snapshot              as `user_to_products` applies them
+    filter, stored boost rules, snapshot, pauses      as `user_to_products` applies them
 
 Experiments are ignored: a user gets the results of the engine without a variant.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from actors.language.hashing_embedder import HashingEmbedder
-from actors.recommender.messages import UserQuery
+from actors.recommender.messages import UserQuery, with_repeat_pauses
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
@@ -28,6 +28,7 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
+from cluster.records.engine import Engine
 from cluster.store.data.change_log import ChangeLog, Follower
 from cluster.store.stores import Stores
 from jobs.scoring.tables import UserKey, UserList
@@ -109,7 +110,8 @@ class UserScorer:
             Fault: the snapshot or a segment is damaged
         """
         order = self._order
-        await check_engine(self._stores, order)
+        engine = await check_engine(self._stores, order)
+        self._query = with_repeat_pauses(self._query, engine.repeat_after_days)
         await self._follower.start()
         if order.snapshot:
             # Held: a promotion during the batch may not unload it.
@@ -151,8 +153,8 @@ class UserScorer:
         return scored
 
 
-async def check_engine(stores: Stores, order: ScoringSpec) -> None:
-    """Check that an app and its engine exist.
+async def check_engine(stores: Stores, order: ScoringSpec) -> Engine:
+    """Check that an app and its engine exist, and return the engine.
 
     Errors:
         NotFound: the app or the engine does not exist
@@ -165,6 +167,7 @@ async def check_engine(stores: Stores, order: ScoringSpec) -> None:
     engine = await stores.engines.get(order.app_id, order.engine_id)
     if engine is None or not await stores.records.seen(order.app_id, "product"):
         raise NotFound(f"{messages.ENGINE_NOT_FOUND}: {order.app_id}/{order.engine_id}")
+    return engine
 
 
 def check_snapshot(artifacts: ArtifactStore, order: ScoringSpec) -> None:

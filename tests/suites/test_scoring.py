@@ -32,7 +32,7 @@ from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
-from tests.fakes.trained_snapshot import name, publish_ring_snapshot, ring_products
+from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
 
 APP = "shop"
 USERS = 200
@@ -166,6 +166,22 @@ async def test_filters_rows_and_stored_rules_are_those_of_the_api(shop: Shop) ->
         assert len(scored.product_ids) == 7
         assert {int(product_id.removeprefix("ring-")) % 3 for product_id in scored.product_ids} == {0, 1}
         assert int(scored.product_ids[0].removeprefix("ring-")) % 3 == 1
+
+
+async def test_pauses_of_the_engine_are_those_of_the_api(shop: Shop) -> None:
+    engine = await shop.corner.stores.engines.get(APP, "default")
+    assert engine is not None
+    some = everybody()[1:60:3]
+    before = {user: await shop.answers(user, rows=RING) for user in some}
+    await shop.corner.stores.engines.put(engine.model_copy(update={"repeat_after_days": {"click": 1.0}}))
+    scorer = shop.scorer(rows=RING)
+    await scorer.start()
+    lists = await scorer.score(some)
+    await scorer.close()
+    for user, scored in zip(some, lists, strict=True):
+        expected = await shop.answers(user, rows=RING)
+        assert list(zip(scored.product_ids, scored.scores, strict=True)) == expected
+    assert [len(scored.product_ids) for scored in lists] != [len(before[user]) for user in some]
 
 
 async def test_a_snapshot_that_does_not_serve_can_score(shop: Shop) -> None:
