@@ -201,7 +201,7 @@ def train_and_write_snapshot(
 ) -> Path:
     """Train a settled recipe on all data and write the snapshot; return its local folder."""
     folder = attempt.folder
-    if _is_complete(folder):
+    if _is_complete(folder, source):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     engine = train_engine(recipe, source.data, attempt.build_step_reporter(len(recipe.parts) + 2))
@@ -299,14 +299,16 @@ def _build_extras(
     return extras
 
 
-def _is_complete(folder: Path) -> bool:
+def _is_complete(folder: Path, source: TrainingSource) -> bool:
+    """Return whether an earlier attempt wrote the whole snapshot of this data."""
     if not (folder / MANIFEST).exists():
         return False
     try:
-        Snapshot.open(folder)
+        facts = Snapshot.open(folder).manifest.facts
     except Fault:
         return False
-    return True
+    # Another machine may have read the data anew since, after an erasure.
+    return bool(facts["erasures"] == source.erasures and facts["offsets"] == dict(source.offsets))
 
 
 def _delete_old_versions(attempt: RunAttempt, snapshots: SnapshotStore, version: str) -> list[str]:

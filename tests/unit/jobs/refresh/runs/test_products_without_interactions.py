@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from actors.language.hashing_embedder import HashingEmbedder
@@ -25,6 +26,7 @@ from cluster.records.run import Run
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import NOW_MS, interaction_change, view
@@ -39,10 +41,13 @@ def bench(tmp_path: Path) -> TrainingContext:
     return TrainingContext(artifacts, segments, tmp_path / "scratch", "release")
 
 
-def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> dict[str, Any]:
+def build_run() -> Run:
     recipe = load_recipe_file("default").model_dump(mode="json")
-    run = Run(app_id=generated_market.APP, engine_id="default", run_id="one", recipe=recipe, created_at=5)
-    return run_stages(RunAttempt(run, bench, lambda what, share: None, serving))
+    return Run(app_id=generated_market.APP, engine_id="default", run_id="one", recipe=recipe, created_at=5)
+
+
+def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> dict[str, Any]:
+    return run_stages(RunAttempt(build_run(), bench, lambda what, share: None, serving))
 
 
 def test_search_and_completions_are_built_and_the_rest_is_named(
@@ -57,6 +62,18 @@ def test_search_and_completions_are_built_and_the_rest_is_named(
     report = ReportStore(bench.artifacts).get(generated_market.APP, "default", outcome["version"])
     assert report is not None
     assert check_gate(report).allowed
+
+
+def test_a_snapshot_of_data_before_an_erasure_is_not_published(bench: TrainingContext) -> None:
+    run = build_run()
+    run_stages(RunAttempt(run, bench, lambda what, share: None), last="train")
+    (product, *_) = bench.segments.load(run.app_id).products
+    bench.segments.erase(run.app_id, "product", [orjson.loads(product.json)["product_id"]])
+    # as an attempt on another machine does, which can't delete the files of this one
+    CheckpointStore(bench.artifacts, run.app_id, run.run_id).clear()
+    version = trained(bench)["version"]
+    facts = SnapshotStore(bench.artifacts).manifest(run.app_id, run.engine_id, version).facts
+    assert facts["erasures"] == bench.segments.erasures(run.app_id).count == 1
 
 
 def test_it_serves_searches_and_leaves_ranking_to_what_happens(
