@@ -70,11 +70,13 @@ def _sort_rows(scores: Scores | Floats, count: int) -> Rows:
         return every
     top = np.sort(np.argpartition(scores, len(scores) - count)[len(scores) - count :])
     kept = scores[top]
-    least = kept == kept.min()
-    ties = scores == kept.min()
+    lowest = kept.min()
+    last = kept == lowest
+    ties = np.flatnonzero(scores == lowest)
+    places = np.count_nonzero(last)
     # Equal scores by row, so that a longer list begins with the shorter one: pages then fit together.
-    if np.count_nonzero(ties) > np.count_nonzero(least):
-        top[least] = np.flatnonzero(ties)[: np.count_nonzero(least)]
+    if len(ties) > places:
+        top[last] = ties[:places]
     best: Rows = top[np.argsort(-scores[top], kind="stable")]
     return best
 

@@ -147,10 +147,10 @@ class HAProxyOptions:
 
     @classmethod
     def load(cls, path: Path) -> HAProxyOptions:
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         # A newer release may have written options that this one lacks.
         given: dict[str, Any] = json.loads(path.read_text())
-        return cls(**{name: value for name, value in given.items() if name in known})
+        return cls(**{name: value for name, value in given.items() if name in names})
 
     def with_environment(self, environment: Mapping[str, str]) -> HAProxyOptions:
         """Return the options with the values of the environment."""

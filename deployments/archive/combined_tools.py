@@ -72,8 +72,10 @@ class CombinedTools:
                 source.app_id, person, passage.snippet, self._context_of(source, context), has_terms
             )
             # Those of the whole result are the terms of the including archive.
-            own = {} if source is self._main else source.tools.terms.describe(passage.snippet.licence)
-            results.append({**result, **own, "archive": source.title})
+            source_terms = (
+                {} if source is self._main else source.tools.terms.describe(passage.snippet.licence)
+            )
+            results.append({**result, **source_terms, "archive": source.title})
         document = {"results": results, **self._main.tools.terms.describe("")}
         document |= await self._find_teasers(person, question)
         if absent:

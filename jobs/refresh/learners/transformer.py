@@ -79,7 +79,8 @@ class TransformerRecipe(PartRecipe):
     def compute_decay(self, events: int) -> float:
         """Return the weight decay of the optimizer for a number of events.
 
-        Source: X. Wang, L. Aitchison, How to set AdamW's weight decay as you scale model and dataset size, arXiv 2405.13698
+        Source:
+            X. Wang, L. Aitchison, How to set AdamW's weight decay as you scale model and dataset size, arXiv 2405.13698
         """
         if self.decay_epochs is None:
             return self.decay

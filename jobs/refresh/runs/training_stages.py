@@ -308,7 +308,7 @@ def _is_complete(folder: Path, source: TrainingSource) -> bool:
     except Fault:
         return False
     # Another machine may have read the data anew since, after an erasure.
-    return bool(facts["erasures"] == source.erasures and facts["offsets"] == dict(source.offsets))
+    return bool(facts.get("erasures") == source.erasures and facts.get("offsets") == dict(source.offsets))
 
 
 def _delete_old_versions(attempt: RunAttempt, snapshots: SnapshotStore, version: str) -> list[str]:
