@@ -68,16 +68,15 @@ def _sort_rows(scores: Scores | Floats, count: int) -> Rows:
     if len(scores) <= count:
         every: Rows = np.argsort(-scores, kind="stable")
         return every
-    top = np.sort(np.argpartition(scores, len(scores) - count)[len(scores) - count :])
+    top = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+    top.sort()
     kept = scores[top]
     lowest = kept.min()
-    last = kept == lowest
-    ties = np.flatnonzero(scores == lowest)
-    places = np.count_nonzero(last)
-    # Equal scores by row, so that a longer list begins with the shorter one: pages then fit together.
-    if len(ties) > places:
-        top[last] = ties[:places]
-    best: Rows = top[np.argsort(-scores[top], kind="stable")]
+    if np.count_nonzero(scores >= lowest) > count:
+        # Equal scores by row, so that a longer list begins with the shorter one: pages then fit together.
+        last = kept == lowest
+        top[last] = np.flatnonzero(scores == lowest)[: np.count_nonzero(last)]
+    best: Rows = top[np.argsort(-kept, kind="stable")]
     return best
 
 
