@@ -55,9 +55,7 @@ class TransformerRecipe(PartRecipe):
     dropout: float = Field(default=0.3, ge=0, lt=1)
     "Share of the inputs of each layer that a training step drops."
     decay: float = Field(default=0.05, ge=0, le=1)
-    "Weight decay of the optimizer, unless `decay_epochs` is given."
-    decay_epochs: float | None = Field(default=None, gt=0, exclude_if=lambda epochs: epochs is None)
-    "Number of passes over the events in which the decay alone shrinks a weight to 1/e, whatever the number of events."
+    "Weight decay of the optimizer."
     rate: float = Field(default=0.002, gt=0, le=0.1)
     "Learning rate."
     batch_events: int = Field(default=1_000, ge=100, le=100_000)
@@ -75,17 +73,6 @@ class TransformerRecipe(PartRecipe):
     "Number of items with a score for a user."
     power: float = Field(default=0.5, gt=0, le=2)
     "Exponent of the softmax share that is the score of an item."
-
-    def compute_decay(self, events: int) -> float:
-        """Return the weight decay of the optimizer for a number of events.
-
-        Source:
-            X. Wang, L. Aitchison, How to set AdamW's weight decay as you scale model and dataset size, arXiv 2405.13698
-        """
-        if self.decay_epochs is None:
-            return self.decay
-        steps = max(events / self.batch_events, 1.0)
-        return min(1.0, 1 / (self.rate * steps * self.decay_epochs))
 
     def limit_epochs(self, events: int) -> int:
         """Return the maximum number of passes over a number of events."""
@@ -169,8 +156,7 @@ class _Training:
         self._n_items = n_items
         self._jax = jax
         self._steps = steps
-        decay = recipe.compute_decay(len(sequences.items))
-        self._step_config = steps.StepConfig(config, recipe.dropout, decay, recipe.rate)
+        self._step_config = steps.StepConfig(config, recipe.dropout, recipe.decay, recipe.rate)
         # here once: arrays of numpy would be copied in each step
         self._content = None if content is None else jax.numpy.asarray(content)
         self._last_events = self._hold_out(sequences)

@@ -281,16 +281,6 @@ def test_a_state_of_a_recipe_without_the_limit_continues() -> None:
     assert [usual.limit_epochs(events) for events in (0, 360_000, 1_000_000, 30_000_000)] == [60, 60, 22, 1]
 
 
-def test_the_decay_of_an_epoch_does_not_depend_on_the_number_of_events() -> None:
-    assert TransformerRecipe(decay=0.1).compute_decay(1_000) == 0.1
-    assert "decay_epochs" not in TransformerRecipe().model_dump(), (
-        "the field would give the state another name"
-    )
-    recipe = TransformerRecipe(decay_epochs=20.0, rate=0.002, batch_events=1_000)
-    decays = [recipe.compute_decay(events) for events in (0, 50_000, 1_000_000)]
-    assert decays == pytest.approx([1.0, 0.5, 0.025])
-
-
 def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     with pytest.raises(Invalid, match=r"pip install 'kiosk\[sequence\]'"):
