@@ -33,6 +33,7 @@ from tests.fakes.local_recommender import LocalRecommenderClient
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
+from tests.suites.waiting import until
 
 APP = "shop"
 USERS = 200
@@ -172,16 +173,25 @@ async def test_pauses_of_the_engine_are_those_of_the_api(shop: Shop) -> None:
     engine = await shop.corner.stores.engines.get(APP, "default")
     assert engine is not None
     some = everybody()[1:60:3]
-    before = {user: await shop.answers(user, rows=RING) for user in some}
+
+    async def answer_all() -> list[list[tuple[str, float]]]:
+        return [await shop.answers(user, rows=RING) for user in some]
+
+    before = await answer_all()
     await shop.corner.stores.engines.put(engine.model_copy(update={"repeat_after_days": {"click": 1.0}}))
     scorer = shop.scorer(rows=RING)
     await scorer.start()
     lists = await scorer.score(some)
     await scorer.close()
-    for user, scored in zip(some, lists, strict=True):
-        expected = await shop.answers(user, rows=RING)
-        assert list(zip(scored.product_ids, scored.scores, strict=True)) == expected
-    assert [len(scored.product_ids) for scored in lists] != [len(before[user]) for user in some]
+
+    async def has_pauses() -> bool:
+        return await answer_all() != before
+
+    # The API reads changes of engines every few seconds.
+    await until(has_pauses)
+    assert [
+        list(zip(scored.product_ids, scored.scores, strict=True)) for scored in lists
+    ] == await answer_all()
 
 
 async def test_a_snapshot_that_does_not_serve_can_score(shop: Shop) -> None:
