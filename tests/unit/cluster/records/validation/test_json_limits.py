@@ -61,7 +61,7 @@ def test_the_width_of_an_object_is_bounded(refuse_duplicates: bool) -> None:
 
 
 def test_the_number_of_values_is_bounded() -> None:
-    assert f"{MAX_CONTAINERS} objects and arrays" in reason(b"[" + b",".join([b"{}"] * MAX_CONTAINERS) + b"]")
+    assert "100000 objects and arrays" in reason(b"[" + b",".join([b"{}"] * MAX_CONTAINERS) + b"]")
     assert len(load_json(b"[" + b",".join([b"[]"] * (MAX_CONTAINERS - 1)) + b"]", refuse_duplicates=True)) > 0
     assert "1000000 values" in reason(b"[1" + b",1" * (MAX_COMMAS + 1) + b"]")
     text = '\\"[{,' * 400_000
@@ -147,7 +147,7 @@ def in_data(*records: bytes) -> bytes:
 
 HOSTILE = {
     "100,000 levels": b'{"data":' + nested(100_000) + b"}",
-    "200,000 objects deep": b'{"data":' * MAX_CONTAINERS,
+    "100,000 objects deep": b'{"data":' * 100_000,
     "1,000 levels, often": in_data(*[nested(1_000)] * 450),
     "an integer of 6,000 digits": in_data(b'{"user_id":"u","age":' + b"9" * 6_000 + b"}"),
     "an integer of a million digits": in_data(b"9" * MB),
