@@ -213,6 +213,46 @@ def test_a_diverged_epoch_is_never_the_best() -> None:
     assert training._measure(broken) < 0.5
 
 
+def test_it_keeps_the_average_of_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[np.ndarray] = []
+    average = transformer_module._Training._average
+
+    def record(training: transformer_module._Training, state: transformer_module._TrainingState) -> object:
+        ends.append(np.array(state.parameters["items"]))
+        return average(training, state)
+
+    monkeypatch.setattr(transformer_module._Training, "_average", record)
+    recipe = SMALL.model_copy(update={"epochs": 3, "averaging": 0.6})
+    training = _prepare(recipe)
+    state = training.run("averaged")
+    first, second, third = (end.astype(np.float64) for end in ends)
+    # 0.6 is more than the half that the first epoch has of two, and less than the two thirds that two have of three
+    expected = 0.6 * (first + second) / 2 + 0.4 * third
+    np.testing.assert_allclose(state.average["items"], expected, rtol=1e-5, atol=1e-6)
+    assert training._measure(state.average) == pytest.approx(state.curve[-1][1], abs=1e-5)
+
+
+def test_without_averaging_it_keeps_single_epochs() -> None:
+    training = _prepare(SMALL.model_copy(update={"epochs": 2, "averaging": 0.0}))
+    state = training.run("single")
+    for name, array in state.parameters.items():
+        np.testing.assert_array_equal(state.average[name], array)
+
+
+def test_a_state_of_release_0_2_0_continues() -> None:
+    memory = _Memory()
+    with keep_progress(memory):
+        _train(SMALL.model_copy(update={"epochs": 2}))
+        (stored,) = memory.states.values()
+        old = {path: array for path, array in stored.arrays.items() if not path.startswith("average/")}
+    training = _prepare(SMALL)
+    state = training._load(ModelState(old, stored.facts))
+    assert state is not None
+    np.testing.assert_array_equal(state.average["items"], np.asarray(state.parameters["items"]))
+    training._run_epoch(state)
+    assert state.epoch == 3
+
+
 def _prepare(recipe: TransformerRecipe) -> transformer_module._Training:
     config = TransformerConfig(recipe.blocks, recipe.heads, recipe.events, recipe.candidates, recipe.power)
     data = ring_data()
@@ -273,7 +313,7 @@ def test_it_visits_at_most_so_many_events_and_keeps_the_best_epoch(model: Transf
 
 def test_a_state_of_a_recipe_without_the_limit_continues() -> None:
     fields = TransformerRecipe().model_dump(mode="json")
-    assert "event_visits" not in fields, "the field would give the state another name"
+    assert not {"event_visits", "averaging"} & set(fields), "a field would give the state another name"
     limited = TransformerRecipe(event_visits=5_000_000)
     assert TransformerRecipe.model_validate(limited.model_dump(mode="json")) == limited
     assert limited.limit_epochs(400_000) == 12
