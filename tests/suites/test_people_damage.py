@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.records.account import Code
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from tests.suites.doing import NOW
@@ -50,3 +51,21 @@ async def test_everything_that_can_go_away_by_itself_does(redis_stores: OpenStor
     assert 0 < code_ms <= 600_000
     for key in (keys.oauth_grant("g1"), keys.oauth_grants("usr-ada")):
         assert 0 < await server.execute_slow("PTTL", key) <= 30 * 24 * 3_600_000
+
+
+async def test_a_code_that_expires_while_it_is_burnt_leaves_nothing(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, grants = redis_stores.server, redis_stores.grants
+    await grants.put_code(sha("c"), a_code(a_grant("g1")))
+    read_code = grants.code
+
+    async def read_and_expire(sha256: str) -> Code | None:
+        code = await read_code(sha256)
+        await server.execute_slow("DEL", keys.oauth_code(sha256))
+        return code
+
+    monkeypatch.setattr(grants, "code", read_and_expire)
+    await grants.burn(sha("c"), now_ms=NOW)
+    assert await server.execute_slow("EXISTS", keys.oauth_code(sha("c"))) == 0
+    assert await grants.version() == 0

@@ -38,6 +38,7 @@ _BATCH_SIZE = 200
 
 _PUT_CODE = Script.load("put_code")
 _REDEEM = Script.load("redeem_code")
+_BURN = Script.load("burn_code")
 _ROTATE = Script.load("rotate_grant")
 _REVOKE = Script.load("revoke_grant")
 _READ_REVOKED = Script.load("read_revoked")
@@ -126,9 +127,8 @@ class GrantStore:
         code = await self.code(sha256)
         if code is None:
             return
-        # HSETNX: of a burn and an exchange at once, exactly one is first.
-        first = await self._server.execute_slow("HSETNX", keys.oauth_code(sha256), "used", "1")
-        if not first:
+        # A script: of a burn and an exchange at once, exactly one is first, and the code may expire meanwhile.
+        if await self._server.run(_BURN, [keys.oauth_code(sha256)], []):
             await self.revoke(code.grant_id, now_ms=now_ms)
 
     async def take_assertion(self, sha256: str, *, life_ms: int) -> bool:
