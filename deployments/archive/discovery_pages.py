@@ -36,6 +36,7 @@ CATALOG_TYPE = "application/ai-catalog+json"
 GUIDE_PATH = "/llms.txt"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 REGISTRY_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+_DEFAULT_NAME = "archive"
 _REGISTRY_NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
 
@@ -113,7 +114,7 @@ def build_card(
     versions = list(VERSIONS)
     return {
         "$schema": SCHEMA,
-        "name": f"{_reverse_host(origin)}/{archive_id or 'archive'}",
+        "name": f"{_reverse_host(origin)}/{_name_of(archive_id)}",
         "version": version,
         "title": title,
         "description": DESCRIPTION,
@@ -138,7 +139,7 @@ def build_server_json(
         Invalid: the name is no reversed domain with a slash and a word
     Source: MCP Registry, schema of 2025-12-11
     """
-    name = name or f"{_reverse_host(origin)}/{archive_id or 'archive'}"
+    name = name or f"{_reverse_host(origin)}/{_name_of(archive_id)}"
     if not _REGISTRY_NAME.fullmatch(name):
         raise Invalid(
             f"{name[:100]!r} is no name of the MCP Registry; name a domain of yours, as com.example/archive"
@@ -161,13 +162,19 @@ def build_catalog(origin: str, titles: Mapping[str, str]) -> dict[str, Any]:
     host = urlsplit(origin).hostname or "localhost"
     cards = [
         {
-            "identifier": f"urn:air:{host}:mcp:{archive_id or 'archive'}",
+            "identifier": f"urn:air:{host}:mcp:{_name_of(archive_id)}",
             "type": CARD_TYPE,
             "url": f"{resource_of(origin, archive_id)}/server-card",
         }
         for archive_id in titles
     ]
     return {"specVersion": "1.0", "host": {"displayName": titles[""]}, "entries": cards}
+
+
+def _name_of(archive_id: str) -> str:
+    """Return the name of an archive to programs; no two archives of a host share one."""
+    # The default archive has always had this name. No app has an underscore in its id.
+    return {"": _DEFAULT_NAME, _DEFAULT_NAME: f"{_DEFAULT_NAME}_app"}.get(archive_id, archive_id)
 
 
 def _guide_of(origin: str, archive_id: str) -> str:
@@ -244,7 +251,7 @@ def render_llms_txt(
         versions=", ".join((*versions, REVISION)),
         connectors=_CONNECTORS if len(tools) == len(build_tools()) else "",
         install="\n".join(
-            f"- {where}: {how}" for where, how in list_install_instructions(mcp, archive_id or "archive")
+            f"- {where}: {how}" for where, how in list_install_instructions(mcp, _name_of(archive_id))
         ),
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
         licence=publisher_licence(rules.licence),

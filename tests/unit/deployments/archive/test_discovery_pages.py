@@ -17,6 +17,7 @@ from deployments.archive.citation_rules import CitationRules
 from deployments.archive.discovery_pages import (
     DESCRIPTION,
     build_card,
+    build_catalog,
     build_server_json,
     list_install_instructions,
 )
@@ -230,6 +231,16 @@ async def test_a_page_of_another_origin_may_read_the_new_documents(corner: Archi
     preflight = await fetch(corner, path, "OPTIONS", **request_headers)
     assert preflight.status == 204
     assert preflight.headers["access-control-allow-headers"] == "Content-Type, If-None-Match"
+
+
+def test_an_app_named_archive_shares_no_name_with_the_default_archive() -> None:
+    archives = ("", "archive", "sports")
+    catalog = build_catalog(ORIGIN, dict.fromkeys(archives, "x"))
+    urns = [entry["identifier"] for entry in catalog["entries"]]
+    assert urns == [f"urn:air:news.example.com:mcp:{name}" for name in ("archive", "archive_app", "sports")]
+    names = [f"com.example.news/{name}" for name in ("archive", "archive_app", "sports")]
+    assert [build_card(ORIGIN, "x", "1", archive_id=name)["name"] for name in archives] == names
+    assert [build_server_json(ORIGIN, "x", "1", archive_id=name)["name"] for name in archives] == names
 
 
 def test_the_file_for_the_registry() -> None:
