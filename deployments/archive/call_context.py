@@ -121,6 +121,10 @@ class CallContexts:
             ),
         )
 
+    def open_included(self, call: ToolCall, article: str) -> CallContext:
+        """Return the context of the read of an included article, by its name in results; its link has no mark."""
+        return replace(self._find_question(call.person, article), links=None)
+
     def remember(self, call: ToolCall, context: CallContext, articles: Iterable[str]) -> None:
         """Remember the results of a question with marks or variants, for the reads that follow."""
         now_s = self._clock.monotonic_s()

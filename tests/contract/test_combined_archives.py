@@ -14,6 +14,7 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult,
 from cluster.access_tier import NOBODY
 from cluster.crypto import Vault
 from cluster.errors import Unavailable
+from cluster.records.apps import AppSettings
 from cluster.records.archive.archive_terms import ArchiveTerms
 from cluster.records.archive.article_revision import ArticleRevision
 from cluster.records.archive.named_archive import NamedArchive
@@ -217,6 +218,26 @@ async def test_reports_and_corrections_keep_included_articles_apart(
     await both.corner.services.close()
     calls = await both.corner.stores.archive_calls.read_all("sports", "0")
     assert [call.articles for call in calls if call.tool == "get_archive_article"] == [("wine:1",)]
+
+
+async def test_a_read_of_an_included_article_joins_the_question_that_returned_it(both: Combination) -> None:
+    both.apps.settings["sports"] = AppSettings(citation_marks="landing")
+    await both.result("ask_archive", question="final of the cup")
+    results = (await both.result("ask_archive", question="red grapes cellar"))["results"]
+    for result in results:
+        await both.result("get_archive_article", product_id=result["product_id"], offset=result["offset"])
+    await both.corner.services.close()
+    calls = await both.corner.stores.archive_calls.read_all("sports", "0")
+    first, second = (call.call_id for call in calls if call.tool == "ask_archive")
+    assert first != second
+    joined = {
+        call.articles[0]: (call.question_id, call.marked)
+        for call in calls
+        if call.tool == "get_archive_article"
+    }
+    assert {"wine:1", "wine:3"} <= joined.keys()
+    # The links of included articles carry no marks.
+    assert joined == {name: (second, not name.startswith("wine:")) for name in joined}
 
 
 async def test_an_archive_without_included_ones_answers_as_before(both: Combination) -> None:

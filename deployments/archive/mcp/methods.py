@@ -140,6 +140,9 @@ class McpMethods:
             if self._contexts is not None and tool.name != CHECK:
                 context = await self._contexts.open(usage, _read_article(tool.name, given))
             result = await run(person, given, context)
+            if self._contexts is not None and result.is_included:
+                # `open` knew the bare id alone, by which this archive may have another article.
+                context = self._contexts.open_included(usage, result.articles[0])
             news = await self._citations.list_corrections(person)
             # `record_read` looks up revisions in this archive; an included one has its own.
             if tool.name in (GET, FETCH) and not result.is_included:
