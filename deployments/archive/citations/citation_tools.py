@@ -156,10 +156,14 @@ class CitationTools:
             self.reads.record(person, product_id, revision.revision)
         return [self._fence(_revision_to_dict(product_id, revision)) for product_id, revision in news]
 
-    async def record_read(self, person: ArchiveCaller, product_id: str) -> None:
-        """Remember that an agent read an article."""
+    async def find_revision(self, product_id: str) -> str:
+        """Return the present revision of an article; empty if it was never corrected."""
         revision = (await self.archive.get_article_revisions(self.find_app())).get(product_id)
-        self.reads.record(person, product_id, "" if revision is None else revision.revision)
+        return "" if revision is None else revision.revision
+
+    def record_read(self, person: ArchiveCaller, product_id: str, revision: str) -> None:
+        """Remember that an agent read an article; its revision was read before its text."""
+        self.reads.record(person, product_id, revision)
 
     def _fence(self, result: Mapping[str, str]) -> dict[str, str]:
         return {

@@ -137,16 +137,19 @@ class McpMethods:
         context = PLAIN
         try:
             given = tool.parse_arguments(arguments)
+            product_id = _read_article(tool.name, given)
             if self._contexts is not None and tool.name != CHECK:
-                context = await self._contexts.open(usage, _read_article(tool.name, given))
+                context = await self._contexts.open(usage, product_id)
+            # Before the text: a correction in between would count as read, and the agent would never hear of it.
+            revision = await self._citations.find_revision(product_id) if product_id else ""
             result = await run(person, given, context)
             if self._contexts is not None and result.is_included:
                 # `open` knew the bare id alone, by which this archive may have another article.
                 context = self._contexts.open_included(usage, result.articles[0])
             news = await self._citations.list_corrections(person)
-            # `record_read` looks up revisions in this archive; an included one has its own.
-            if tool.name in (GET, FETCH) and not result.is_included:
-                await self._citations.record_read(person, result.articles[0])
+            # The revision is one of this archive; an included one has its own.
+            if product_id and not result.is_included:
+                self._citations.record_read(person, result.articles[0], revision)
         except KioskError as error:
             self._usage.record(usage.refuse(error.message))
             raise

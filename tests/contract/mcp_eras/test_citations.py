@@ -11,6 +11,7 @@ import jwt
 import orjson
 import pytest
 
+from actors.archive.messages import ArchiveArticle
 from cluster.admin.citation_signing_keys import CitationSigningKeys
 from cluster.clock import SystemClock
 from cluster.crypto import Vault
@@ -177,6 +178,24 @@ async def test_an_agent_that_read_an_article_is_informed_once_at_its_next_call()
     corner.archive.withdraw("na-1002")
     withdrawn = (await call_tool(corner, "search", query="comet"))["structuredContent"]["corrections"]
     assert [item["status"] for item in withdrawn] == ["withdrawn"]
+
+
+async def test_a_correction_while_an_article_is_read_reaches_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corner = await open_archive_corner()
+    read_article = corner.archive.article
+
+    async def read_and_correct(*arguments: Any) -> ArchiveArticle | None:
+        article = await read_article(*arguments)
+        corner.archive.correct("na-1002", "Farms must meter water from May.", "May, not April.")
+        return article
+
+    monkeypatch.setattr(corner.archive, "article", read_and_correct)
+    assert "from April" in (await read(corner))["content"]
+    answer = await corner.tool("ask_archive", {"question": "comet"})
+    (news,) = answer["result"]["structuredContent"]["corrections"]
+    assert (news["status"], news["product_id"]) == ("corrected", "na-1002")
 
 
 async def test_another_replica_informs_the_agent_and_a_killed_one_loses_nothing_that_was_written() -> None:
