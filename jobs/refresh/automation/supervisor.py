@@ -7,7 +7,8 @@ no first training; so a schedule that was removed stays away. Only engines with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Iterable, Iterator, Sequence, Set
+from itertools import count
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -157,7 +158,7 @@ class ModelSupervisor:
             promote=True,
             run_id=f"first-training{end}",
         )
-        made = Schedule(
+        schedule = Schedule(
             app_id=app_id,
             name=f"{SCHEDULE}{end}",
             engine_id=engine_id,
@@ -166,9 +167,12 @@ class ModelSupervisor:
             created_at=now_ms,
         )
         # Never in the place of a schedule that a person gave to another engine.
-        if not await self._stores.schedules.add(made):
-            made = made.model_copy(update={"name": f"{SCHEDULE}-{engine_id}"})
-            await self._stores.schedules.add(made)
+        for name in _schedule_names(schedule.name, engine_id):
+            if await self._stores.schedules.add(schedule.model_copy(update={"name": name})):
+                break
+            # Another supervisor, or a person, was faster.
+            if any(other.engine_id == engine_id for other in await self._stores.schedules.all(app_id)):
+                break
         self._log.info("first_training_ordered", app=app_id, engine=engine_id, recipe=recipe["name"])
 
     async def _train_early(self, app_id: str, schedules: Sequence[Schedule]) -> int:
@@ -215,6 +219,16 @@ class ModelSupervisor:
             ordered += 1
             self._log.info("early_training_ordered", app=app_id, engine=engine_id, reason=drift.sentence)
         return ordered
+
+
+def _schedule_names(first: str, engine_id: str) -> Iterator[str]:
+    """Yield the names of an engine's schedule, the preferred one first, without end."""
+    yield first
+    engine_name = f"{SCHEDULE}-{engine_id}"
+    if engine_name != first:
+        yield engine_name
+    for number in count(2):
+        yield f"{engine_name}-{number}"
 
 
 def may_train_early(runs: Iterable[Run], now_ms: int) -> bool:

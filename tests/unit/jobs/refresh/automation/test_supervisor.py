@@ -165,6 +165,38 @@ async def test_a_first_training_replaces_no_schedule_of_another_engine(shop: Sho
     assert (made.name, made.engine_id) == ("nightly-default", "default")
 
 
+async def test_an_engine_whose_schedule_names_are_taken_gets_the_next_free_one(shop: Shop) -> None:
+    await shop.set_switch(True)
+    shop.settle()
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="spring"))
+    for name in ("nightly", "nightly-default", "nightly-spring"):
+        news = Schedule(app_id=APP, name=name, engine_id="news", when="every 6h", recipe={"name": "fast"})
+        await shop.stores.schedules.add(news)
+    assert await shop.look_again() == 2
+    schedules = {schedule.name: schedule.engine_id for schedule in await shop.stores.schedules.all(APP)}
+    assert schedules == {
+        "nightly": "news",
+        "nightly-default": "news",
+        "nightly-default-2": "default",
+        "nightly-spring": "news",
+        "nightly-spring-2": "spring",
+    }
+
+
+async def test_two_supervisors_at_once_make_one_schedule(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    await shop.set_switch(True)
+    shop.settle()
+    add = shop.stores.schedules.add
+
+    async def add_after_another(schedule: Schedule) -> bool:
+        await add(schedule.model_copy())
+        return await add(schedule)
+
+    monkeypatch.setattr(shop.stores.schedules, "add", add_after_another)
+    assert await shop.look_again() == 1
+    assert [schedule.name for schedule in await shop.stores.schedules.all(APP)] == ["nightly"]
+
+
 async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
     await shop.set_switch(True)
     shop.settle()
