@@ -86,6 +86,11 @@ class UpdateNotifier:
         await self._ask(name, thread, news)
 
     async def _ask(self, name: ThreadKey, thread: Thread, news: News) -> None:
+        # Read again: the monitor learns only at its next full reload that a user left, or was erased.
+        user_threads = await self._apply(name, lambda user_threads: user_threads)
+        current = user_threads.threads.get(name[1])
+        if current is None or current.news is None or current.news.question_id != news.question_id:
+            return
         try:
             await self._answering.ask(
                 self._app_id, name[0], thread.subject, thread.question_ids[-1], news.question_id
@@ -138,8 +143,10 @@ class UpdateNotifier:
         self._meter.count("kiosk_thread_drops_total")
         _log.info("news_dropped", app=self._app_id, thread=name[1], score=round(news.score, 3), reason=reason)
 
-    async def _apply(self, name: ThreadKey, rule: Callable[[UserThreads], UserThreads]) -> None:
-        self._watched_threads.put(name[0], await self._tracker.apply(self._app_id, name[0], rule))
+    async def _apply(self, name: ThreadKey, rule: Callable[[UserThreads], UserThreads]) -> UserThreads:
+        user_threads = await self._tracker.apply(self._app_id, name[0], rule)
+        self._watched_threads.put(name[0], user_threads)
+        return user_threads
 
 
 def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None) -> str:

@@ -361,3 +361,20 @@ async def test_the_loop_finds_apps_and_goes_by_their_threshold(room: Newsroom) -
     room.clock.pass_ms(LAG_MS)
     await loop.run_once()
     assert loop.state().waiting == 1
+
+
+@pytest.mark.parametrize("departure", ["unsubscribe", "delete", "erase"])
+async def test_news_of_departed_users_starts_no_question(room: Newsroom, departure: Any) -> None:
+    await room.watch()
+    await room.upload(sale())
+    room.answerer.wrong = TooMany("later")
+    await room.ripen()
+    if departure == "erase":
+        await room.stores.threads.erase(APP, ["ada"])
+    else:
+        await room.history.change(ThreadChange(APP, "ada", departure, ("q1",)))
+    room.answerer.wrong = None
+    await room.rounds()
+    assert room.answerer.questions == []
+    assert room.monitor is not None
+    assert len(room.monitor.watched_threads) == 0
