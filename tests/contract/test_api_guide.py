@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from cluster.records.validation.json_limits import MAX_COMMAS, MAX_CONTAINERS, MAX_DEPTH, MAX_NAMES
+from cluster.records.validation.json_limits import (
+    BYTES_OF_CONTAINER,
+    MAX_COMMAS,
+    MAX_CONTAINERS,
+    MAX_CONTAINERS_OF_LARGE_BODY,
+    MAX_DEPTH,
+    MAX_NAMES,
+)
 from tests.contract.example_player import ExamplePlayer
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER
@@ -126,7 +133,8 @@ async def test_errors_have_the_shapes_of_the_page(player: ExamplePlayer) -> None
 @pytest.mark.parametrize("page", ["api.md", "reference/errors.md"])
 def test_the_pages_name_every_limit_of_json(page: str) -> None:
     limits = (
-        f"{MAX_DEPTH} levels, {MAX_NAMES:,} names in an object, {MAX_CONTAINERS:,} objects and arrays, "
-        f"{MAX_COMMAS:,} values"
+        f"{MAX_DEPTH} levels, {MAX_NAMES:,} names in an object, {MAX_CONTAINERS:,} objects and arrays "
+        f"(bodies of more than {MAX_CONTAINERS * BYTES_OF_CONTAINER / 1_000_000:g} MB: one for each "
+        f"{BYTES_OF_CONTAINER} bytes, at most {MAX_CONTAINERS_OF_LARGE_BODY:,}), {MAX_COMMAS:,} values"
     )
     assert limits in (ROOT / "docs" / page).read_text("utf-8")

@@ -6,7 +6,8 @@ depth of nesting, repeated names, size. Other modules validate the content of th
     refused                                    by
     no JSON, NaN, 1e999, BOM, bad UTF-8,       the parser itself (linear, no recursion of ours)
     lone surrogates, more than 1,024 levels
-    more than 100,000 containers               counted on the bytes, before anything is built
+    more than 100,000 containers, or one of    counted on the bytes, before anything is built
+    24 bytes up to 200,000
     more than 1,000,000 commas                 likewise
     more than 64 levels, an object of more     counted on the parsed tree, level by level
     than 2,000 names
@@ -29,7 +30,13 @@ from cluster.errors import Malformed, messages
 MAX_DEPTH = 64
 "Levels of nesting; the outermost container is the first."
 MAX_CONTAINERS = 100_000
-"Objects and arrays in one body."
+"Objects and arrays in a body of up to 2.4 MB."
+MAX_CONTAINERS_OF_LARGE_BODY = 200_000
+"Objects and arrays in a larger body: 10,000 interactions with a rich context, 13 each, and room."
+# Interactions with a rich context have 53 bytes for each container, empty brackets 3. So a larger bound is for
+# bodies whose other bytes cost as much: at 4.8 MB the worst body takes 1.2 times as long as plain interactions.
+BYTES_OF_CONTAINER = 24
+"A body of more than 2.4 MB may have one object or array for so many bytes."
 MAX_NAMES = 2_000
 "Names in one object."
 MAX_COMMAS = 1_000_000
@@ -84,15 +91,21 @@ def malformed_error(reason: str, message: str = "") -> Malformed:
     return Malformed(message or f"{messages.MALFORMED} The body was refused: {reason}.", detail=detail)
 
 
+def _container_limit(body_bytes: int) -> int:
+    """Return how many objects and arrays a body of a size may have."""
+    return min(MAX_CONTAINERS_OF_LARGE_BODY, max(MAX_CONTAINERS, body_bytes // BYTES_OF_CONTAINER))
+
+
 def _refuse_large_documents(body: bytes) -> None:
     """Refuse bodies with very many values; brackets and commas within texts do not count."""
     # Fast counts first, too high by the signs within texts; exact ones only for bodies beyond a bound.
     containers = body.count(b"{") + body.count(b"[")
     commas = body.count(b",") if len(body) > MAX_COMMAS else 0
-    if containers <= MAX_CONTAINERS and commas <= MAX_COMMAS:
+    limit = _container_limit(len(body))
+    if containers <= limit and commas <= MAX_COMMAS:
         return
-    if _count_outside_strings(body, b"{[") > MAX_CONTAINERS:
-        raise malformed_error(f"more than {MAX_CONTAINERS} objects and arrays")
+    if _count_outside_strings(body, b"{[") > limit:
+        raise malformed_error(f"more than {limit} objects and arrays")
     if _count_outside_strings(body, b",") > MAX_COMMAS:
         raise malformed_error(f"more than {MAX_COMMAS} values")
 

@@ -16,7 +16,15 @@ from cluster.records.validation.deletes import (
     parse_product_delete,
     parse_user_delete,
 )
-from cluster.records.validation.json_limits import MAX_COMMAS, MAX_CONTAINERS, MAX_DEPTH, MAX_NAMES, load_json
+from cluster.records.validation.json_limits import (
+    BYTES_OF_CONTAINER,
+    MAX_COMMAS,
+    MAX_CONTAINERS,
+    MAX_CONTAINERS_OF_LARGE_BODY,
+    MAX_DEPTH,
+    MAX_NAMES,
+    load_json,
+)
 from cluster.records.validation.upload import parse_upload
 
 MB = 1_000_000
@@ -66,6 +74,44 @@ def test_the_number_of_values_is_bounded() -> None:
     assert "1000000 values" in reason(b"[1" + b",1" * (MAX_COMMAS + 1) + b"]")
     text = '\\"[{,' * 400_000
     assert load_json(json.dumps([text]).encode(), refuse_duplicates=True) == [text]
+
+
+def test_ten_thousand_interactions_with_a_rich_context_fit_into_an_upload() -> None:
+    record = {
+        "type": "add_to_cart",
+        "user_id": "user-1",
+        "timestamp": "2026-03-02T09:15:30Z",
+        "product_ids": ["trowel-001"],
+        "quantities": [1],
+        "context": {
+            "campaign": {"name": "spring", "source": "newsletter", "medium": "email"},
+            "page": {"url": "https://shop.example/tools/trowels", "title": "Trowels"},
+            "custom_context": {
+                "session_id": "s-1",
+                "items": [{"id": "a", "price": 1}, {"id": "b", "price": 2}, {"id": "c", "price": 3}],
+                "positions": [1, 2, 3],
+                "attributes": {"ab": "x"},
+            },
+        },
+    }
+    text = json.dumps(record, separators=(",", ":")).encode()
+    body = in_data(*[text] * 10_000)
+    assert text.count(b"{") + text.count(b"[") == 13
+    assert parse_upload("interaction", body, now_ms=1).count == 10_000
+
+
+def test_a_larger_body_may_have_more_objects_and_arrays_up_to_a_bound() -> None:
+    def body(containers: int, size: int) -> bytes:
+        head = b"[" + b",".join([b"{}"] * (containers - 1)) + b',"'
+        return head + b"x" * (size - len(head) - 2) + b'"]'
+
+    # brackets alone gain nothing, however many
+    assert "more than 100000 objects" in reason(b"[" + b",".join([b"{}"] * 150_000) + b"]")
+    for containers in (120_000, MAX_CONTAINERS_OF_LARGE_BODY):
+        size = containers * BYTES_OF_CONTAINER
+        assert len(load_json(body(containers, size), refuse_duplicates=True)) == containers
+        assert f"more than {containers - 1} objects" in reason(body(containers, size - 1))
+    assert "more than 200000 objects" in reason(body(MAX_CONTAINERS_OF_LARGE_BODY + 1, 8 * MB))
 
 
 @pytest.mark.parametrize(
