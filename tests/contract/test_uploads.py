@@ -112,6 +112,18 @@ async def test_a_header_marks_a_dry_run(corner: Corner) -> None:
         assert dry.json().keys() == real.json().keys()
 
 
+async def test_a_repeated_dry_run_is_marked_too(corner: Corner) -> None:
+    headers = {**corner.headers(), "Idempotency-Key": "k1"}
+    body = {"data": [{"product_id": "x"}]}
+    first, again = [
+        await call(corner.handler, "POST", PRODUCTS + "?dry_run=1", headers=headers, json=body)
+        for _ in range(2)
+    ]
+    assert (first.headers["x-dry-run"], again.headers["x-dry-run"]) == ("1", "1")
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "Idempotency-Replayed" in again.headers["access-control-expose-headers"]
+
+
 # --- warnings ---------------------------------------------------------------------------------------------------
 
 

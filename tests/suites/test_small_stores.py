@@ -321,6 +321,13 @@ class TestIdempotency:
             "done", 200, b'{"message":"success"}\xff'
         )
 
+    async def test_a_repeated_reply_has_the_headers_of_the_first(self, stores: Stores) -> None:
+        headers = ((b"x-dry-run", b"1"), (b"x-kiosk-warning", b"2 records: no ids"))
+        await stores.idempotency.begin(APP, "token", "body")
+        await stores.idempotency.finish(APP, "token", 200, b"{}", headers=headers)
+        expected = IdempotencyState("done", 200, b"{}", headers)
+        assert await stores.idempotency.begin(APP, "token", "body") == expected
+
     async def test_another_body_under_one_key_is_refused_during_and_after_the_first(
         self, stores: Stores
     ) -> None:

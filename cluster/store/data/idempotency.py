@@ -20,6 +20,8 @@ class IdempotencyState:
     state: Literal["new", "flying", "done", "other", "full"]
     status: int = 0
     reply: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    "Headers of the reply beyond the usual ones."
 
 
 LOCK_MS = 60 * 1000
@@ -53,7 +55,7 @@ class IdempotencyStore:
         names = [keys.idempotency(app_id, token), keys.idempotency_count(app_id)]
         state, *facts = await self._server.run(_BEGIN, names, [body_sha256, LOCK_MS, most, COUNTED_MS])
         if state == b"done":
-            return IdempotencyState("done", int(facts[0]), facts[1])
+            return IdempotencyState("done", int(facts[0]), facts[1], _parse_headers(facts[2]))
         return IdempotencyState(_STATES[state])
 
     async def finish(
@@ -65,12 +67,21 @@ class IdempotencyStore:
         user_keys: Sequence[str] = (),
         *,
         life_ms: int = LIFE_MS,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         """Keep the reply for its lifetime, or until one of its users (`u:...`, `a:...`) is erased."""
         # So that an erasure finds replies about the person, without an id in them.
         marks = " ".join([await self._salts.pseudonym(app_id, user_key) for user_key in user_keys])
-        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
+        lines = b"\n".join(name + b": " + value for name, value in headers)
+        names = [keys.idempotency(app_id, token)]
+        await self._server.run(_FINISH, names, [status, reply, life_ms, marks, lines])
 
     async def delete(self, app_id: str, token: str) -> None:
         """Delete the lock of a failed write whose reply must not be repeated."""
         await self._server.execute_slow("DEL", keys.idempotency(app_id, token))
+
+
+def _parse_headers(lines: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers from lines of `name: value`; a header contains no line end."""
+    parts = (line.partition(b": ") for line in lines.split(b"\n") if line)
+    return tuple((name, value) for name, _, value in parts)

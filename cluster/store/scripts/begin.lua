@@ -2,8 +2,8 @@
 -- KEYS  1 the key's record  2 how many keys of browsers were begun
 -- ARGV  1 digest of the body  2 life of the lock ms  3 most that may be begun while they are counted; 0: no bound
 --       4 how long they are counted ms
--- Gives {'new'} | {'other'} | {'flying'} | {'full'} | {'done', status, reply}.
-local held = redis.call('HMGET', KEYS[1], 'state', 'body', 'status', 'reply')
+-- Gives {'new'} | {'other'} | {'flying'} | {'full'} | {'done', status, reply, headers}.
+local held = redis.call('HMGET', KEYS[1], 'state', 'body', 'status', 'reply', 'headers')
 if not held[1] then
   local most = tonumber(ARGV[3])
   if most > 0 then
@@ -23,6 +23,7 @@ if held[2] ~= ARGV[1] then
   return {'other'}
 end
 if held[1] == 'done' then
-  return {'done', held[3], held[4]}
+  -- An earlier release kept no headers.
+  return {'done', held[3], held[4], held[5] or ''}
 end
 return {'flying'}

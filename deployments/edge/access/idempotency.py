@@ -76,7 +76,7 @@ async def answer_once(
     most, life_ms = (BROWSER_MOST, BROWSER_LIFE_MS) if owner.is_browser else (0, LIFE_MS)
     replay = await store.begin(app_id, token, _digest(request), most=most)
     if replay.state == "done":
-        return Reply(replay.status, replay.reply, (REPLAYED,))
+        return Reply(replay.status, replay.reply, (*replay.headers, REPLAYED))
     if replay.state == "full":
         raise TooMany(TOO_MANY_KEYS, retry_after_s=60)
     if replay.state == "other":
@@ -93,7 +93,15 @@ async def answer_once(
             settled = True
             # The write is done; if the store has become unavailable since, the request must not fail.
             with contextlib.suppress(KioskError):
-                await store.finish(app_id, token, reply.status, reply.body, user_keys(), life_ms=life_ms)
+                await store.finish(
+                    app_id,
+                    token,
+                    reply.status,
+                    reply.body,
+                    user_keys(),
+                    life_ms=life_ms,
+                    headers=reply.headers,
+                )
         return reply
     # Also after a cancellation or an internal error: otherwise retries would get 409 until the lock expires.
     finally:

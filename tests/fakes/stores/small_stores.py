@@ -236,11 +236,13 @@ class MemoryIdempotency(IdempotencyStore):
         user_keys: Sequence[str] = (),
         *,
         life_ms: int = idempotency.LIFE_MS,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         now_ms = self._clock.now_ms()
         body, _, until_ms = self._claims.get((app_id, token), ("", IdempotencyState("new"), 0))
         if until_ms > now_ms:
-            self._claims[app_id, token] = (body, IdempotencyState("done", status, reply), now_ms + life_ms)
+            state = IdempotencyState("done", status, reply, tuple(headers))
+            self._claims[app_id, token] = (body, state, now_ms + life_ms)
 
     async def delete(self, app_id: str, token: str) -> None:
         self._claims.pop((app_id, token), None)
