@@ -32,7 +32,8 @@ PROMOTE_EPILOG = """
   kiosk promote bookshop --force "autumn range, worse on old events by design"
 
 Refused when the snapshot is certainly worse than what serves: the whole 95 % interval of the difference in NDCG,
-user by user, lies below zero. Was it compared with something else than what serves now, it is compared anew.
+user by user, lies below zero. Fewer than 30 users refuse nothing. Was it compared with something else than what
+serves now, it is compared anew.
 """
 ROLLBACK_EPILOG = """
 [bold]Examples[/]

@@ -91,7 +91,8 @@ def report_comparison(
     low, high = bootstrap_interval(second - first, rng, before.people)
     return ScorerComparison(
         figure=figure,
-        users=len(first),
+        # People, where sessions are evaluated: those of one person are no independent evidence.
+        users=len(first) if before.people is None else len(np.unique(before.people)),
         before=_rounded(first.mean()),
         after=_rounded(second.mean()),
         low=_rounded(low),

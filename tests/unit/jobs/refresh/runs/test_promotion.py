@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.build.model_snapshot import SnapshotOrigin, write_model_snapshot
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.evaluation.evaluate import EvaluationResult
-from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
+from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate, check_reranker
 from jobs.refresh.evaluation.report_models import EvaluationReport
 from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.evaluation.reports import report_comparison, report_evaluation
@@ -66,9 +67,11 @@ def examination(values: list[float]) -> EvaluationResult:
     return EvaluationResult("by time", 10, figures, np.arange(len(values)), shown, 4)
 
 
-def a_report(change: float, against: str = SERVING, version: str = "old") -> EvaluationReport:
+def a_report(
+    change: float, against: str = SERVING, version: str = "old", users: int = 200
+) -> EvaluationReport:
     rng = np.random.default_rng(1)
-    before = rng.random(200) * 0.5
+    before = rng.random(users) * 0.5
     ours, other = examination((before + change).tolist()), examination(before.tolist())
     report = report_evaluation(ours, rng)
     beside = {against: report_comparison(other, ours, "ndcg@10", rng, version=version)}
@@ -93,6 +96,44 @@ def test_only_what_is_certainly_worse_is_refused() -> None:
 def test_what_serves_decides_before_popularity() -> None:
     worse, better = a_report(-0.05, SERVING), a_report(0.05, POPULARITY)
     assert not check_gate(EvaluationReport(beside={**better.beside, **worse.beside})).allowed
+
+
+@pytest.mark.parametrize("change", [-0.05, 0.05])
+def test_few_users_make_no_verdict_certain(change: float) -> None:
+    decision = check_gate(a_report(change, users=29))
+    assert decision.allowed
+    assert decision.sentence.startswith("too few users to be certain, 30 are necessary: ndcg@10")
+    assert "29 users" in decision.sentence
+    assert check_gate(a_report(change, users=30)).allowed == (change > 0)
+
+
+def test_sessions_of_one_person_are_one_user_of_the_gate() -> None:
+    rng = np.random.default_rng(1)
+    before = rng.random(60)
+    ours, other = (
+        replace(examination(values.tolist()), people=np.zeros(60, np.int64))
+        for values in (before - 0.05, before)
+    )
+    comparison = report_comparison(other, ours, "ndcg@10", rng)
+    assert (comparison.users, comparison.high < 0) == (1, True)
+    assert check_gate(EvaluationReport(beside={SERVING: comparison})).allowed
+
+
+@pytest.mark.parametrize(
+    ("people", "users", "allowed", "sentence"),
+    [
+        (30, 30, False, "certainly worse for later interactions"),
+        (30, 29, True, "certainly better"),
+        (29, 30, False, "too few people to be certain, 30 are necessary"),
+    ],
+)
+def test_few_people_decide_nothing_about_a_reranker(
+    people: int, users: int, allowed: bool, sentence: str
+) -> None:
+    later = {"before": 0.2, "after": 0.3, "low": 0.1, "high": 0.1, "lists": 500, "people": people}
+    interactions = a_report(-0.05, users=users).beside[SERVING].to_dict()
+    decision = check_reranker({"later_days": later, "interactions": interactions})
+    assert (decision.allowed, decision.sentence[: len(sentence)]) == (allowed, sentence)
 
 
 async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
