@@ -200,8 +200,9 @@ class ServingModel:
         weights = steps.weights
         # Most recipes keep the weights of events: no second list for each request.
         if self._factors:
+            # Bound as in a training.
             weights = [
-                weight * self._kind_factor(kind)
+                min(max(weight * self._kind_factor(kind), -1.0), 1.0)
                 for weight, kind in zip(steps.weights, steps.kinds, strict=True)
             ]
         return UserHistory.of(codes, at_s, weights, now_s)

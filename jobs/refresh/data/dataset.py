@@ -176,8 +176,8 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
 def interactions_from_segments(table: Any, factors: Mapping[str, float] | None = None) -> Interactions:
     """Return the interactions of compacted segments (columns `LOADED_INTERACTIONS` of `segment_format`).
 
-    `factors` scale the weights of some types, as `event_factors` returns them; an event of weight 0 is dropped. The
-    time of an event is limited to the time of its write, because the clock of a client may be wrong.
+    `factors` scale the weights of some types, as `event_factors` returns them, within -1 to 1; an event of weight 0 is
+    dropped. The time of an event is limited to the time of its write, because the clock of a client may be wrong.
 
     Cost:
         1.1 s for 1,000,000 interactions on one core
@@ -192,7 +192,8 @@ def interactions_from_segments(table: Any, factors: Mapping[str, float] | None =
     values = np.nan_to_num(table["value"].fill_null(0).to_numpy().astype(np.float64))
     factors = factors or {}
     factor_of_kind = np.array([factors.get(name, 1.0) for name in names])
-    weights = weigh_events(names, kind, values) * factor_of_kind[kind]
+    # Bound as the weights of equation 2: ratings and durations can weigh more than their type.
+    weights = np.clip(weigh_events(names, kind, values) * factor_of_kind[kind], -1.0, 1.0)
     at_ms = table["at_ms"].fill_null(0).to_numpy()
     if "offset" in table.column_names:
         # Clients may send times of the future; nothing happened after it was written.

@@ -26,6 +26,8 @@ from actors.recommender.ranking.user_profile import (
     parse_recent_events,
 )
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.interaction_rows import WeightedInteractions
+from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.clock import iso_ms
@@ -61,6 +63,14 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> LoadedSnapshot:
 @pytest.fixture
 def shop(ring: LoadedSnapshot) -> Recommender:
     return open_ring_shop(ring)
+
+
+def test_a_history_has_the_weights_of_the_recipe_in_their_range(tmp_path: Path) -> None:
+    learned = load_ring_model(tmp_path / "s", events={"weights": {"rate": 1.0, "watch": 0.6}})
+    model = ServingModel(learned, [name(number) for number in range(RING)])
+    kinds = ["rate", "rate", "watch", "click"]
+    steps = WeightedInteractions([0, 1, 2, 3], [NOW_MS] * 4, [1.0, -0.5, 0.4, 0.3], kinds)
+    assert model.build_history(steps, NOW_MS).weights.tolist() == pytest.approx([1.0, -1.0, 0.8, 0.3])
 
 
 def looked_at(*numbers: int) -> list[bytes]:

@@ -154,6 +154,23 @@ def test_weights_of_types_can_be_changed() -> None:
         event_factors({"clicks": 1.0})
 
 
+@pytest.mark.parametrize(
+    ("kind", "weight", "values", "weights"),
+    [
+        ("rate", 1.0, [0.0, 2.0, 3.0, 5.0], [-1.0, -1.0, 1.0, 1.0]),
+        ("rate", 0.2, [0.0, 2.0, 3.0, 3.5, 5.0], [-1.0, -0.2, 0.2, 0.8, 1.0]),
+        ("rate", -1.0, [1.0, 5.0], [1.0, -1.0]),
+        ("watch", 1.0, [0.0, 12.0, 1e4], [1.0, 0.31667, 1.0]),
+    ],
+)
+def test_changed_weights_stay_in_their_range(
+    kind: str, weight: float, values: list[float], weights: list[float]
+) -> None:
+    rows = [("u:1", kind, AT_MS, [f"p{row}"], value, f"{AT_MS}-0") for row, value in enumerate(values)]
+    data = interactions_from_segments(segments(rows), event_factors({kind: weight}))
+    assert data.weight.tolist() == pytest.approx(weights, abs=1e-4)
+
+
 def test_a_training_weighs_each_event_as_an_engine_does() -> None:
     items = [
         {"type": kind, "user_id": f"{kind} {value}", "product_ids": ["p"], "timestamp": iso_ms(AT_MS)} | more
