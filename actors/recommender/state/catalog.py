@@ -58,6 +58,8 @@ class Catalog:
         self._changed = np.zeros(0, np.int64)
         "Version of the last change of each row."
         self._most_unknown = most_unknown
+        self._unknown = 0
+        "Number of rows whose product was never uploaded; removed products do not count."
         self._listeners: list[ChangeListener] = []
         self.products = 0
         "Number of products, including those that are out of stock."
@@ -92,11 +94,15 @@ class Catalog:
         return rows
 
     def get_or_add_row(self, name: str) -> int:
-        """Return the row of a product, a new one if needed; -1 for an unknown group or with too many unused rows."""
+        """Return the row of a product, a new one if needed.
+
+        Returns -1 for an unknown group, or with too many rows of products that were never uploaded.
+        """
         row = self.row_of(name)
         # An interaction may come before the upload of its product (decision 3), so its row is made early.
-        if row < 0 and not name.startswith(GROUP) and self.unused < self._most_unknown:
+        if row < 0 and not name.startswith(GROUP) and self._unknown < self._most_unknown:
             row = self._add_row(name)
+            self._unknown += 1
         return row
 
     def related_rows(self, row: int) -> list[int]:
@@ -134,6 +140,9 @@ class Catalog:
         row = self.row_by_id.get(product_id)
         if row is None:
             row = self._add_row(product_id)
+        elif not self._changed[row]:
+            # Versions begin at 1, so this row was made by an interaction.
+            self._unknown -= 1
         # A bool counts as 0 or 1: a replaced product is no new one.
         self.products += not self._present[row]
         self._present[row] = True

@@ -86,6 +86,22 @@ def test_made_up_products_cannot_fill_the_memory() -> None:
     assert catalog.get_or_add_row("group:nobody") == -1
 
 
+def test_removed_products_take_no_place_of_unknown_ones() -> None:
+    catalog = Catalog(most_unknown=2)
+    for number in range(4):
+        catalog.put({"product_id": f"p-{number}"})
+        catalog.remove(f"p-{number}")
+    assert [catalog.get_or_add_row(name) for name in ("soon", "later", "never", "p-0")] == [4, 5, -1, 0]
+    # An upload makes room for another unknown product, and again it does not.
+    catalog.put({"product_id": "soon"})
+    catalog.put({"product_id": "soon"})
+    catalog.put({"product_id": "p-0"})
+    assert [catalog.get_or_add_row(name) for name in ("never", "at-all")] == [6, -1]
+    catalog.remove("soon")
+    catalog.put({"product_id": "soon"})
+    assert catalog.get_or_add_row("at-all") == -1
+
+
 def test_attribute_groups_follow_changes(catalog: Catalog) -> None:
     groups = catalog.group_by_attribute("tags")
     assert dict(zip(groups.values, groups.count_rows(catalog.present).tolist(), strict=True))["steel"] == 6
