@@ -123,7 +123,7 @@ def result(request: ApiRequest, service_id: str, name: str, payload: bytes) -> R
 CORS_ORIGIN: Header = (b"access-control-allow-origin", b"*")
 CORS_EXPOSE: Header = (
     b"access-control-expose-headers",
-    b"X-Request-Id, Retry-After, ETag, WWW-Authenticate, X-Dry-Run, X-Kiosk-Warning, Idempotency-Replayed",
+    b"X-Request-Id, Retry-After, ETag, WWW-Authenticate, X-Dry-Run, X-Kiosk-Warning",
 )
 _CORS_METHODS: Header = (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS")
 _CORS_HEADERS: Header = (
