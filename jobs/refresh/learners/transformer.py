@@ -70,7 +70,7 @@ class TransformerRecipe(PartRecipe):
     "Number of sampled items with which a target is compared; in a catalog of at most this size, all items."
     epochs: int = Field(default=60, ge=1, le=1_000)
     "Maximum number of passes over the events."
-    # The default is left out: a snapshot has the version that earlier releases gave it, and stored states continue.
+    # The default is left out: a snapshot has the version that earlier releases gave it.
     event_visits: int = Field(default=_EVENT_VISITS, ge=1, exclude_if=lambda most: most == _EVENT_VISITS)
     "Maximum number of events that all passes visit together; large data get fewer passes, at least one."
     averaging: float = Field(default=_AVERAGING, ge=0, lt=1, exclude_if=lambda share: share == _AVERAGING)
@@ -140,7 +140,8 @@ class TransformerLearner(BuiltInLearner[TransformerRecipe]):
         name = digest_training(recipe.model_dump_json(exclude=_SCORE_PARAMETERS), seed, data)
         training = _Training(recipe, config, sequences, data.n_items, content, seed)
         del content  # the training has a copy
-        state = training.run(f"transformer-{name}")
+        # Another name than in release 0.2.0, whose states have no average and which could not read these.
+        state = training.run(f"transformer-averaged-{name}")
         items, arrays = training.read_arrays(state.best)
         facts = {"curve": state.curve}
         return TransformerModel(items, arrays, config, data.clock, facts).with_sketches()
@@ -206,10 +207,14 @@ class _Training:
             for name, array in groups["first"].items()
         }
         facts = stored.facts
-        # States of release 0.2.0 have no average: it begins with their last epoch.
-        average = groups["average"] or groups["parameters"]
         return _TrainingState(
-            facts["epoch"], facts["step"], parameters, moments, average, groups["best"], facts["curve"]
+            facts["epoch"],
+            facts["step"],
+            parameters,
+            moments,
+            groups["average"],
+            groups["best"],
+            facts["curve"],
         )
 
     def _begin(self) -> _TrainingState:

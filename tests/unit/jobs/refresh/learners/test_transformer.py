@@ -239,20 +239,6 @@ def test_without_averaging_it_keeps_single_epochs() -> None:
         np.testing.assert_array_equal(state.average[name], array)
 
 
-def test_a_state_of_release_0_2_0_continues() -> None:
-    memory = _Memory()
-    with keep_progress(memory):
-        _train(SMALL.model_copy(update={"epochs": 2}))
-        (stored,) = memory.states.values()
-        old = {path: array for path, array in stored.arrays.items() if not path.startswith("average/")}
-    training = _prepare(SMALL)
-    state = training._load(ModelState(old, stored.facts))
-    assert state is not None
-    np.testing.assert_array_equal(state.average["items"], np.asarray(state.parameters["items"]))
-    training._run_epoch(state)
-    assert state.epoch == 3
-
-
 def _prepare(recipe: TransformerRecipe) -> transformer_module._Training:
     config = TransformerConfig(recipe.blocks, recipe.heads, recipe.events, recipe.candidates, recipe.power)
     data = ring_data()
