@@ -18,7 +18,7 @@ from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.trained_snapshot import RING, load_ring_model, name, open_ring_shop
 
 TRANSFORMER = {
-    "learner": "transformer", "dimensions": 16, "events": 12, "batch_events": 100, "epochs": 4, "candidates": 10,
+    "learner": "transformer", "dimensions": 16, "events": 12, "batch_events": 100, "epochs": 12, "candidates": 10,
 }  # fmt: skip
 
 
