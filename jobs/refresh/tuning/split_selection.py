@@ -39,8 +39,7 @@ _MOST_USERS = 0.5
 _ENOUGH_USERS = 200
 "Least number of users with a history in a split by time, and of users with several purchases."
 _FEWEST_USERS = 30
-"""Least number of users with a history in a split by time where users end in baskets, and with a target that is no
-repeat."""
+"Least number of users with a history in a split by time where users end in baskets."
 
 
 def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
@@ -138,23 +137,13 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
 def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemPolicy:
     """Choose which items of a history may be recommended, from the share of repeats in the targets."""
     if not kinds:
-        return _choose_without_kinds(data)
+        return "out"
     every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
     fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
     # (targets - targets without repeats) / targets: the share of repeats.
     if len(fresh) <= (1 - _REPEATING) * len(every):
         return "allowed"
     return "other_kinds" if _repeat_share(fresh) >= _PRECEDED_SHARE else "out"
-
-
-def _choose_without_kinds(data: Interactions) -> SeenItemPolicy:
-    """Return `out`, unless repeats are so frequent that too few users have another target."""
-    fresh = len(leave_last_out(data, seen="out").validation[0])
-    if fresh >= _FEWEST_USERS:
-        return "out"
-    every = len(leave_last_out(data, seen="allowed").validation[0])
-    # Without this, a small shop whose users only repeat would have no targets at all.
-    return "allowed" if fresh <= (1 - _REPEATING) * every else "out"
 
 
 def cuts_single_sessions(trial: EvaluationSplit) -> bool:

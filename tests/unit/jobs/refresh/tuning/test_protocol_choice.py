@@ -63,32 +63,6 @@ def test_too_few_users_are_still_validated_by_their_last_product_and_the_reason_
     assert split.test.reason.endswith("have later events; a split by time needs 30")
 
 
-def visits(users: int, *, repeats: int) -> Interactions:
-    """Make users with four visits; the last visit of the first users is to a product of before."""
-    rows = [
-        (f"u{user}", f"p{user % 7 + (0 if user < repeats else visit)}", BEGIN_S + (visit * 30 + user % 30) * DAY_S)
-        for user in range(users) for visit in range(4)
-    ]  # fmt: skip
-    table = pl.DataFrame(rows, schema=["reader", "item", "at"], orient="row")
-    return interactions_from_frame(
-        table.with_columns(pl.from_epoch(pl.col("at").cast(pl.Int64), time_unit="s")), FrameColumns()
-    )
-
-
-@pytest.mark.parametrize(
-    ("users", "repeats", "seen"),
-    [(40, 40, "allowed"), (40, 12, "allowed"), (40, 10, "out"), (20, 4, "allowed"), (20, 3, "out")],
-)
-def test_a_small_shop_whose_users_repeat_products_is_validated_by_repeats(
-    users: int, repeats: int, seen: str
-) -> None:
-    recipe, data = small_recipe(), visits(users, repeats=repeats)
-    split = split_data(recipe, data)
-    assert (split.test.protocol, split.test.seen) == ("leave_last_out", seen)
-    report = evaluate_plan(plan_training(recipe, data, split), split.test)
-    assert report.users == (users if seen == "allowed" else users - repeats)
-
-
 def test_the_head_of_a_report_has_protocol_dates_and_what_is_relevant() -> None:
     recipe, data = small_recipe(), orders(120, at_once=True)
     split = split_data(recipe, data)
