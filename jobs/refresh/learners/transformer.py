@@ -377,7 +377,7 @@ _FLOPS_PER_S = 3.5e10
 "Throughput of one core, including functions that are no products of matrices."
 _ITEM_EPOCH_S = 6e-6
 "Time for one item in an epoch: comparing its vector with those of the held-out users, and catching up."
-_USUAL_EPOCHS = 20
-_EARLY_EVENTS = 450_000
-"Events of the additional epochs that small data need, in all: 38 epochs were run on 25,000 events, 30 on 42,000."
+_USUAL_EPOCHS = 21
+_EARLY_EVENTS = 700_000
+"Events of the additional epochs that small data need, in all: 33 to 43 epochs were run on 70,000 events."
 _COMPILE_S = 2.0
