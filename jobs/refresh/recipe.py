@@ -41,7 +41,7 @@ from jobs.refresh.learners.neighbours.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.neighbours.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
-from jobs.refresh.learners.protocol import CustomLearnerRecipe, PartRecipe, RecipeModel
+from jobs.refresh.learners.protocol import CustomLearnerRecipe, PartRecipe, RecipeModel, expand_value
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
@@ -296,13 +296,15 @@ def _parse_toml_recipe(text: str, name: str) -> Recipe:
 def _check_tuning(name: str, part: PartRecipe) -> None:
     """Check that each value of `tune` is valid for the component."""
     for field, values in part.tune.items():
-        if field not in type(part).model_fields or field in ("learner", "tune"):
-            raise ValueError(f"parts.{name}.tune: {part!r:.20} has no parameter {field!r}")
         if not values:
             raise ValueError(f"parts.{name}.tune.{field}: there must be at least one value")
         for value in values:
+            changes = expand_value(field, value)
+            for parameter in changes:
+                if parameter not in type(part).model_fields or parameter in ("learner", "tune"):
+                    raise ValueError(f"parts.{name}.tune: {part!r:.20} has no parameter {parameter!r}")
             # Validated here, or a wrong value would fail after hours of tuning.
-            type(part).model_validate({**part.model_dump(), field: value, "tune": {}})
+            type(part).model_validate({**part.model_dump(), **changes, "tune": {}})
 
 
 def _validation_messages(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:

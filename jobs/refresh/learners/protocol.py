@@ -27,6 +27,7 @@ keyword arguments.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -73,11 +74,19 @@ class PartRecipe(RecipeModel):
     """Parameters that the recipes of all components share."""
 
     tune: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    "Parameter -> candidate values; the tuning selects the best on validation."
+    "Parameter -> candidate values; the tuning selects the best on validation. See `expand_value` for tables."
     items_up_to: int | None = Field(default=None, ge=1)
     "The component is omitted if the catalog has more items."
     items_from: int | None = Field(default=None, ge=1)
     "The component is omitted if the catalog has fewer items."
+
+
+def expand_value(parameter: str, value: Any) -> dict[str, Any]:
+    """Return the parameters that a candidate value of `tune` sets.
+
+    A table that names the parameter itself sets all that it names: `dropout = [{ dropout = 0.5, decay = 0.3 }]`.
+    """
+    return dict(value) if isinstance(value, Mapping) and parameter in value else {parameter: value}
 
 
 class CustomLearnerRecipe(PartRecipe):

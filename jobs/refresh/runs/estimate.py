@@ -127,7 +127,8 @@ def _part_cost(
     seconds, most = (
         _part_seconds(name, part, recipe, size, load, speed, at_most=at_most) for at_most in (False, True)
     )
-    trainings = 1 + load.splits * (1 + count_trainings(part, recipe, size)[0])
+    tuned, _ = count_trainings(part, recipe, reduce_size(size, load.validation_share))
+    trainings = 1 + load.splits * (1 + tuned)
     return TrainingCost(
         name, memory, seconds, trainings, once, extra=most - seconds, once_extra=most_once - once, kept=kept
     )
@@ -148,7 +149,7 @@ def _part_seconds(
     The last two train only components with a weight: half of those that the blend does not start with, at most all.
     """
     scored = estimate_score_seconds(part, size, load) * speed.rest
-    tuned, compared = count_trainings(part, recipe, size)
+    tuned, compared = count_trainings(part, recipe, reduce_size(size, load.validation_share))
     share = min(load.validation_share, recipe.validation.tune_events / max(size.events, 1))
     validation, test, once, small = (
         estimate_train_seconds(part, reduce_size(size, part_share), load, speed, at_most=at_most)

@@ -26,6 +26,7 @@ from jobs.refresh.learners.popularity import PopularityRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
+from jobs.refresh.tuning.parameter_search import is_too_large
 
 _BLOCK_USERS = 1_000
 _BLOCK_BYTES = 64 << 20
@@ -213,8 +214,11 @@ def count_variants(part: PartRecipe) -> int:
 
 
 def count_trainings(part: PartRecipe, recipe: Recipe, size: DataSize) -> tuple[int, int]:
-    """Return how often the tuning of a component trains and scores it in each validation split."""
-    if isinstance(part, EaseRecipe) and size.items > recipe.validation.tune_items:
+    """Return how often the tuning of a component trains and scores it in each validation split.
+
+    `size` are the data that such a split trains on.
+    """
+    if is_too_large(part, size.items, size.events, recipe.validation):
         return 0, 0
     values = sum(len(values) for field, values in part.tune.items() if field != "fading")
     decays = len(part.tune.get("fading", ()))

@@ -17,14 +17,18 @@ from actors.vectors.types import Floats
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import significant_gain
 from jobs.refresh.learners.neighbours.ease import EaseRecipe
-from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.protocol import PartRecipe, expand_value
 from jobs.refresh.learners.registry import build_learner
+from jobs.refresh.learners.transformer import TransformerRecipe
+from jobs.refresh.recipe import ValidationRecipe
 from jobs.refresh.tuning.candidate_items import collect_candidates
 
 _FADING = (FactorModel, NeighbourModel, RepeatModel)
 "Models that score with another time decay without a new training."
 # Decays that go on to the choice of weights, each as a variant: they cost scores, no training.
 _TIME_DECAYS_KEPT = 3
+_TRANSFORMER_EVENTS = 150_000
+"Largest data in which a transformer is tuned: each value costs a whole training."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,11 @@ def tune_part(
     part: PartRecipe,
     trials: Sequence[EvaluationSplit],
     rng: np.random.Generator,
-    ease_items: int,
     *,
+    is_large: bool = False,
     coarse_clock: bool = False,
 ) -> TunedPart:
-    """Choose parameters among the values of `tune`; in a large catalog, EASE keeps its parameters.
+    """Choose parameters among the values of `tune`; a component keeps its first ones if it `is_large` (`is_too_large`).
 
     Time decays need no training. The search uses the first one; those that are not significantly worse remain
     candidates until the choice of weights. With a coarse clock (`is_coarse_clock`), all decays use the order of the
@@ -55,8 +59,7 @@ def tune_part(
     fadings = tuple(TimeDecay.model_validate(value) for value in part.tune.get("fading", ()))
     untuned = part.model_copy(update={"tune": {}})
     trials = [trial for trial in trials if len(trial)]
-    large = isinstance(part, EaseRecipe) and any(trial.train.n_items > ease_items for trial in trials)
-    if not trials or large or (not requested and len(fadings) <= 1):
+    if not trials or is_large or (not requested and len(fadings) <= 1):
         return TunedPart(untuned, fadings)
     search = _ParameterSearch(trials, rng)
     if fadings:
@@ -83,9 +86,17 @@ def tune_part(
     return TunedPart(untuned, kept, tuple(search.tried))
 
 
+def is_too_large(part: PartRecipe, items: int, events: int, validation: ValidationRecipe) -> bool:
+    """Return true if data have too many items or events to tune a component."""
+    if isinstance(part, TransformerRecipe):
+        # Not on fewer events instead: these would choose more dropout and decay than suit all events.
+        return events > _TRANSFORMER_EVENTS
+    return isinstance(part, EaseRecipe) and items > validation.tune_items
+
+
 def set_parameter(part: PartRecipe, field: str, value: Any) -> PartRecipe:
-    """Return a validated component with one changed parameter."""
-    return type(part).model_validate({**part.model_dump(), field: value})
+    """Return a validated component with a candidate value of `tune`."""
+    return type(part).model_validate({**part.model_dump(), **expand_value(field, value)})
 
 
 def expand_time_decays(

@@ -19,7 +19,7 @@ from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
-from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, tune_part
+from jobs.refresh.tuning.parameter_search import TunedPart, expand_time_decays, is_too_large, tune_part
 from jobs.refresh.tuning.split_selection import is_coarse_clock, select_users_with_history
 
 StepCallback = Callable[[str], None]
@@ -74,14 +74,16 @@ def tune_and_train(
     chosen = _select_splits(recipe, trials)
     small = [reduce_split(recipe, select_users_with_history(trial)) for trial in chosen]
     unseen = [trial.exclude_seen() for trial in small]
-    coarse = is_coarse_clock(chosen[0].train)
+    train = chosen[0].train
+    coarse = is_coarse_clock(train)
     tuned: dict[str, TunedPart] = {}
     for name, part in recipe.parts.items():
         on_step(f"tune {name}")
         # A generator for each component: adding one to the recipe changes no draw of the others.
         rng = build_rng(recipe.seed, f"tune {name}")
         splits = small if isinstance(part, RepeatsRecipe) else unseen
-        tuned[name] = tune_part(part, splits, rng, recipe.validation.tune_items, coarse_clock=coarse)
+        is_large = is_too_large(part, train.n_items, len(train), recipe.validation)
+        tuned[name] = tune_part(part, splits, rng, is_large=is_large, coarse_clock=coarse)
     variants: list[PartVariant] = []
     models: list[tuple[Model, ...]] = []
     # Trained anew for each split: a model must not know the events after the split's instant.

@@ -29,6 +29,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.evaluate import bootstrap_interval, sum_by_person
 from jobs.refresh.evaluation.report_models import EvaluationReport, UserMetric
 from jobs.refresh.evaluation.significance import correct_p, sign_flip_p
+from jobs.refresh.learners.protocol import expand_value
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.plan_evaluation import (
@@ -284,17 +285,20 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _apply_changes(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
-    """Return the recipe with changed fields; a field of the sweep is removed from `tune`."""
-    changes = dict(combination)
-    fields = recipe.model_dump(mode="json")
-    for path, _ in combination:
+    """Return the recipe with changed fields; candidate values of `tune` that would set one of them are removed."""
+    swept = dict(combination)
+    changes = dict(swept)
+    for path in swept:
         steps = path.split(".")
-        if len(steps) == 3 and steps[0] == "parts":
-            tune = fields.get("parts", {}).get(steps[1], {}).get("tune", {})
+        tune_path = ".".join((*steps[:2], "tune"))
+        if len(steps) == 3 and steps[0] == "parts" and steps[1] in recipe.parts and tune_path not in swept:
+            tune = changes.get(tune_path, recipe.parts[steps[1]].tune)
             # The value of the sweep is meant, not a search around it.
-            if steps[2] in tune:
-                rest = {name: values for name, values in tune.items() if name != steps[2]}
-                changes[f"parts.{steps[1]}.tune"] = rest
+            kept = {
+                name: [value for value in values if steps[2] not in expand_value(name, value)]
+                for name, values in tune.items()
+            }
+            changes[tune_path] = {name: values for name, values in kept.items() if values}
     return recipe.with_changes(changes)
 
 

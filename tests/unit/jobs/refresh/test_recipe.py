@@ -68,6 +68,8 @@ def test_an_invalid_recipe_has_a_reason(tmp_path: Path) -> None:
         ({"parts": {"r": {"learner": "rules", "tune": {"widow": [1]}}}}, "has no parameter 'widow'"),
         ({"parts": {"r": {"learner": "rules", "tune": {"window": []}}}}, "parts.r.tune.window: there must be at least"),
         ({"parts": {"r": {"learner": "rules", "tune": {"window": [0]}}}}, "greater than or equal to 1"),
+        ({"parts": {"r": {"learner": "rules", "tune": {"window": [{"window": 2, "back": 2}]}}}}, "than or equal to 1"),
+        ({"parts": {"r": {"learner": "rules", "tune": {"back": [{"back": 1, "widow": 1}]}}}}, "no parameter 'widow'"),
         ({**SMALL, "seed": -1}, "seed: Input should be greater"),
         ({"parts": {"r": {"window": 3}}}, "parts.r.learner: name one of ease, rules"),
         ({**SMALL, "events": {"weights": {"click": 50}}}, "events.weights.click: Input should be less than"),

@@ -108,6 +108,18 @@ def test_deep_takes_at_most_45_minutes_with_a_million_events() -> None:
     assert larger.seconds_at_most < 50 * 60
 
 
+@pytest.mark.parametrize("users", [1_500, 20_000])
+def test_small_data_tune_the_transformer_within_25_minutes(users: int) -> None:
+    deep = load_recipe_file("deep")
+    estimates = [estimate_from_size(deep, DataSize(events, users, 20_000)) for events in (150_000, 240_000)]
+    trainings = [
+        cost.trainings for estimate in estimates for cost in estimate.costs if cost.part == "transformer"
+    ]
+    splits = 2 if users == 1_500 else 1
+    assert trainings == [1 + 3 * splits, 1 + splits], "two values, unless there are too many events"
+    assert all(estimate.seconds < 25 * 60 for estimate in estimates)
+
+
 @pytest.mark.parametrize("recipe", PRESETS)
 @pytest.mark.parametrize("items", [400_000, 400_001, 700_000, 1_000_000])
 @pytest.mark.parametrize("users", [60_000, 1_000_000])

@@ -224,6 +224,16 @@ def test_a_field_that_is_swept_is_not_tuned_as_well() -> None:
     assert load_recipe_file("fast").parts["rules"].tune["fading"]
 
 
+@pytest.mark.parametrize("field", ["dropout", "decay"])
+def test_a_value_of_several_parameters_is_not_tuned_if_one_is_swept(field: str) -> None:
+    deep = load_recipe_file("deep")
+    (variant,) = build_variants(deep, [f"parts.transformer.{field}=0.2"])
+    assert deep.parts["transformer"].tune
+    assert not variant.recipe.parts["transformer"].tune
+    (variant,) = build_variants(deep, ["parts.transformer.patience=3"])
+    assert variant.recipe.parts["transformer"].tune == deep.parts["transformer"].tune
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -8,18 +8,21 @@ import pytest
 
 from actors.models.blend import Blend, BlendPart
 from actors.models.model import Batch, Model
-from actors.models.user_histories import UserHistories
+from actors.models.user_histories import TimeDecay, UserHistories
 from actors.vectors.snapshot_arrays import ModelState
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.metrics import significant_gain
+from jobs.refresh.learners.neighbours.ease import EaseRecipe
 from jobs.refresh.learners.neighbours.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.neighbours.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
+from jobs.refresh.learners.transformer import TransformerRecipe
+from jobs.refresh.recipe import ValidationRecipe
 from jobs.refresh.tuning.blend_weights import choose_weights
 from jobs.refresh.tuning.candidate_items import TuningCandidates, collect_candidates
-from jobs.refresh.tuning.parameter_search import tune_part
+from jobs.refresh.tuning.parameter_search import is_too_large, tune_part
 
 
 class Dense:
@@ -163,24 +166,45 @@ def test_tuning_finds_the_clearly_better_value(trial: EvaluationSplit) -> None:
     part = RulesRecipe(
         window=8, back=1.0, fading={"half_life_items": None}, tune={"window": (4, 1), "back": (0.0,)}
     )  # type: ignore[arg-type]
-    tuned = tune_part(part, [trial], np.random.default_rng(0), 5_000)
+    tuned = tune_part(part, [trial], np.random.default_rng(0))
     assert isinstance(tuned.part, RulesRecipe)
     assert (tuned.part.window, tuned.part.back) == (1, 0.0)
     assert len(tuned.tried) == 4
     assert tuned.part.tune == {}
 
 
+def test_a_candidate_value_may_set_several_parameters(trial: EvaluationSplit) -> None:
+    fading = TimeDecay(half_life_items=None)
+    part = RulesRecipe(window=8, back=1.0, fading=fading, tune={"window": ({"window": 1, "back": 0.0},)})
+    tuned = tune_part(part, [trial], np.random.default_rng(0))
+    assert tuned.part == RulesRecipe(window=1, back=0.0, fading=fading)
+    assert len(tuned.tried) == 2
+
+
+def test_large_data_keep_the_first_values(trial: EvaluationSplit) -> None:
+    part = RulesRecipe(window=8, tune={"window": (1,), "fading": ({}, {"half_life_items": 2.0})})
+    tuned = tune_part(part, [trial], np.random.default_rng(0), is_large=True)
+    assert tuned.part == RulesRecipe(window=8)
+    assert len(tuned.fadings) == 2, "decays cost no training"
+    assert not tuned.tried
+    validation = ValidationRecipe()
+    for recipe, items, events in ((TransformerRecipe(), 10, 150_000), (EaseRecipe(), 5_000, 10)):
+        assert not is_too_large(recipe, items, events, validation)
+        assert is_too_large(recipe, items + 1, events + 1, validation)
+    assert not is_too_large(part, 10**6, 10**6, validation)
+
+
 def test_fadings_stay_in_question_best_first() -> None:
     trial = leave_last_out(wanderers()).test
     fadings = ({"half_life_items": None}, {"half_life_items": 0.2}, {"half_life_items": 50.0})
     part = RulesRecipe(window=1, back=0, tune={"fading": fadings})
-    tuned = tune_part(part, [trial], np.random.default_rng(0), 5_000)
+    tuned = tune_part(part, [trial], np.random.default_rng(0))
     assert [fading.half_life_items for fading in tuned.fadings] == [0.2, 50.0, None]
 
 
 def test_tuning_without_anybody_to_ask_changes_nothing(trial: EvaluationSplit) -> None:
     part = RulesRecipe(tune={"window": (1, 2)})
-    tuned = tune_part(part, [trial.pick(np.zeros(0, np.int64))], np.random.default_rng(0), 5_000)
+    tuned = tune_part(part, [trial.pick(np.zeros(0, np.int64))], np.random.default_rng(0))
     assert tuned.part == RulesRecipe()
 
 
