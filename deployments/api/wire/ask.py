@@ -28,6 +28,7 @@ from deployments.api.wire.query_bodies import (
     Name,
     Names,
     Offset,
+    ProductType,
     Real,
     RequestModel,
     VisitorName,
@@ -161,7 +162,7 @@ class AskQuestion(AnswerFormatBody):
     related_resource_fl: FieldNames | None = None
     wiki_link_template: LinkTemplate | None = None
     log_user_history: Switch = True
-    type: Name | None = None
+    type: ProductType = None
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
 
 
@@ -183,7 +184,7 @@ class AskSearch(AnswerFormatBody):
     fq: Filter | None = None
     boost_fq: Filter | None = None
     exclude: Names = Field(default_factory=list)
-    type: Name | None = None
+    type: ProductType = None
     facets: Annotated[list[Any], Field(max_length=100)] = Field(default_factory=list)
     facet_filters: dict[str, Any] = Field(default_factory=dict)
     order_by: str | list[Any] = "relevance"

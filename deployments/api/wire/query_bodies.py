@@ -123,6 +123,8 @@ Dithering = Annotated[
 Flag = StrictBool
 Name = Annotated[str, Field(max_length=512)]
 VisitorName = Annotated[str, Field(max_length=1024)]
+ProductType = Annotated[Name | None, AfterValidator(lambda name: name or None)]
+"An empty text counts as absent: products of all types, as for `GET /v1/products/_ids`."
 Names = Annotated[list[str], Field(max_length=10_000)]
 FieldNames = Annotated[list[str], AfterValidator(_few_enough), Field(max_length=MOST_NAMES)]
 "A list `fl`, within the budgets of `cluster.query.field_projection`."
@@ -232,7 +234,7 @@ class ProductQueryBody(RequestModel):
     user_id: Name | None = None
     anonymous_id: VisitorName | None = None
     rows: Count = 5
-    type: Name | None = None
+    type: ProductType = None
     fl: FieldNames = Field(default_factory=list)
     fq: Filter | None = None
     boost_fq: Filter | None = None

@@ -95,14 +95,25 @@ def export_user(
     if out is None:
         sys.stdout.buffer.write(text)
         return
+    write_private_file(out, text)
+    screen.err().print(f"{len(export.rows)} things written to {out}")
+
+
+def write_private_file(path: Path, text: bytes) -> None:
+    """Write a file that only its owner can read, or a device or pipe.
+
+    Errors:
+        OSError: it cannot be opened or made private; its content stays
+    """
     # The mode from the first byte on: nobody else may read personal data, not even while it is written.
-    handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(handle, "wb") as file:
         # A file that existed keeps its mode; a device or a pipe must keep it.
         if stat.S_ISREG(os.fstat(handle).st_mode):
             os.fchmod(handle, 0o600)
+            # Last: the file of another user, whose mode cannot be set, must keep its content.
+            os.ftruncate(handle, 0)
         file.write(text)
-    screen.err().print(f"{len(export.rows)} things written to {out}")
 
 
 def register_commands(line: typer.Typer) -> None:

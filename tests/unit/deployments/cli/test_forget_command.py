@@ -18,6 +18,7 @@ from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
 from cluster.store.data.change_log import Follower
 from cluster.store.data.person_traces import REDIS_PLACES
+from deployments.cli.content.personal_data import write_private_file
 from deployments.cli.framework.installation import Installation, read_clock_ms
 from tests.fakes.command_runner import run_command, run_json
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
@@ -100,6 +101,23 @@ def test_what_makes_no_sense_is_refused(data_dir: Path) -> None:
     assert isinstance(run_command("forget", "shop", "--user", "a", "--anonymous", "b").exception, Invalid)
     assert isinstance(run_command("forget", "shop", "--anonymous", VISITOR).exception, Conflict)
     assert isinstance(run_command("export-user", "shop").exception, Invalid)
+
+
+def test_a_file_that_cannot_be_made_private_keeps_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: int, mode: int) -> None:
+        raise PermissionError
+
+    out = tmp_path / "person.jsonl"
+    out.write_text("older, and longer")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fchmod", refuse)
+        with pytest.raises(PermissionError):
+            write_private_file(out, b"{}")
+    assert out.read_text() == "older, and longer"
+    write_private_file(out, b"{}")
+    assert out.read_bytes() == b"{}"
 
 
 def test_an_export_is_one_private_file_of_json_lines(data_dir: Path, tmp_path: Path) -> None:

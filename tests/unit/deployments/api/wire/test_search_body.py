@@ -13,6 +13,7 @@ from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Any as AnyOf
 from cluster.query.language.tree import Range, Term
+from deployments.api.wire.ask import AskQuestion, AskSearch
 from deployments.api.wire.search import MOST_SOUGHT, ManyProducts, SearchBody, to_mget_query, to_search_query
 from tests.fakes.request_handler import NOW_MS
 
@@ -98,3 +99,9 @@ def test_products_are_requested_by_id_with_all_fields() -> None:
     assert to_mget_query(body, app_id="shop") == UserQuery(
         "mget", "shop", "default", anchors=("b", "a"), fields=("*",)
     )
+
+
+@pytest.mark.parametrize(("body", "text"), [(SearchBody, "q"), (AskSearch, "q"), (AskQuestion, "question")])
+def test_an_empty_type_means_products_of_all_types(body: type[Any], text: str) -> None:
+    assert body.model_validate({text: "Which tulips are red?", "type": ""}).type is None
+    assert body.model_validate({text: "Which tulips are red?", "type": "book"}).type == "book"
