@@ -1,7 +1,7 @@
 """Text to index terms: stop words are left out, stems are folded and hashed, by language.
 
 A term is a number (64 bits of a hash of the stem), so that indexes of millions of words need no strings. Stemming
-comes before folding, because the stemmers need accents.
+comes before folding, because the stemmers need accents; in English, words are folded first.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ ALGORITHMS = {
     "yi": "yiddish",
 }  # fmt: skip
 "Language -> stemmer. Any other language is indexed by whole words."
+_FOLDED_FIRST = frozenset(("en",))
+"Languages that write words with and without accents: `brûlée` and `brulee` need one stem."
 
 _LETTERS = "[^\\W_]+(?:[\\u0300-\\u036f]+[^\\W_]*)*"
 "An accent may be a character of its own behind its letter, also in the small form of a capital I with a dot."
@@ -108,8 +110,10 @@ _LONGEST_WORD = 64
 class Analyzer:
     """Turns texts of one language into terms. Remembers words; not safe for several threads at once."""
 
-    def __init__(self, language: str = "en") -> None:
+    def __init__(self, language: str = "en", *, folds_first: bool = True) -> None:
+        """Without `folds_first`, English words are stemmed as by releases up to 0.2.0, with their accents."""
         self.language = language[:2].lower()
+        self.folds_first = folds_first and self.language in _FOLDED_FIRST
         algorithm = ALGORITHMS.get(self.language)
         # `_codes` remembers whole words, so the cache of the stemmer is off
         self._stem = Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else str
@@ -156,6 +160,8 @@ class Analyzer:
         return [self._stemmed(piece) for piece in ([word] if word.isascii() else _split_word(word))]
 
     def _stemmed(self, word: str) -> str:
+        if self.folds_first:
+            word = fold(word) or word
         # A stem of combining characters only folds to nothing; the word itself then stands for it.
         return fold(self._stem(word)) or word
 
@@ -181,6 +187,7 @@ class Analyzers:
 
     def __init__(self) -> None:
         self._by_language: dict[str, Analyzer] = {}
+        self._former = Analyzer("en", folds_first=False)
 
     def get(self, language: str) -> Analyzer:
         """Return the analyzer of a language; languages without a stemmer share one."""
@@ -206,6 +213,7 @@ class Analyzers:
     def query_terms(self, text: str, languages: Sequence[str]) -> list[tuple[int, ...]]:
         """Return for each word of a query its different terms in some languages.
 
+        An English word with accents also has the term of releases up to 0.2.0: passages of their snapshots have it.
         The stop words are those of the language with most stop words in the query; among equals the first one.
         """
         analyzers = [self.get(language) for language in languages] or [self.get("")]
@@ -216,6 +224,8 @@ class Analyzers:
         for word in words:
             if main.terms(word):
                 codes = dict.fromkeys(code for analyzer in analyzers for code in analyzer.terms(word))
+                if not word.isascii() and any(analyzer.folds_first for analyzer in analyzers):
+                    codes.update(dict.fromkeys(self._former.terms(word)))
                 terms.append(tuple(codes))
         return terms
 
@@ -229,6 +239,14 @@ def split_words_with_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text in lower case, and where each begins and ends."""
     for match in _SPLIT.finditer(text):
         yield match.group().lower(), match.start(), match.end()
+
+
+def find_former_terms(words: Iterable[str]) -> list[int]:
+    """Return the terms of English words in releases up to 0.2.0 that this release replaces by others."""
+    former = Analyzer("en", folds_first=False)
+    present = Analyzer("en")
+    accented = [word for word in words if not word.isascii()]
+    return list({*former.terms_of(accented)} - {*present.terms_of(accented)})
 
 
 def term_code(stem: str) -> int:

@@ -74,7 +74,7 @@ class SearchSnapshot:
         return cls(version, names, fingerprints, index, _meaning(parts, len(index)))
 
     def rows(self, product_ids: Sequence[str], fingerprints: npt.NDArray[np.uint64], present: Mask) -> Rows:
-        """Find the row of every unchanged product; -1 for the others.
+        """Find the row of every unchanged product; -1 for the others, and for those with terms of an earlier release.
 
         Shapes:
             fingerprints: uint64 [r]; present: bool [r]; returns: int64 [h]
@@ -86,6 +86,7 @@ class SearchSnapshot:
         unchanged[unchanged] = self.fingerprints[codes[unchanged]] == fingerprints[unchanged]
         rows = np.full(len(self.fingerprints), -1, np.int64)
         rows[codes[unchanged]] = np.flatnonzero(unchanged)
+        rows[self.index.outdated] = -1
         return rows
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from actors.language.analysis import Analyzers
+from actors.language.analysis import Analyzers, find_former_terms
 from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
@@ -27,13 +28,16 @@ from actors.retrieval.lexical.product_postings import (
 )
 from actors.retrieval.lexical.product_terms import analyze_product
 from actors.retrieval.packed_texts import PackedTexts
+from actors.vectors.types import Rows
 from cluster.access_tier import MOST_TIERS, access_of
 from cluster.errors import Fault
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-FORM: Final = "products-1"
+FORM: Final = "products-2"
 "Changes whenever texts are analyzed, weighted or stored in another way; other forms are not read."
+_FORMER_FORM: Final = "products-1"
+"The form of releases up to 0.2.0: it differs in English words with accents alone, so most products are read."
 
 _AT_ONCE: Final = 4_096
 _MOST_WORDS: Final = 400_000
@@ -67,6 +71,8 @@ class SavedIndex:
     access_codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     locked_words: tuple[dict[str, int], ...] = ()
     "By access after the first."
+    outdated: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    "int64 [m], products with terms of an earlier release: they are not served from here."
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -149,7 +155,7 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     Errors:
         Fault: an array is missing or does not fit the others
     """
-    if facts.get("form") != FORM:
+    if facts.get("form") not in (FORM, _FORMER_FORM):
         return None
     try:
         taken = {name: np.asarray(arrays[name]) for name in _KINDS}
@@ -181,7 +187,7 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
     is_coded = len(access_codes) == products and int(access_codes.max(initial=0)) < len(accesses)
     _check(is_coded and access_codes.dtype == np.uint8, "access")
     languages = tuple(map(str, facts.get("languages", ())))
-    return SavedIndex(
+    index = SavedIndex(
         segment,
         lengths,
         titles,
@@ -194,6 +200,28 @@ def load(arrays: Arrays, facts: Mapping[str, Any]) -> SavedIndex | None:
         access_codes,
         tuple(dict(zip(texts, each.tolist(), strict=True)) for texts, each in locked),
     )
+    return index if facts["form"] == FORM else replace(index, outdated=_find_outdated(index))
+
+
+def _find_outdated(index: SavedIndex) -> Rows:
+    """Return the English products of the former form that have a word with accents whose term has changed.
+
+    Shapes:
+        returns: int64 [m], ascending
+    """
+    # Most vocabularies have few words with accents; without any, nothing is read word by word.
+    is_ascii = not len(index.words.blob) or int(index.words.blob.max()) < 128
+    words = [*(() if is_ascii else index.words), *chain.from_iterable(index.locked_words)]
+    terms = np.sort(np.array(find_former_terms(words), np.uint64))
+    if not len(terms) or "en" not in index.languages:
+        return np.zeros(0, np.int64)
+    spans = index.segment.find_spans(terms)
+    rows = np.unique(
+        np.concatenate([index.segment.rows[:0], *(index.segment.rows[a:b] for _, a, b in spans)])
+    )
+    bit = np.uint64(1 << index.languages.index("en"))
+    outdated: Rows = rows[(index.language_bits[rows] & bit) != 0].astype(np.int64)
+    return outdated
 
 
 def _load_words(arrays: Arrays, name: str) -> tuple[PackedTexts, npt.NDArray[np.int64]]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from actors.language.analysis import ALGORITHMS, Analyzer, Analyzers
+from actors.language.folding import fold
 
 
 @pytest.mark.parametrize(
@@ -10,7 +11,9 @@ from actors.language.analysis import ALGORITHMS, Analyzer, Analyzers
     [
         ("en", "The dog's high-speed running isn't", ["dog", "high", "speed", "run"]),
         ("en", "O’Rourke and O'Rourke met U.S. envoys", ["o", "rourk", "o", "rourk", "met", "us", "envoy"]),
+        ("en", "Crème brûlée, brulee; re\u0301sume\u0301s", ["creme", "brule", "brule", "resum"]),
         ("de", "Die Häuser der Königin", ["haus", "konigin"]),
+        ("fr", "la crème brûlée", ["crem", "brul"]),
         ("de", "Die Ha\u0308user der Ko\u0308nigin", ["haus", "konigin"]),
         ("xx", "İstanbul d'e\u0301te\u0301", ["istanbul", "ete"]),
         ("fr", "l'eau des rivières", ["eau", "rivi"]),
@@ -54,3 +57,17 @@ def test_a_language_is_guessed_by_small_words() -> None:
 def test_every_named_stemmer_exists() -> None:
     for language in ALGORITHMS:
         assert Analyzer(language).stems("word")
+
+
+def test_accents_split_no_english_word_from_its_plain_form() -> None:
+    for accented in ("brûlée", "résumés", "cafés", "naïvely", "Brontës", "façades", "jalapeños", "fiancée's"):
+        assert Analyzer("en").stems(accented) == Analyzer("en").stems(fold(accented)), accented
+
+
+def test_a_question_has_the_terms_of_former_snapshots_for_english_words_with_accents() -> None:
+    analyzers = Analyzers()
+    present, former = (Analyzer("en", folds_first=first).terms("brûlée") for first in (True, False))
+    assert present != former
+    assert analyzers.query_terms("brûlée", ["en"]) == [(*present, *former)]
+    assert analyzers.query_terms("brulee", ["en"]) == [tuple(present)]
+    assert analyzers.query_terms("brûlée", ["fr"]) == [tuple(Analyzer("fr").terms("brûlée"))]

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pytest
 
+from actors.language import analysis
 from actors.language.hashing_embedder import HashingEmbedder
 from actors.recommender.state.overlay import Overlay
 from actors.retrieval.lexical.messages import TextHits, TextQuery
@@ -248,6 +249,45 @@ def test_meaning_is_that_of_the_snapshot_and_products_that_changed_have_it_too()
     assert any("kettle" in overlay.catalog.record(row)["title"].lower() for row in near.rows[:3].tolist())
     overlay.apply(ChangeLogEntry("product", f"{NOW_MS}-30", "remove", orjson.dumps(["new"])))
     assert "new" not in find_ids(overlay, "kettles kitchenware", meaning=1.0, least_meaning=0.2)
+
+
+DESSERTS = [
+    product("d1", "Crème brûlée spoon", language="en"),
+    product("d2", "Brulee torch", language="en"),
+    product("d3", "Moule à crème brûlée", language="fr"),
+]
+
+
+def test_a_search_finds_words_with_and_without_their_accents() -> None:
+    overlay = overlay_of(*DESSERTS)
+    for text in ("brulee", "brûlée", "bru\u0302le\u0301e"):
+        assert sorted(find_ids(overlay, text, language="en"))[:2] == ["d1", "d2"], text
+
+
+def test_products_whose_accents_an_earlier_release_stemmed_are_indexed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    products = [*SHOP, *DESSERTS]
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis, "_FOLDED_FIRST", frozenset())
+        parts = save(products, learn_from=100)
+    former = SearchSnapshot.load("v1", ModelState(parts.arrays, {**parts.facts, "form": "products-1"}))
+    assert former is not None
+    assert [former.names.name(row) for row in former.index.outdated.tolist()] == ["d1"]
+    in_memory, bound = overlay_of(*products), Overlay(HashingEmbedder())
+    bound.texts.pause_indexing()
+    bound.put_products(products, None)
+    bound.texts.bind_rows(former)
+    assert len(bound.texts) == len(products) - 1
+    bound.texts.index_all()
+    for text in ("brulee", "crème brûlée", "creme brulee spoon"):
+        assert set(find_ids(bound, text)) == set(find_ids(in_memory, text)) >= {"d1"}
+    assert answers(bound) == answers(in_memory)
+
+
+def test_snapshots_of_other_forms_are_not_read() -> None:
+    parts = save(SHOP, learn_from=0)
+    assert SearchSnapshot.load("v1", ModelState(parts.arrays, {**parts.facts, "form": "products-9"})) is None
 
 
 def test_equal_products_give_equal_bytes_in_any_order() -> None:
