@@ -102,6 +102,6 @@ def test_products_are_requested_by_id_with_all_fields() -> None:
 
 
 @pytest.mark.parametrize(("body", "text"), [(SearchBody, "q"), (AskSearch, "q"), (AskQuestion, "question")])
-def test_an_empty_type_means_products_of_all_types(body: type[Any], text: str) -> None:
+def test_a_query_with_an_empty_type_is_about_every_product(body: type[Any], text: str) -> None:
     assert body.model_validate({text: "Which tulips are red?", "type": ""}).type is None
     assert body.model_validate({text: "Which tulips are red?", "type": "book"}).type == "book"
