@@ -90,7 +90,7 @@ def is_too_large(part: PartRecipe, items: int, events: int, validation: Validati
     """Return true if data have too many items or events to tune a component."""
     if isinstance(part, TransformerRecipe):
         # Not on fewer events instead: these would choose more dropout and decay than suit all events.
-        return events > _TRANSFORMER_EVENTS
+        return events > min(_TRANSFORMER_EVENTS, validation.tune_events)
     return isinstance(part, EaseRecipe) and items > validation.tune_items
 
 

@@ -191,6 +191,7 @@ def test_large_data_keep_the_first_values(trial: EvaluationSplit) -> None:
     for recipe, items, events in ((TransformerRecipe(), 10, 150_000), (EaseRecipe(), 5_000, 10)):
         assert not is_too_large(recipe, items, events, validation)
         assert is_too_large(recipe, items + 1, events + 1, validation)
+    assert is_too_large(TransformerRecipe(), 10, 1_001, ValidationRecipe(tune_events=1_000))
     assert not is_too_large(part, 10**6, 10**6, validation)
 
 
