@@ -49,7 +49,7 @@ def tune_part(
     is_large: bool = False,
     coarse_clock: bool = False,
 ) -> TunedPart:
-    """Choose parameters among the values of `tune`; a component keeps its first ones if it `is_large` (`is_too_large`).
+    """Choose parameters among the values of `tune`; with `is_large` data (`is_too_large`), the first ones stay.
 
     Time decays need no training. The search uses the first one; those that are not significantly worse remain
     candidates until the choice of weights. With a coarse clock (`is_coarse_clock`), all decays use the order of the
